@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest test-python quick check format broken-rules soak soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
+.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest test-python quick check format broken-rules mutants soak soak-groups soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
 
-help: ## what there is
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+help: ## list these commands
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
 
 setup: ## the venv .venv with all that is pinned (quick when nothing changed)
 	@$(PYTHON) tools/setup_venv.py
@@ -20,7 +20,7 @@ demo: setup ## flights through a dying cluster: real Kafka, real Spark
 test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-side on four processors)
 	@$(BIN)/python tools/run_tests.py $(SUITES)
 
-test-long: setup ## what is marked `long` and no part of `make test`: larger forms with brokers and Spark
+test-long: setup ## all suites with tests marked `long` and all cases of searches and tables (nightly)
 	@ODRADEK_WHOLE=1 $(BIN)/python tools/run_tests.py --long $(SUITES)
 
 quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
@@ -44,7 +44,7 @@ check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/unit/test_house*.py tests/unit/test_pages.py
+	$(BIN)/pytest -q tests/unit/test_house*.py tests/unit/test_pages.py tests/unit/test_public_names.py
 
 broken-bounds: setup ## disable each bound check of the kernels: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_bounds.py $(ARGS)
@@ -58,7 +58,7 @@ bench: setup ## Odradek beside its peers on one broker, some rows in a few minut
 bench-all: setup ## all rows with ten million records (an hour)
 	@$(BIN)/python -m benchmarks.run --all $(ARGS)
 
-bench-history: setup ## a few ratios to peers, added to docs/bench-history.jsonl; 1: a step back (ARGS="--help")
+bench-history: setup ## a few ratios to peers, added to docs/bench-history.jsonl; 1: one is worse (ARGS="--help")
 	@$(BIN)/python -m benchmarks.history $(ARGS)
 
 bench-spark: setup ## Spark's source and sink beside the JVM connector, ten million rows (ARGS="--help")
@@ -66,6 +66,9 @@ bench-spark: setup ## Spark's source and sink beside the JVM connector, ten mill
 
 broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_rules.py $(ARGS)
+
+mutants: setup ## let mutmut change core modules everywhere: a test must notice (ARGS="backoff" for one)
+	@$(BIN)/python tools/mutants.py $(ARGS)
 
 fuzz: fuzz-kernels fuzz-schedules fuzz-properties ## kernels under sanitizers, then schedules, SECONDS (600) each; properties
 
@@ -83,6 +86,9 @@ fuzz-properties: setup ## the property tests under other examples
 
 soak: setup ## real brokers killed, paused and moved for MINUTES (30): transactions, groups, judged by their history
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
+soak-groups: setup ## real group members under SIGSTOP, topics recreated, MINUTES (15) on Kafka 4.4 and on 3.9
+	@$(BIN)/python tools/soak_groups.py --minutes $(or $(MINUTES),15) $(ARGS)
 
 soak-spark: setup ## topic, exactly-once topic, exactly-once Parquet under FAULTS (50): every record counted
 	@$(BIN)/python tools/soak_spark.py --faults $(or $(FAULTS),50) $(ARGS)

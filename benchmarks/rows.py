@@ -143,9 +143,8 @@ _KIB = Shape(value_size=1024, share=0.2)
 _VIEW = Lane("odradek-view", "Odradek → Arrow, binary_view", "odradek", "arrow",
              arguments=("--layout", "binary_view"))  # fmt: skip
 ALL_OF_OURS = (
-    "odradek.api.producer odradek.api.consumer odradek.clients.consumer.group.consumer_group "
-    "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader "
-    "odradek.runtime.process_end"
+    "odradek.api.producer odradek.api.consumer odradek.clients.consumer.group.wiring "
+    "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader"
 )
 """What a producer and a group's consumer have loaded when they are made."""
 _TWO = "odradek-arrow"

@@ -25,8 +25,8 @@ from odradek.record.columns import CREATE_TIME
 from odradek.record.reference import encode
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import fetch_sessions
-from odradek.simulation.brokers.topics import SimulatedTopic
-from odradek.testing import loopback
+from odradek.simulation.logs.topics import SimulatedTopic
+from odradek.testing.fake import loopback
 
 READ = "read"
 """The topic that clients read; the others are there to be in the way."""

@@ -16,10 +16,13 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import find, settings, strategies
 from tests.source_trees import forget
+from tests.volume import examples
 
 pytest_plugins = ["tests.planted_secrets"]
 
-settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, database=None, max_examples=examples(100)
+)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

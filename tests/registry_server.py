@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from odradek.serialization import registry_client
+from odradek.serialization.registry import client as registry_client
 
 Answer = tuple[int, Any]
 

@@ -1,18 +1,54 @@
-"""How much of a long search a run makes.
+"""How much of a long search or of a long table a run tries.
 
-`make test` makes a part of each, which is enough to notice what somebody breaks; the whole is made
-by the long forms (`make fuzz-properties`, `make fuzz-interruptions`) and where a search must find
-what was broken on purpose (`make broken-rules`, `make broken-bounds`). They set ODRADEK_WHOLE=1.
+`make test` tries a part of each, which is enough to notice what a change breaks. With
+ODRADEK_WHOLE=1 the whole is tried: in `make test-long`, `make fuzz-properties` and
+`make fuzz-interruptions`, and where a search must find what was broken on purpose
+(`make broken-rules`, `make broken-bounds`).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from itertools import cycle, product
+from typing import TypeVar
+from zlib import crc32
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 VARIABLE = "ODRADEK_WHOLE"
-PART = 1 if os.environ.get(VARIABLE) else 8
+WHOLE = bool(os.environ.get(VARIABLE))
+PART = 1 if WHOLE else 24
 
 
-def part(whole: int) -> int:
-    """How many of so many cases."""
-    return whole // PART
+def part(whole: int, least: int = 1) -> int:
+    """Return how many of the cases to run; at least `least`."""
+    return max(whole // PART, min(least, whole))
+
+
+def examples(whole: int) -> int:
+    """Return how many examples Hypothesis tries."""
+    return whole if WHOLE else max(10, whole // 3)
+
+
+def some(cases: Iterable[A], count: int) -> list[A]:
+    """Return `count` of the cases, spread evenly; all of them in a whole run."""
+    found = list(cases)
+    if WHOLE or count >= len(found):
+        return found
+    return [found[n * len(found) // count] for n in range(count)]
+
+
+def third(cases: Iterable[A], of: str) -> list[A]:
+    """Return a third of the cases, another one for another text; all of them in a whole run."""
+    return list(cases) if WHOLE else list(cases)[crc32(of.encode()) % 3 :: 3]
+
+
+def pairs(longer: Iterable[A], shorter: Iterable[B]) -> list[tuple[A, B]]:
+    """Return each of `longer` with one of `shorter` in turn; all pairs in a whole run."""
+    firsts, seconds = list(longer), list(shorter)
+    if WHOLE:
+        return list(product(firsts, seconds))
+    assert len(firsts) >= len(seconds), "each of both must be in a pair"
+    return list(zip(firsts, cycle(seconds), strict=False))

@@ -109,7 +109,7 @@ def ask_java(groups: Iterable[Group]) -> list[Group]:
 
 
 def ours(group: Group) -> dict[str, list[TopicPartition]]:
-    """What our assignor gives to the members that Java wrote."""
+    """Return the assignment that our assignor makes for the members that Java wrote."""
     (assignor,) = find([group["assignor"]])
     if hasattr(assignor, "partition_racks"):
         assignor.partition_racks = {

@@ -1,142 +1,167 @@
-"""`make broken-rules`: break one rule after the other on purpose; each must make a test fail.
+"""`make broken-rules`: break one rule after the other on purpose; each must make its tests fail.
 
-A rule that nothing would miss isn't kept by anything. Each line of the table changes the sources a
-little, in a copy that is put in front of the installed package, and names the tests that have to
-notice. Printed is the test that failed, or SURVIVED, which makes the exit status 1. Before that the
-same tests run against the sources as they are: they have to pass.
+`tests/spec/mutations.json` lists mutations by rule: texts of the sources that are changed in a copy
+in front of the installed package, and the tests that must fail then, each of them. A test is a case
+of `tests/spec` (folder/name), or a test or file as pytest names it; of a file one test is enough. A
+mutation without changes is the one of its name at another rule. The same tests run against the
+unchanged sources first: they must pass. If a test doesn't notice, the exit status is 1.
 
     python tools/break_rules.py                all of them
-    python tools/break_rules.py spacing jitter those whose name holds one of the words
+    python tools/break_rules.py R-CS-3 jitter  those whose rule or name contains one of the words
     python tools/break_rules.py --list         what there is
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from admin_rules_to_break import ADMIN_BREAKAGES
-from group_rules_to_break import GROUP_BREAKAGES
-from house_rules_to_break import HOUSE_BREAKAGES
-from metadata_rules_to_break import METADATA_BREAKAGES
-from producer_rules_to_break import PRODUCER_BREAKAGES
-from rules_to_break import BREAKAGES as OTHERS
-from rules_to_break import Breakage, Patch
-from security_rules_to_break import SECURITY_BREAKAGES
-from serialization_rules_to_break import SERIALIZATION_BREAKAGES
-from slow_rules_to_break import SLOW_BREAKAGES
-from spark_rules_to_break import SPARK_BREAKAGES
-from trace_rules_to_break import TRACE_BREAKAGES
-from worker_rules_to_break import WORKER_BREAKAGES
-
-BREAKAGES = (
-    *OTHERS,
-    *ADMIN_BREAKAGES,
-    *GROUP_BREAKAGES,
-    *HOUSE_BREAKAGES,
-    *METADATA_BREAKAGES,
-    *PRODUCER_BREAKAGES,
-    *SECURITY_BREAKAGES,
-    *SERIALIZATION_BREAKAGES,
-    *SLOW_BREAKAGES,
-    *SPARK_BREAKAGES,
-    *TRACE_BREAKAGES,
-    *WORKER_BREAKAGES,
-)
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "odradek"
-PATIENCE = 300
-"""Seconds for the tests of one breakage."""
+TABLE = ROOT / "tests" / "spec" / "mutations.json"
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
+TIMEOUT = 300
+"""Seconds for the tests of one mutation."""
 
 
-def patched(text: str, patch: Patch) -> str:
-    """The text with the patch in it."""
-    if patch.old not in text:
-        raise LookupError(f"{patch.file} doesn't hold {patch.old!r} any more")
-    return text.replace(patch.old, patch.new)
+@dataclass(frozen=True)
+class Mutation:
+    """New texts by old text and file, and the tests of which each must fail."""
+
+    rule: str
+    name: str
+    changes: Mapping[str, Mapping[str, str]]
+    fails: tuple[str, ...]
+
+    def tests(self) -> list[str]:
+        """Return the tests as pytest names them."""
+        return [test_of(one) for one in self.fails]
+
+    def mutants(self, sources: Path) -> Iterator[tuple[Path, str]]:
+        """Yield each file with its mutated text; raise LookupError if an old text is gone."""
+        for file, texts in self.changes.items():
+            path = sources / file
+            mutant = path.read_text() if path.is_file() else ""
+            for old, new in texts.items():
+                if old not in mutant:
+                    raise LookupError(f"{self.rule} {self.name}: {file} doesn't contain {old!r}")
+                mutant = mutant.replace(old, new)
+            yield path, mutant
 
 
-def run_tests(sources: Path, tests: Iterable[str], folder: Path) -> tuple[int, str]:
-    """Run tests against a copy of the sources; the exit status and what pytest said."""
-    environment = {**os.environ, "PYTHONPATH": str(sources.parent), "ODRADEK_WHOLE": "1"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--show-capture=no", "--tb=line"]
+def test_of(name: str) -> str:
+    """Return a case of `tests/spec` (folder/name) as pytest names it; others are named so."""
+    folder, _, case = name.partition("/")
+    return name if ".py" in name else f"tests/spec/test_{folder}.py::test_case[{case}]"
+
+
+def mutations() -> list[Mutation]:
+    """Read the table."""
+    rules: dict[str, list[dict[str, Any]]] = json.loads(TABLE.read_text())
+    changes = {
+        one["name"]: one["changes"] for some in rules.values() for one in some if "changes" in one
+    }
+    return [
+        Mutation(rule, one["name"], changes[one["name"]], tuple(one["fails"]))
+        for rule, some in rules.items()
+        for one in some
+    ]
+
+
+def environment(sources: Path) -> dict[str, str]:
+    """Return the environment in which a copy of the sources is imported."""
+    more = {"PYTHONPATH": str(sources.parent), "ODRADEK_WHOLE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, **more}
+
+
+def imported(sources: Path) -> str:
+    """Return the path of the package that is imported in that environment."""
+    command = [sys.executable, "-c", "import odradek; print(odradek.__file__)"]
+    where = environment(sources)
+    return subprocess.run(command, env=where, capture_output=True, text=True, check=True).stdout
+
+
+def run_tests(
+    sources: Path, tests: Iterable[str], folder: Path, timeout: float | None = None
+) -> tuple[int, str]:
+    """Run tests against a copy of the sources; return pytest's exit status and output."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--show-capture=no", "--tb=line"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
-    where = "import odradek; print(odradek.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    if not found.startswith(str(sources)):
-        raise RuntimeError(f"the copy isn't what is imported, but {found}")
     done = subprocess.run(
         [*command, *dict.fromkeys(tests)],
         cwd=ROOT,
-        env=environment,
+        env=environment(sources),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=timeout,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
 
-def try_one(breakage: Breakage, sources: Path, folder: Path) -> bool:
-    """Break a rule and say whether a test noticed."""
-    kept: dict[Path, str] = {}
+def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
+    """Mutate the copy, run the mutation's tests, and return whether each of them failed."""
+    kept = {}
     try:
-        for patch in breakage.patches:
-            path = sources / patch.file
-            text = path.read_text()
-            kept.setdefault(path, text)
-            path.write_text(patched(text, patch))
-        status, said = run_tests(sources, breakage.tests, folder)
+        for path, mutant in list(mutation.mutants(sources)):
+            kept[path] = path.read_text()
+            path.write_text(mutant)
+        status, said = run_tests(sources, mutation.tests(), folder, TIMEOUT)
     except subprocess.TimeoutExpired:
-        status, said = 1, "FAILED it went on for ever"
+        status, said = -1, ""
     finally:
         for path, text in kept.items():
             path.write_text(text)
-    failed = re.search(r"^FAILED (.*?)(?: - .*)?$", said, re.MULTILINE)
-    if status == 1 and failed:
-        print(f"{breakage.rule:7s} {breakage.name}: {failed[1]} failed", flush=True)
-        return True
-    if status != 0:  # neither passed nor failed: the table names a test that isn't there
+    # A run that hung or crashed noticed the mutation, too.
+    failed = FAILED.findall(said) if status >= 0 else mutation.tests()
+    blind = [
+        test
+        for test in mutation.tests()
+        if not any(f"{f}[".startswith((f"{test}[", f"{test}::")) for f in failed)
+    ]
+    if blind and not failed:
         print(said)
-    print(f"{breakage.rule:7s} {breakage.name}: SURVIVED", flush=True)
-    return False
+    verdict = f"SURVIVED in {' '.join(blind)}" if blind else f"{failed[0]} failed"
+    print(f"{mutation.rule:7s} {mutation.name}: {verdict}", flush=True)
+    return not blind
 
 
 def main() -> int:
     """Break all rules, or those that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="only breakages whose name holds one of these")
-    parser.add_argument("--list", action="store_true", help="name them and end")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only if rule or name contains one of these")
+    parser.add_argument("--list", action="store_true", help="print rules and names, run nothing")
     options = parser.parse_args()
-    chosen = [b for b in BREAKAGES if not options.words or any(w in b.name for w in options.words)]
+    words = options.words or [""]
+    chosen = [m for m in mutations() if any(word in f"{m.rule} {m.name}" for word in words)]
     if not chosen:
-        parser.error(f"no breakage's name holds {' or '.join(options.words)}")
+        parser.error(f"no mutation's rule or name contains {' or '.join(words)}")
     if options.list:
-        for breakage in chosen:
-            print(f"{breakage.rule:7s} {breakage.name}")
+        print("\n".join(f"{one.rule:7s} {one.name}" for one in chosen))
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sources = folder / "src" / "odradek"
         shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
-        status, said = run_tests(sources, (t for b in chosen for t in b.tests), folder)
+        if not (found := imported(sources)).startswith(str(sources)):
+            raise RuntimeError(f"{found.strip()} is imported instead of the copy")
+        status, said = run_tests(sources, (t for m in chosen for t in m.tests()), folder)
         if status != 0:
             print(said)
-            print("These tests have to pass before anything is broken.")
+            print("These tests must pass before anything is broken.")
             return 1
-        caught = sum(try_one(breakage, sources, folder) for breakage in chosen)
-    print(f"{caught} of {len(chosen)} broken rules were noticed")
+        caught = sum(try_one(mutation, sources, folder) for mutation in chosen)
+    print(f"{caught} of {len(chosen)} mutations were noticed")
     return 0 if caught == len(chosen) else 1
 
 

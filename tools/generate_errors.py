@@ -1,4 +1,4 @@
-"""Write `src/odradek/common/kafka_errors.py` from Kafka's own table of error codes.
+"""Write `src/odradek/common/errors/kafka.py` from Kafka's own table of error codes.
 
     python tools/generate_errors.py kafka-clients-4.3.1.jar:slf4j-api.jar
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "src/odradek/common/kafka_errors.py"
+TARGET = ROOT / "src/odradek/common/errors/kafka.py"
 DUMP = """
 import org.apache.kafka.common.errors.InvalidMetadataException;
 import org.apache.kafka.common.errors.RetriableException;
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("classpath", help="kafka-clients jar and slf4j-api jar, joined by ':'")
     classpath = parser.parse_args().classpath
     codes = read_codes(classpath)
-    hand_written = (ROOT / "src/odradek/common/errors.py").read_text()
+    hand_written = (ROOT / "src/odradek/common/errors/__init__.py").read_text()
     for code in codes:
         if f"class {code.python}(" in hand_written:
             sys.exit(f"{code.python} is a hand-written class already")

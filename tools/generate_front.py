@@ -20,9 +20,9 @@ from typing import Any, cast
 import odradek
 from odradek.api.public_names import MODULES
 from odradek.common.config import ADMIN, ALL, CONSUMER, OPTIONS, PRODUCER
-from odradek.common.group_options import ASSIGNORS
-from odradek.common.option_values import PARTITIONERS, Option, Parse
-from odradek.common.security_values import MECHANISMS, STORE_TYPES
+from odradek.common.options.group import ASSIGNORS
+from odradek.common.options.security_values import MECHANISMS, STORE_TYPES
+from odradek.common.options.values import PARTITIONERS, Option, Parse
 
 PACKAGE = Path(odradek.__file__).parent
 STUB = PACKAGE / "__init__.pyi"

@@ -4,12 +4,13 @@
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/range_packages.lock`
-what resolves the ends of ranges, `tools/website/check_packages.lock` what drives a browser; those
-live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. uv resolves
-them, for all Pythons and platforms at once: what only some need has a marker. It reads the metadata
-of packages and builds none, so nothing of theirs (Kerberos' `krb5-config`) has to be here. Pins
-that still fit are kept; `--upgrade` looks for newer ones.
+serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/mutant_packages.lock`
+mutmut, `tools/range_packages.lock` what resolves the ends of ranges,
+`tools/website/check_packages.lock` what drives a browser; those live in venvs of their own. Run it
+with the venv's Python (`make lock`) after a change. uv resolves them, for all Pythons and platforms
+at once: what only some need has a marker. It reads the metadata of packages and builds none, so
+their build requirements (Kerberos' `krb5-config`) aren't needed. Pins that still fit are kept;
+`--upgrade` looks for newer ones.
 """
 
 import os
@@ -74,6 +75,12 @@ def main() -> None:
         TOOLS / "range_packages.in",
         TOOLS / "range_packages.lock",
         "What finds the ends of ranges of versions",
+    )
+    compile_lock(
+        TOOLS / "mutant_packages.in",
+        TOOLS / "mutant_packages.lock",
+        "mutmut, beside the packages of requirements.lock",
+        "--constraint=requirements.lock",
     )
 
 

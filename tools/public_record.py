@@ -93,7 +93,7 @@ def arguments(function: Any) -> str | None:
 
 def options() -> dict[str, list[str]]:
     """From an option to the kinds of clients that take it."""
-    table = imported("odradek.common.options").OPTIONS
+    table = imported("odradek.common.options.table").OPTIONS
     return {name: sorted(one.clients) for name, one in sorted(table.items())}
 
 

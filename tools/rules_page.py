@@ -30,7 +30,9 @@ FAMILIES = {
     "RT": "Retries",
     "EV": "Events",
     "PR": "Producer",
+    "TX": "Transactions",
     "GR": "Groups",
+    "ID": "Identity",
     "WK": "Workers",
     "HO": "Threads, signals and exits",
     "IN": "What comes from people, peers and files",
@@ -60,6 +62,11 @@ def homes() -> dict[str, list[str]]:
     return uses(SOURCES.rglob("*.py"), SOURCES)
 
 
+def shows() -> Iterator[Path]:
+    """The modules of tests, without those of the tools: they name rules and show none."""
+    return (path for path in TESTS.rglob("*.py") if path.parent != TESTS / "unit/tools")
+
+
 def cases() -> dict[str, list[str]]:
     """The spec cases that list each rule."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -86,7 +93,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _sections() -> Iterator[str]:
-    kept, shown, listed = homes(), uses(TESTS.rglob("*.py"), TESTS), cases()
+    kept, shown, listed = homes(), uses(shows(), TESTS), cases()
     for family, title in FAMILIES.items():
         yield f"\n## {title}"
         for rule, about in RULES.items():

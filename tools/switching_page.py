@@ -1,8 +1,8 @@
 """Write the tables of names into docs/switching.md: `tools/switching_page.py`.
 
-What stands between the page's marks is made of `common.habits` and `common.spellings`, which the
-clients go by, and of the settings that other clients have (the tests' frozen lists); a test says
-when the page is out of date.
+The tables between the page's marks are written from `common.options.habits` and
+`common.options.spellings`, which the clients use, and from the settings that other clients have
+(the tests' frozen lists). A test fails if the page is out of date.
 """
 
 import json
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from odradek.common.config import OPTIONS
-from odradek.common.habits import CLASSES, CURES, KEYWORDS, METHODS, is_idle
-from odradek.common.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS, is_idle
+from odradek.common.options.spellings import ALIASES, REFUSED, dotted
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "switching.md"

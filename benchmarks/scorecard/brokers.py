@@ -15,16 +15,16 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from odradek.common.kafka_errors import NotLeaderOrFollowerError
+from odradek.common.errors.kafka import NotLeaderOrFollowerError
 from odradek.common.types import Address as Place
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.registry import api_name
 from odradek.simulation import SimulatedCluster, SimulatedFrontDoor
 from odradek.simulation.brokers.broker import BrokerSession, Misbehaviour
 from odradek.simulation.brokers.injected_errors import Injection
-from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition
+from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
 ADVERTISED = {

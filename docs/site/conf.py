@@ -8,18 +8,24 @@ from sphinx.application import Sphinx
 project = "Odradek"
 copyright = "the Odradek developers; Apache-2.0"  # noqa: A001 - Sphinx' name
 version = release = os.environ["ODRADEK_SITE_VERSION"]
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "index"
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 highlight_language = "none"  # blocks without a language are commands and what they print
 nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures have no pages
+autodoc_preserve_defaults = True
+default_role = "code"  # docstrings have code in single backquotes
 smartquotes = False  # pages choose their characters themselves
 
 myst_heading_anchors = 6
 myst_links_external_new_tab = False
-suppress_warnings = ["myst.header"]  # a page may skip a level where its tables are written by tools
+suppress_warnings = [
+    "myst.header",  # a page may skip a level where its tables are written by tools
+    "ref.python",  # several classes have an attribute `type`
+]
 
 html_theme = "furo"
 html_title = f"Odradek {release}"
@@ -86,7 +92,20 @@ def landmarks_are_named(app: Sphinx, error: Exception | None) -> None:
         file.write_text(text.replace('<th class="head"><p></p></th>', "<td></td>"))
 
 
+def indented_is_code(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Turn an indented block after an empty line into code, which it is in Markdown."""
+    for n in reversed(range(len(lines))):
+        indented = lines[n].startswith("    ")
+        begins = indented and n > 0 and not lines[n - 1].strip()
+        before = next((line for line in reversed(lines[:n]) if line.strip()), "")
+        if begins and not before.startswith("    ") and not before.startswith((">>>", "- ")):
+            lines[n:n] = ["::", ""]
+
+
 def setup(app: Sphinx) -> None:
     """Say which node is changed when."""
+    app.connect("autodoc-process-docstring", indented_is_code)
     app.connect("html-page-context", timeline_is_drawn)
     app.connect("build-finished", landmarks_are_named)

@@ -22,7 +22,7 @@ __all__ = ["__version__", *HOMES]  # all are text
 
 def __getattr__(name: str) -> object:
     if name not in HOMES:
-        from odradek.common.habits import missing_name
+        from odradek.common.options.habits import missing_name
 
         raise missing_name(__name__, name)
     value: object = getattr(importlib.import_module(HOMES[name]), name)
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> object:
 
 def load_ipython_extension(shell: object) -> None:
     """`%load_ext odradek` in a notebook: schemas of Arrow are shown as tables, as results are."""
-    from odradek.common.notebook import show_arrow
+    from odradek.common.notebooks.display import show_arrow
 
     show_arrow(shell)
 

@@ -6,7 +6,7 @@ from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.asyncio_workers import AsyncWorkers
 from odradek.api.client_options import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
 from odradek.api.consumer import Consumer
-from odradek.api.group_consumer import RebalanceListener
+from odradek.api.consumer_state import RebalanceListener
 from odradek.api.producer import Producer
 from odradek.api.workers import Workers
 from odradek.clients.admin.acls import AclBinding, AclBindingFilter
@@ -71,8 +71,7 @@ from odradek.common.errors import (
     TlsProtocolError, TokenError, TokenExpiredError, TransactionAbortedError, UnknownErrorCodeError,
     UnsupportedFeatureError, WakeupError,
 )
-from odradek.common.events import Event
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     BrokerIdNotRegisteredError, BrokerNotAvailableError, ClusterAuthorizationError,
     ConcurrentTransactionsError, ControllerIdNotRegisteredError, CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError, CorruptMessageError, DelegationTokenAuthDisabledError,
@@ -118,7 +117,9 @@ from odradek.common.kafka_errors import (
     UnsupportedCompressionTypeError, UnsupportedEndpointTypeError, UnsupportedForMessageFormatError,
     UnsupportedSaslMechanismError, UnsupportedVersionError, VoterNotFoundError,
 )
-from odradek.common.record_errors import FetchTooLargeError, RecordLimitError
+from odradek.common.errors.records import FetchTooLargeError, RecordLimitError
+from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.events import Event
 from odradek.common.secret import Secret
 from odradek.common.types import Address, PartitionFunction, TopicPartition
 from odradek.monitoring.opentelemetry import OpenTelemetryMetrics
@@ -131,28 +132,28 @@ from odradek.runtime.hosts.delivery_future import (
 )
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.runtime.properties import read_properties
-from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
-from odradek.serialization.avro import AvroDeserializer, AvroSerializer
-from odradek.serialization.avro_columns import arrow_to_avro, avro_to_arrow
+from odradek.serialization.avro.columns import arrow_to_avro, avro_to_arrow
+from odradek.serialization.avro.serializers import AvroDeserializer, AvroSerializer
+from odradek.serialization.columns.converted_column import ConvertedColumn
 from odradek.serialization.context import MessageField, SerializationContext
-from odradek.serialization.converted_column import ConvertedColumn
 from odradek.serialization.errors import (
     DeserializationError, IncompatibleSchemaError, InvalidSchemaError, RecordDeserializationError,
     RegistryAuthenticationError, RegistryUnreachableError, SchemaNotFoundError, SchemaRegistryError,
     SerializationError,
 )
-from odradek.serialization.json_columns import arrow_to_json, json_to_arrow, plain_json_to_arrow
-from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
+from odradek.serialization.json.columns import arrow_to_json, json_to_arrow, plain_json_to_arrow
+from odradek.serialization.json.serializers import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (
     DoubleDeserializer, DoubleSerializer, IntegerDeserializer, IntegerSerializer, LongDeserializer,
     LongSerializer, PlainJSONDeserializer, PlainJSONSerializer, StringDeserializer,
     StringSerializer,
 )
-from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
-from odradek.serialization.protobuf_columns import arrow_to_protobuf, protobuf_to_arrow
-from odradek.serialization.registry_client import SchemaRegistryClient
-from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
-from odradek.serialization.subjects import (
+from odradek.serialization.protobuf.columns import arrow_to_protobuf, protobuf_to_arrow
+from odradek.serialization.protobuf.serializers import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.registry.async_client import AsyncSchemaRegistryClient
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schemas import RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.registry.subjects import (
     record_subject_name_strategy, topic_record_subject_name_strategy, topic_subject_name_strategy,
 )
 from odradek.spark.problems import (
@@ -252,20 +253,20 @@ __all__ = [
     "ThrottlingQuotaExceededError", "TimestampRangeError", "TlsError", "TlsPortError",
     "TlsProtocolError", "TokenError", "TokenExpiredError", "TopicAlreadyExistsError",
     "TopicAuthorizationError", "TopicDeletionDisabledError", "TopicDescription", "TopicPartition",
-    "TopicPartitionReplica", "TopicReach", "TopicStanding", "TransactionAbortableError",
-    "TransactionAbortedError", "TransactionCoordinatorFencedError", "TransactionDescription",
-    "TransactionExplanation", "TransactionListing", "TransactionalIdAuthorizationError",
-    "TransactionalIdNotFoundError", "UnacceptableCredentialError", "UndecodableValueError",
-    "UnknownControllerIdError", "UnknownErrorCodeError", "UnknownLeaderEpochError",
-    "UnknownMemberIdError", "UnknownProducerIdError", "UnknownServerError",
-    "UnknownSubscriptionIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
-    "UnreleasedInstanceIdError", "UnstableOffsetCommitError", "UnsupportedAssignorError",
-    "UnsupportedCompressionTypeError", "UnsupportedEndpointTypeError", "UnsupportedFeatureError",
-    "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
-    "UserScramCredentialDeletion", "UserScramCredentialUpsertion", "ValueDecodeError",
-    "VoterNotFoundError", "WakeupError", "WorkFailedError", "WorkProgress", "Workers",
-    "__version__", "arrow_to_avro", "arrow_to_json", "arrow_to_protobuf", "avro_to_arrow",
-    "json_to_arrow", "plain_json_to_arrow", "prometheus_text", "protobuf_to_arrow",
-    "read_properties", "record_subject_name_strategy", "topic_record_subject_name_strategy",
-    "topic_subject_name_strategy",
+    "TopicPartitionReplica", "TopicReach", "TopicRecreatedError", "TopicStanding",
+    "TransactionAbortableError", "TransactionAbortedError", "TransactionCoordinatorFencedError",
+    "TransactionDescription", "TransactionExplanation", "TransactionListing",
+    "TransactionalIdAuthorizationError", "TransactionalIdNotFoundError",
+    "UnacceptableCredentialError", "UndecodableValueError", "UnknownControllerIdError",
+    "UnknownErrorCodeError", "UnknownLeaderEpochError", "UnknownMemberIdError",
+    "UnknownProducerIdError", "UnknownServerError", "UnknownSubscriptionIdError",
+    "UnknownTopicIdError", "UnknownTopicOrPartitionError", "UnreleasedInstanceIdError",
+    "UnstableOffsetCommitError", "UnsupportedAssignorError", "UnsupportedCompressionTypeError",
+    "UnsupportedEndpointTypeError", "UnsupportedFeatureError", "UnsupportedForMessageFormatError",
+    "UnsupportedSaslMechanismError", "UnsupportedVersionError", "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion", "ValueDecodeError", "VoterNotFoundError", "WakeupError",
+    "WorkFailedError", "WorkProgress", "Workers", "__version__", "arrow_to_avro", "arrow_to_json",
+    "arrow_to_protobuf", "avro_to_arrow", "json_to_arrow", "plain_json_to_arrow", "prometheus_text",
+    "protobuf_to_arrow", "read_properties", "record_subject_name_strategy",
+    "topic_record_subject_name_strategy", "topic_subject_name_strategy",
 ]

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 
 from odradek.common.errors import MissingExtraError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 
 
 def main() -> None:
     """Run the command line, or what works without its extra, or say what to install (status 1)."""
     try:
-        loaded("typer", "rich")
+        require_extra("typer", "rich")
         from odradek.cli import main as run
     except KeyboardInterrupt:  # that takes a moment
         sys.exit(130)

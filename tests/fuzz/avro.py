@@ -24,10 +24,10 @@ from tests.fuzz.sent import exact
 
 from odradek import Schema, SchemaNotFoundError, SchemaRegistryClient, avro_to_arrow
 from odradek.common.errors import KafkaError
-from odradek.serialization import framed_rows
-from odradek.serialization.avro_plan import program
-from odradek.serialization.avro_types import arrow_type, without_uuids
-from odradek.serialization.column_layout import Columns, UnplannedError
+from odradek.serialization.avro.plan import program
+from odradek.serialization.avro.types import arrow_type, without_uuids
+from odradek.serialization.columns import framed_rows
+from odradek.serialization.columns.column_layout import Columns, UnplannedError
 
 PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 LOGICAL = (

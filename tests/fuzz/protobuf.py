@@ -19,11 +19,11 @@ from tests.fuzz.sent import exact
 
 from odradek import SchemaRegistryClient, protobuf_to_arrow
 from odradek.common.errors import KafkaError
-from odradek.serialization.column_layout import Columns, UnplannedError
+from odradek.serialization.columns.column_layout import Columns, UnplannedError
 from odradek.serialization.errors import SchemaNotFoundError
-from odradek.serialization.protobuf_plan import ProtobufProgram
-from odradek.serialization.protobuf_types import protobuf_type
-from odradek.serialization.schemas import PROTOBUF, Schema
+from odradek.serialization.protobuf.plan import ProtobufProgram
+from odradek.serialization.protobuf.types import protobuf_type
+from odradek.serialization.registry.schemas import PROTOBUF, Schema
 from odradek.serialization.wire_format import varint
 
 SCALARS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18)

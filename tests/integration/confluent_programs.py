@@ -233,6 +233,20 @@ def purged_messages(library: Any, cluster: FakeCluster, note: Note) -> None:
     note(producer.flush(PATIENCE))
 
 
+def purged_messages_that_were_sent(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+    before = cluster.requests()["Produce"]
+    cluster.delay("Produce", 2 * PATIENCE)
+    producer.produce("counts", b"v", on_delivery=lambda e, m: note(e.name(), m.value()))
+    end = time.monotonic() + PATIENCE
+    while cluster.requests()["Produce"] == before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    producer.purge()
+    note(producer.flush(PATIENCE))
+    cluster.heal()
+
+
 def reports_of_errors_only(library: Any, cluster: FakeCluster, note: Note) -> None:
     producer = library.Producer(
         {
@@ -526,7 +540,8 @@ def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
 PROGRAMS: tuple[Program, ...] = (
     *(delivery_reports, keys_choose_partitions, produce_refuses, a_topic_that_isnt_there),
     *(nobody_takes_records, a_brokers_error_is_reported, a_callback_raises, a_full_queue),
-    *(purged_messages, reports_of_errors_only, batches_of_messages, transactions),
+    *(purged_messages, purged_messages_that_were_sent, reports_of_errors_only),
+    *(batches_of_messages, transactions),
     *(offsets_in_a_transaction, a_fenced_producer, nobody_is_there, configurations, metadata),
     *(serializers, administration),
 )

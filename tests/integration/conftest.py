@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from odradek.testing import LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -35,10 +35,9 @@ GROUPS = {
     "whole too": (
         *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
         *("admin_calls", "slow_answers", "topics_command"),
-        *("transactions", "simulated_transactions"),
+        *("transactions", "simulated_transactions", "recreated_topics"),
     ),
-    "hurt": ("local_cluster", "misled", "written_once"),
-    "hurt too": ("outages",),
+    "hurt": ("outages", "local_cluster", "misled", "written_once"),
     "lone": ("compat_confluent",),
     "other clients": (
         *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
@@ -53,7 +52,6 @@ GROUPS = {
     "plugin": ("testing_plugin",),
     "plug-ins": ("interop/async_plugins",),
     "aiokafka": ("compat_aiokafka",),
-    "alone": ("demo_versus",),
     "changes": ("secure_changes",),
     "releases": ("releases",),
     "pushes": ("interop/metrics_push",),

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.api.admin import Admin
 from odradek.clients.admin.admin_arguments import NewTopic
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     InvalidConfigError,
     InvalidReplicationFactorError,
     TopicAlreadyExistsError,

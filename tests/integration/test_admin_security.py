@@ -15,7 +15,7 @@ from tests.integration.test_rights import OPTIONS
 import odradek as o
 from odradek.common.secret import Secret
 from odradek.testing import LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 30.0
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pytest
 import uvloop
+from tests.volume import third
 
 import odradek
 from odradek import (
@@ -52,7 +53,16 @@ def fake() -> Iterator[FakeCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["asyncio", "uvloop", "debug"])
+LOOPS = ("asyncio", "uvloop", "debug")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """In `make test` each test has one of the loops, and each loop has a third of the tests."""
+    if "run" in metafunc.fixturenames:
+        metafunc.parametrize("run", third(LOOPS, metafunc.function.__name__), indirect=True)
+
+
+@pytest.fixture
 def run(request: pytest.FixtureRequest) -> Run[Any]:
     def bounded(program: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return asyncio.wait_for(program, 60)
@@ -647,7 +657,7 @@ asyncio.run(main())
 def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert "1 records of AsyncProducer 'odradek' (made at <string>:7) were lost" in done.stderr
+    assert "1 record of AsyncProducer 'odradek' (made at <string>:7) was lost" in done.stderr
     assert "its event loop had ended" in done.stderr
     assert "use it in an `async with` block" in done.stderr
 

@@ -25,7 +25,7 @@ from odradek.testing import FakeCluster
 
 MOST = {
     "await send_and_wait()": 231,
-    "send().result()": 214,
+    "send().result()": 213,
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
     "poll() that waits for a record, soon after another": 188,

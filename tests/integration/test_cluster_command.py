@@ -14,8 +14,8 @@ from odradek import RegistryUnreachableError, Schema, SchemaRegistryClient
 from odradek.api.admin import Admin
 from odradek.common.types import Address
 from odradek.runtime.properties import read_properties
-from odradek.testing import probe
-from odradek.testing.detached import start_time
+from odradek.testing.brokers import probe
+from odradek.testing.brokers.detached import start_time
 
 ODRADEK = Path(sys.executable).parent / "odradek"
 

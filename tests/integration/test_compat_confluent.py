@@ -28,7 +28,7 @@ from odradek.compat.confluent_kafka import (
 from odradek.compat.confluent_kafka.admin import AdminClient, NewTopic
 from odradek.compat.confluent_kafka.aio import AIOConsumer, AIOProducer
 from odradek.testing import LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
 """Seconds for one call; a move takes some of them."""

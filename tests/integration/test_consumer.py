@@ -14,7 +14,7 @@ from tests.interop.our_client import read
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.clients.consumer.records import NoSuchOffsetError
-from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse

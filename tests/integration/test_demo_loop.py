@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +12,6 @@ import pytest
 from odradek.cli.demo.data import PARTITIONS, TOPIC
 from odradek.cli.demo.loop_thread import LoopThread
 from odradek.cli.demo.sending import LoopSending
-from odradek.cli.demo.versus import odradek_asyncio_reader
-from odradek.cli.demo.versus.stage import LoopPublishing
 from odradek.testing import FakeCluster
 
 ROWS = 2_000
@@ -67,40 +64,6 @@ def test_what_breaks_down_in_the_loop_is_told(cluster: FakeCluster) -> None:
         wait_for(lambda: sending.over)
         sending.join(PATIENCE)
     assert isinstance(sending.error, json.JSONDecodeError)
-
-
-def test_the_publisher_and_the_reader_of_versus(cluster: FakeCluster) -> None:
-    servers = cluster.bootstrap_servers
-    got: list[int] = []
-
-    class Enough(Exception):  # noqa: N818  # it ends a reader that reads for ever
-        pass
-
-    class Reporter:
-        def got(self, value: bytes) -> None:
-            got.append(json.loads(value)["row"])
-            if len(got) == 150:
-                raise Enough
-
-    ended: list[type[BaseException]] = []
-
-    def read() -> None:
-        reporter: Any = Reporter()
-        try:
-            odradek_asyncio_reader.read(servers, TOPIC, list(range(PARTITIONS)), reporter)
-        except Enough as error:
-            ended.append(type(error))
-
-    reader = threading.Thread(target=read)
-    with LoopPublishing({"bootstrap.servers": servers}) as publishing:
-        publishing.start()
-        reader.start()
-        wait_for(lambda: ended)
-        publishing.stop()
-    reader.join(PATIENCE)
-    assert len(set(got)) == 150
-    assert len(publishing.published) >= 150
-    assert publishing.error is None
 
 
 def test_a_loop_that_is_never_started_ends_well() -> None:

@@ -24,11 +24,11 @@ from odradek.cli.doctor import surroundings
 from odradek.cli.doctor.findings import STATUSES, Trouble
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import Address
 from odradek.testing import LocalCluster
-from odradek.testing.front_door import FrontDoor
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.front_door import FrontDoor
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
 OPTIONS = {

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from odradek.cli import build
 from odradek.common.types import Address
 from odradek.simulation import SimulatedCluster
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 LOOPBACK = "127.0.0.1"
 COMMAND = Path(sys.executable).parent / "odradek"

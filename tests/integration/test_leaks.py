@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.volume import WHOLE
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -18,7 +19,8 @@ from odradek.common.errors import ClientForkedError
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
-CLIENTS = int(os.environ.get("LEAK_CLIENTS", "300"))
+CLIENTS = int(os.environ.get("LEAK_CLIENTS", "300" if WHOLE else "100"))
+ROUNDS, WARM_UP = (25, 9) if WHOLE else (11, 4)
 MEGABYTE = 1 << 20
 
 
@@ -36,11 +38,11 @@ def test_half_a_million_records_leave_no_memory_behind(cluster: LocalCluster, to
     cluster.create_topic(topic, partitions=2)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
     parts = [TopicPartition(topic, p) for p in range(2)]
-    value, rounds, each = bytes(100), 25, 20_000
+    value, each = bytes(100), 20_000
     after_warm_up = 0
     with Producer(config) as producer, Consumer(config, auto_offset_reset="earliest") as consumer:
         consumer.assign(parts)
-        for turn in range(rounds):
+        for turn in range(ROUNDS):
             for n in range(each):
                 producer.send(topic, value, partition=n % 2)
             producer.flush(timeout=60)
@@ -48,10 +50,10 @@ def test_half_a_million_records_leave_no_memory_behind(cluster: LocalCluster, to
             while seen < each:
                 seen += len(consumer.poll(timeout=30.0, max_records=each))
             assert seen == each
-            if turn == 9:
+            if turn == WARM_UP:
                 after_warm_up = resident()
         grown = resident() - after_warm_up
-    assert grown < 7.5 * MEGABYTE  # 26 bytes of each record
+    assert grown < 2 * MEGABYTE + 20 * (ROUNDS - WARM_UP - 1) * each  # 20 bytes of each record
 
 
 @pytest.mark.timeout(900)

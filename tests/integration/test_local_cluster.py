@@ -15,12 +15,13 @@ import pytest
 from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.common.types import Address
-from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
-from odradek.testing.broker import JavaSetup, LocalBroker
-from odradek.testing.broker_set import BrokerSet, Timeline
-from odradek.testing.detached import start_time
-from odradek.testing.process import Child, Keeper
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing import ClusterStartError, LocalCluster, ToolError
+from odradek.testing.brokers import probe
+from odradek.testing.brokers.broker import JavaSetup, LocalBroker
+from odradek.testing.brokers.broker_set import BrokerSet, Timeline
+from odradek.testing.brokers.detached import start_time
+from odradek.testing.brokers.process import Child, Keeper
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 LINES = [f"line {number}" for number in range(50)]
 PATIENCE = 30.0

@@ -15,7 +15,7 @@ from odradek.common.config import parse_address
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import FrontDoor, LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
 ASTRAY = 1

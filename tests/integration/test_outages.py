@@ -280,6 +280,7 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
     return future
 
 
+@pytest.mark.long  # shorter: simulation/test_truncation.py
 def test_records_that_an_unclean_election_took_away(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

@@ -98,6 +98,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made.run(STOP)
 
 
+@pytest.mark.long  # shorter: test_cluster_command.py, test_console.py
 @pytest.mark.timeout(600)
 def test_the_lines_do_what_they_say(shell: Shell) -> None:
     lines = console_lines()

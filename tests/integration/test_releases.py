@@ -1,4 +1,4 @@
-"""The core of the client on older brokers: Kafka 3.9 and 4.1 (all other tests run on the default).
+"""The core of the client on older brokers: Kafka 3.9, and in `make test-long` 4.1, too.
 
 Written, read back alone and in groups, in transactions, described, deleted, and after the brokers
 have moved. What a release doesn't have says so.
@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 from tests.integration.calls_of_releases import CALLS, refusals, something_written
 from tests.interop.our_client import read
+from tests.late_proxy import LateProxy
 from tests.unit.test_admin_page import OF_ALL, public_methods
 
 import odradek
+from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.testing import LocalCluster
 
 RECORDS = 200
 PATIENCE = 60.0
 
 
-@pytest.fixture(scope="module", params=["3.9", "4.1"])
+@pytest.fixture(scope="module", params=["3.9", pytest.param("4.1", marks=pytest.mark.long)])
 def older(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     with LocalCluster(brokers=1, version=request.param) as cluster:
         assert cluster.version.startswith(f"{request.param}.")
@@ -62,6 +65,78 @@ def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str)
         older.move()
         write(older, name, range(RECORDS, RECORDS + 50))
         assert numbers(consumer, 50) == list(range(RECORDS, RECORDS + 50))
+
+
+@pytest.fixture
+def late(older: LocalCluster, name: str) -> Iterator[tuple[odradek.Producer, LateProxy]]:
+    """A transactional producer, and the proxy between it and its brokers."""
+    with LateProxy() as proxy:
+        config = {**older.client_config(), "transactional.id": name}
+        with odradek.Producer(config, proxy_url=proxy.url("socks5")) as producer:
+            producer.init_transactions(timeout=PATIENCE)
+            yield producer, proxy
+
+
+def end(producer: odradek.Producer, *, commit: bool) -> None:
+    (producer.commit_transaction if commit else producer.abort_transaction)(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_late_end_of_a_transaction_ends_no_later_one(
+    older: LocalCluster, name: str, late: tuple[odradek.Producer, LateProxy], commit: bool
+) -> None:
+    """R-TX-1: its retry was answered, and it arrives in the next transaction (KAFKA-17754)."""
+    producer, proxy = late
+    producer.begin_transaction()
+    producer.send(name, b"1", partition=0).result(PATIENCE)
+    proxy.keep(EndTxnRequest.API_KEY)
+    end(producer, commit=commit)
+    producer.begin_transaction()
+    producer.send(name, b"2", partition=0).result(PATIENCE)
+    proxy.deliver(PATIENCE)
+    producer.send(name, b"3", partition=1).result(PATIENCE)
+    end(producer, commit=not commit)
+    with producer.transaction():
+        for partition in (0, 1):
+            producer.send(name, b"9", partition=partition)
+    config = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with odradek.Consumer({**older.client_config(), **config}) as consumer:
+        consumer.assign([odradek.TopicPartition(name, partition) for partition in (0, 1)])
+        expected = [1, 9, 9] if commit else [2, 3, 9, 9]
+        found: list[int] = []
+        while found.count(9) < 2:
+            found += numbers(consumer, 1)
+        assert sorted(found) == expected
+
+
+def test_late_offsets_of_a_transaction_replace_no_newer_ones(
+    older: LocalCluster, name: str, late: tuple[odradek.Producer, LateProxy]
+) -> None:
+    """R-TX-1 and R-TX-2: neither in the next transaction nor in their own."""
+    producer, proxy = late
+    place = odradek.TopicPartition(name, 0)
+    proxy.keep(TxnOffsetCommitRequest.API_KEY)
+    with producer.transaction():
+        producer.send_offsets_to_transaction({place: 10}, name)
+    with producer.transaction():
+        producer.send_offsets_to_transaction({place: 20}, name)
+        proxy.deliver(PATIENCE)
+    if older.version.startswith("3."):
+        # Its coordinator refuses them, but forgets the pending offsets of the transaction until it
+        # reads its log again (`GroupMetadata.failPendingTxnOffsetCommit`).
+        older.stop(0)
+        older.start(0)
+    stable = {"group.id": name, "isolation.level": "read_committed"}
+    with odradek.Consumer({**older.client_config(), **stable}) as consumer:
+        found = consumer.committed([place], timeout=PATIENCE)[place]
+        assert found is not None
+        assert found.offset == 20
+    producer.begin_transaction()
+    proxy.keep(TxnOffsetCommitRequest.API_KEY)
+    producer.send_offsets_to_transaction({place: 30}, name, PATIENCE)
+    with pytest.raises(odradek.AbortableTransactionError, match="offset 30 had no answer"):
+        producer.send_offsets_to_transaction({place: 40}, name, PATIENCE)
+    end(producer, commit=False)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -9,14 +9,14 @@ import pytest
 
 from odradek import AclBinding, Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.common.errors import AuthorizationError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     ClusterAuthorizationError,
     GroupAuthorizationError,
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
 from odradek.testing import LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 OPTIONS = {
     "brokers": 1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,33 +23,6 @@ from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
-IMPORTS_OF_OTHER_THREADS = """
-import sys, threading
-found = set()
-def look(event, arguments):
-    if event != "import" or threading.current_thread() is threading.main_thread():
-        return
-    frame, places = sys._getframe(1), []
-    while frame is not None:
-        places.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    if arguments[0] in sys.modules or any("common/imports.py" in name for name, _ in places):
-        return
-    found.add((arguments[0], *(p for p in places if "importlib" not in p[0])))
-sys.addaudithook(look)
-from odradek import Consumer, Producer
-settings, topic = eval(sys.argv[1]), sys.argv[2]
-for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-    with Producer({**settings, "compression.type": codec}) as producer:
-        producer.send(topic, b"x" * 1000).result(30)
-read = 0
-with Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
-    consumer.subscribe([topic])
-    while read < 5:
-        read += len(consumer.poll(5))
-    consumer.commit()
-print(*sorted(found), sep="\\n", end="")
-"""
 SESSION = 2.0
 """Seconds until brokers want a client to prove again who it is (KIP-368)."""
 
@@ -68,16 +39,6 @@ def strict() -> Iterator[LocalCluster]:
         config={"connections.max.reauth.ms": str(int(SESSION * 1000))},
     ) as running:
         yield running
-
-
-def test_all_imports_of_other_threads_hold_forks_off(strict: LocalCluster, topic: str) -> None:
-    """A child that is forked amid an import would have half a module (R-HO-4)."""
-    strict.create_topic(topic)
-    command = [sys.executable, "-c", IMPORTS_OF_OTHER_THREADS, repr(strict.client_config("alice"))]
-    done = subprocess.run(
-        [*command, topic], capture_output=True, text=True, timeout=90, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:

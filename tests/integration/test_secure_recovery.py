@@ -25,7 +25,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
-from odradek.testing.shared_clusters import SharedClusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 __all__ = ["made"]
 

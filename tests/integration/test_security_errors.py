@@ -29,8 +29,8 @@ from odradek.common import errors
 from odradek.common.errors import ExplainedError, KafkaError
 from odradek.common.types import Address, TopicPartition
 from odradek.testing import Authority, LocalCluster
-from odradek.testing.front_door import FrontDoor
-from odradek.testing.security import token_function
+from odradek.testing.brokers.front_door import FrontDoor
+from odradek.testing.brokers.security import token_function
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ATTEMPT = 5.0

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from tests.answers import decode_response
-from tests.proxy_server import take
+from tests.raw_connection import RawConnection
 
-from odradek.protocol.headers import encode_request
 from odradek.protocol.messages import consumer_group_heartbeat as ch
 from odradek.protocol.messages import find_coordinator as fc
 from odradek.protocol.messages import join_group as jg
@@ -25,35 +21,9 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.simulation import SimulatedCluster
 from odradek.testing import LocalCluster
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 Script = Callable[["Room"], list[Any]]
-
-
-class Line:
-    """One connection, without a client."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), 10.0)
-        self._asked: list[tuple[Any, int]] = []
-
-    def send(self, body: Any, version: int) -> None:
-        number = len(self._asked)
-        self._asked.append((type(body), version))
-        self._socket.sendall(b"".join(encode_request(body, version, number, "script")))
-
-    def answer(self, number: int = -1) -> Any:
-        """The answer to the request before, or to that of a number."""
-        (size,) = struct.unpack(">i", take(self._socket, 4))
-        kind, version = self._asked[number]
-        return decode_response(kind, version, take(self._socket, size))[1]
-
-    def ask(self, body: Any, version: int) -> Any:
-        self.send(body, version)
-        return self.answer()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Room:
@@ -61,14 +31,14 @@ class Room:
 
     def __init__(self, servers: str, group: str, topic: str) -> None:
         self.group, self.topic = group, topic
-        self._lines: list[Line] = []
+        self._lines: list[RawConnection] = []
         host, _, port = servers.partition(":")
-        self._door = self.keep(Line(host, int(port)))
+        self._door = self.keep(RawConnection(host, int(port)))
         asked = MetadataRequest([MetadataRequestTopic(name=topic)])
         self.topic_id = self._door.ask(asked, 12).topics[0].topic_id
         self._place = self._find()
 
-    def keep(self, line: Line) -> Line:
+    def keep(self, line: RawConnection) -> RawConnection:
         self._lines.append(line)
         return line
 
@@ -84,13 +54,13 @@ class Room:
 
     def _coordinates(self, host: str, port: int) -> bool:
         """Whether a broker knows already that it coordinates the group."""
-        line = self.keep(Line(host, port))
+        line = self.keep(RawConnection(host, port))
         group = of.OffsetFetchRequestGroup(self.group, topics=None)
         return bool(line.ask(of.OffsetFetchRequest(groups=[group]), 9).groups[0].error_code == 0)
 
-    def line(self) -> Line:
+    def line(self) -> RawConnection:
         """A connection to the coordinator."""
-        return self.keep(Line(*self._place))
+        return self.keep(RawConnection(*self._place))
 
     def close(self) -> None:
         for line in self._lines:

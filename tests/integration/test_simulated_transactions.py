@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.integration.test_simulated_groups import Line, simulated
+from tests.integration.test_simulated_groups import simulated
+from tests.raw_connection import RawConnection
 from tests.unit.simulation.transactional import NEW, OLD, Producer
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import find_coordinator as fc
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -39,7 +40,7 @@ class Room:
 
     def __init__(self, servers: str, names: str) -> None:
         self.names = names
-        self._lines: dict[tuple[str, int], Line] = {}
+        self._lines: dict[tuple[str, int], RawConnection] = {}
         host, _, port = servers.partition(":")
         self._door = (host, int(port))
         self.cluster: Any = SimpleNamespace(
@@ -48,7 +49,7 @@ class Room:
 
     def ask(self, place: tuple[str, int], body: Any, version: int) -> Any:
         if place not in self._lines:
-            self._lines[place] = Line(*place)
+            self._lines[place] = RawConnection(*place)
         return self._lines[place].ask(body, version)
 
     def _find(self, key: str, kind: int) -> tuple[str, int]:

@@ -12,6 +12,7 @@ CACHE = cache_directory()
 """Kafka's jars. A run inside the test has a home of its own, and would fetch them again."""
 
 
+@pytest.mark.long  # shorter: unit/testing/test_plugin.py, with clusters that aren't real
 @pytest.mark.timeout(600)
 def test_the_examples_and_a_cluster_that_is_put_right(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from odradek.cli import build
 from odradek.testing import LocalCluster
-from odradek.testing.broker import free_port
+from odradek.testing.brokers.broker import free_port
 
 Result = tuple[int, str, str]
 

@@ -15,7 +15,7 @@ from tests.interop.other_client import read_all
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.clients.admin.admin_arguments import NewTopic
-from odradek.common.kafka_errors import InvalidRecordError
+from odradek.common.errors.kafka import InvalidRecordError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import (
     PartitionProduceData,

@@ -59,7 +59,7 @@ class Observed:
                 self.errors.append(f"{name}: {text}")
             self.changed.notify_all()
 
-    def wait(self, until: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    def wait(self, until: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
         """Wait until something holds."""
         with self.changed:
             held = self.changed.wait_for(lambda: bool(self.errors) or until(), timeout)

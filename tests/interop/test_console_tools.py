@@ -10,6 +10,8 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from odradek.protocol.api_keys import GENERATED
 from odradek.testing import LocalCluster
 
@@ -71,6 +73,7 @@ def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
     assert "NO_HEADERS|tombstone|NIL" in untimed[0]
 
 
+@pytest.mark.long  # shorter: integration/test_admin_commands.py
 def test_the_same_facts_of_topics_configs_and_directories(
     cluster: LocalCluster, topic: str
 ) -> None:

@@ -137,10 +137,15 @@ def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
     return found
 
 
-def pushes_of(name: str, pushes: list[Push]) -> str:
-    """When which client pushed how much."""
+def pushes_of(name: str, **sides: list[Push]) -> str:
+    """Return a line per push and point of a metric: whose, which client, when, tags and delta.
+
+    Java has two points with the same name in each push, one for each topic and one for all.
+    """
     return "\n".join(
-        f"{push.instance} {push.last} {point.time_unix_nano / 1e9:.3f} {point.as_double:g}"
+        f"{side} {push.instance} {push.last} {point.time_unix_nano / 1e9:.3f} "
+        f"{sorted(tags_of(point))} {point.as_int or point.as_double:g}"
+        for side, pushes in sides.items()
         for push in pushes
         for metric in push.metrics
         if metric.name == name
@@ -206,11 +211,12 @@ def compare(ours: list[Push], javas: list[Push], read: float) -> None:
     for name in WORK:
         same = {key: value for key, value in mine.items() if key[0] == name}
         assert same, name
+        pushed_by_both = pushes_of(name, ours=ours, java=javas)
         for key, value in same.items():
             if key == (CONSUMED, frozenset()):
-                assert (value, theirs[key]) == (RECORDS, read), pushes_of(CONSUMED, javas)
+                assert (value, theirs[key]) == (RECORDS, read), pushed_by_both
             elif name != CONSUMED or read == RECORDS:
-                assert value == theirs[key], pushes_of(name, javas)
+                assert value == theirs[key], pushed_by_both
     kinds = {m.name: m.WhichOneof("data") for p in javas for m in p.metrics}
     shared = {m.name: m.WhichOneof("data") for p in ours for m in p.metrics if m.name in kinds}
     assert len(shared) > 20
@@ -226,6 +232,7 @@ def test_simulated_brokers_are_pushed_what_java_pushes() -> None:
         compare(ours, javas, *read)
 
 
+@pytest.mark.long  # shorter: the test before
 def test_a_real_broker_is_pushed_what_java_pushes(brokers: LocalCluster, folder: Path) -> None:
     works(brokers.bootstrap_servers)
     read = java_works(brokers.bootstrap_servers)

@@ -13,7 +13,7 @@ import pytest
 from tests.interop.group_members import Jvm, Story
 
 from odradek.api.consumer import Consumer
-from odradek.common.kafka_errors import InvalidRegularExpressionError
+from odradek.common.errors.kafka import InvalidRegularExpressionError
 from odradek.testing import LocalCluster
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.interop.group_members import PARTITIONS, Jvm, Story
 
 from odradek.api.consumer import Consumer
-from odradek.common.kafka_errors import FencedInstanceIdError
+from odradek.common.errors.kafka import FencedInstanceIdError
 from odradek.testing import LocalCluster
 
 JAVA_NAMES = {

@@ -38,7 +38,7 @@ RECORDS = 60
 PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
-EACH, TWICE_EACH = min(PART, 5), 4 * min(PART, 3)
+EACH, TWICE_EACH = min(PART, 11), 4 * min(PART, 9)
 """Every so manieth point is tried."""
 
 

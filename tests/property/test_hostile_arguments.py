@@ -29,6 +29,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.simulation.test_admin_async import CALLS
+from tests.volume import third
 
 import odradek
 from odradek import (
@@ -51,7 +52,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
-from odradek.common.spellings import sealed
+from odradek.common.options.spellings import sealed
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
@@ -412,7 +413,7 @@ def test_no_argument_breaks_a_client(kind: str, method: str) -> None:
     scene = Scene(kind)
     function = getattr(CLASSES[kind], method)
     for parameter in parameters(function):
-        for label, make in HOSTILE.items():
+        for label, make in third(HOSTILE.items(), f"{kind}.{method} {parameter}"):
             if method in ("close", "unsubscribe", "subscribe", "assign") and scene.target._closed:
                 scene = Scene(kind)
             scene.rewind()
@@ -454,7 +455,7 @@ def test_no_argument_breaks_a_function_of_the_module(name: str) -> None:
 @pytest.mark.parametrize("facade", [Producer, Consumer, Admin])
 def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
     kind = facade.__name__.lower()
-    for label, make in HOSTILE.items():
+    for label, make in third(HOSTILE.items(), kind):
         try:
             if not label.startswith("{"):  # its value would be a secret of one letter
                 facade(make())

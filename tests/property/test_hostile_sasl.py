@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
 from odradek.common.secret import Secret
@@ -70,7 +71,7 @@ answers = st.one_of(
 @pytest.mark.parametrize("make", MECHANISMS, ids=["PLAIN", "SHA-256", "SHA-512", "OAUTHBEARER"])
 def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
     @given(script=st.lists(answers, min_size=MOST, max_size=MOST), seed=st.integers(0, 99))
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     def check(script: list[Callable[[bytes], bytes]], seed: int) -> None:
         talk = make().conversation(WHERE, random.Random(seed))
         heard: Any = None
@@ -91,7 +92,7 @@ def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
 
 
 @given(signature=st.binary(max_size=70))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_made_up_signature_is_taken(signature: bytes) -> None:
     talk = Scram("SCRAM-SHA-256", ALICE).conversation(WHERE, random.Random(1))
     first: Any = next(talk)

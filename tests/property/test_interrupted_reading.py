@@ -20,9 +20,9 @@ from tests.unit.api.loopback_scene import PATIENCE, one_broker
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
-from odradek.clients.consumer.fetching.hand_over import HandOver
+from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
+from odradek.clients.consumer.hand_over import HandOver
 from odradek.common.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

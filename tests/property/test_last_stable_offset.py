@@ -10,7 +10,7 @@ import random
 import pytest
 
 from odradek.record import BatchBuilder, decode
-from odradek.simulation.brokers.partition_log import PartitionLog, check_batch
+from odradek.simulation.logs.partition_log import PartitionLog, check_batch
 
 PRODUCERS = 4
 NONE = -1

@@ -29,7 +29,7 @@ from odradek.clients.admin.users import (
     UserScramCredentialUpsertion,
 )
 from odradek.common.errors import ClientBrokenError, KafkaError, UnsupportedFeatureError
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message, Struct, field_names
 from odradek.simulation import SimulatedCluster, World

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.property.test_refused_verbs import VERBS, Scene
 from tests.verb_tree import verbs
-from tests.volume import PART
+from tests.volume import PART, pairs
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
@@ -69,8 +69,7 @@ class Moving(Scene):
         return done.exit_code, documents[-1]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(("line", "moment"), pairs(LINES, MOMENTS))
 def test_a_verb_while_the_cluster_moves(
     line: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

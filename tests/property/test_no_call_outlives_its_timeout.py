@@ -11,12 +11,13 @@ import inspect
 import random
 import zlib
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.simulation.test_admin_async import CALLS as ADMIN_CALLS
-from tests.volume import PART
+from tests.volume import WHOLE, third
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
@@ -174,9 +175,15 @@ def warm_up(client: Any, name: str) -> None:
         client.describe_cluster(timeout=5)
 
 
-@pytest.mark.parametrize("warm", [True, False], ids=["connected before", "never connected"])
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("owner", "name"), CALLS, ids=lambda x: getattr(x, "__name__", x))
+BEFORE = {True: "connected before", False: "never connected"}
+CASES = [
+    pytest.param(owner, name, fault, warm, id=f"{owner.__name__}-{name}-{fault}-{BEFORE[warm]}")
+    for owner, name in CALLS
+    for fault, warm in third(product(FAULTS, BEFORE), f"{owner.__name__}.{name}")
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "fault", "warm"), CASES)
 def test_it_ends_in_time_and_lists_the_attempts(
     owner: type, name: str, fault: str, warm: bool
 ) -> None:
@@ -184,8 +191,8 @@ def test_it_ends_in_time_and_lists_the_attempts(
     seed = zlib.crc32(f"{owner.__name__} {name} {fault} {warm}".encode())
     rng = random.Random(seed)
     longer = [rng.uniform(*bounds) for bounds in ((0.2, 1.0), (1.0, 3.0), (3.0, 10.0))]
-    if PART > 1:  # each call meets all three, under one fault or another
-        longer = [longer[list(FAULTS).index(fault) % len(longer)]]
+    if not WHOLE:
+        longer = [longer[seed % len(longer)]]
     for timeout in (0.0, 0.15, *longer):
         once(owner, name, fault, warm, timeout, seed)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
@@ -143,6 +144,112 @@ def test_the_block_of_a_transaction_ends_it() -> None:
         assert found in ([b"3"], [b"1", b"3"]), where
     assert notes["Its commit had begun: the transaction is committed."] >= 1, notes
     assert notes["none"] > 50, notes
+
+
+class Interrupting:
+    """A producer's method that is interrupted: at the n-th place of its n-th call, from 1."""
+
+    def __init__(self, method: Callable[..., object], places: list[int]) -> None:
+        self.method, self.places = method, places
+        self.interrupted = 0
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        if not self.places:
+            return self.method(*arguments, **named)
+        with CtrlC(self.places.pop(0)):
+            try:
+                return self.method(*arguments, **named)
+            except Interruption:
+                self.interrupted += 1
+                raise
+
+
+@pytest.mark.parametrize("second", range(0, 24, 6))
+def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -> None:
+    """At each place of the first call, and at this one of the call that waits for its end."""
+    twice = 0
+    for first in range(200):
+        with KafkaSimulation(seed=3) as simulation:
+            simulation.create_topic("t", partitions=1)
+            producer = simulation.producer({"transactional.id": "x"})
+            producer.init_transactions()
+            commit = Interrupting(producer.commit_transaction, [first, second])
+            setattr(producer, "commit_transaction", commit)  # noqa: B010 - as mocks do
+            try:
+                with producer.transaction():
+                    producer.send("t", b"1")
+            except Interruption:
+                pass
+            twice += commit.interrupted == 2
+            commit.places.clear()
+            with producer.transaction():
+                producer.send("t", b"3")
+            assert simulation.values("t") in ([b"3"], [b"1", b"3"]), (first, second)
+            if not commit.interrupted:
+                break
+    assert twice > 0
+
+
+def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple[int, list[Any]]:
+    """Interrupt calls of a block whose body fails; return how many were, and what the next block
+    leaves. `end`: another Ctrl-C comes before the block can end what it has begun.
+    """
+    with KafkaSimulation(seed=3) as simulation:
+        simulation.create_topic("t", partitions=1)
+        producer = simulation.producer({"transactional.id": "x"})
+        producer.init_transactions()
+        calls = [Interrupting(getattr(producer, name), given) for name, given in places.items()]
+        for name, call in zip(places, calls, strict=True):
+            setattr(producer, name, call)
+        original = producer._calls.end_block
+
+        def end_block(*arguments: Any) -> Any:
+            producer._calls.end_block = original  # type: ignore[method-assign]
+            if end:
+                raise Interruption
+            return original(*arguments)
+
+        producer._calls.end_block = end_block  # type: ignore[method-assign,assignment]
+        with suppress(Interruption, ValueError), producer.transaction():
+            producer.send("t", b"1")
+            raise ValueError
+        for call in calls:
+            call.places.clear()
+        with producer.transaction():
+            producer.send("t", b"3")
+        simulation.advance(1.0)  # the markers are written a moment after the answer
+        rows = simulation.cluster.log("t", 0).decided_rows()
+        return sum(c.interrupted for c in calls), [r[4] for r in rows if r[4] is not None]
+
+
+@pytest.mark.parametrize("call", ["begin_transaction", "abort_transaction"])
+@pytest.mark.parametrize("end", [False, True])
+def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, end: bool) -> None:
+    """At each place of the call; with `end` also at the first place of what ends the block."""
+    for place in range(200):
+        interrupted, found = after_an_interrupted_block({call: [place]}, end)
+        assert found == [b"3"], place
+        if not interrupted:
+            break
+    assert place > 20 or end
+
+
+def test_a_block_ends_no_transaction_that_another_one_began() -> None:
+    """Also after a block that was interrupted."""
+    with KafkaSimulation(seed=3) as simulation:
+        simulation.create_topic("t", partitions=1)
+        producer = simulation.producer({"transactional.id": "x"})
+        producer.init_transactions()
+        with pytest.raises(Interruption), producer.transaction():
+            raise Interruption
+        producer.begin_transaction()
+        producer.send("t", b"1")
+        for _ in range(2):
+            refused = pytest.raises(IllegalStateError, match="a transaction is open")
+            with refused, producer.transaction():
+                raise AssertionError
+        producer.commit_transaction()
+        assert simulation.values("t") == [b"1"]
 
 
 def reading(simulation: KafkaSimulation) -> Consumer:

@@ -9,6 +9,8 @@ from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import Link
 
 MODES = ["up", "up", "up", "refused", "black_hole", "reset", "mute", "handshake"]
 
@@ -20,7 +22,12 @@ def books_are_right(world: World) -> None:
     assert network.dials.pending == len(pending)
     assert sum(s.dialling for s in network.states.all()) == len(pending)
     assert {id(c) for c in network.connections.values()} == {id(c) for c in by_id}
-    assert set(world._open) <= set(network._by_id)
+    assert set(links(world)) <= set(network._by_id)
+
+
+def links(world: World) -> dict[int, Link]:
+    assert isinstance(world.host, SimulatedHost)
+    return world.host.links
 
 
 def want(world: World, address: str, now: float) -> None:
@@ -47,9 +54,9 @@ def test_whatever_happens_the_books_are_right_and_it_recovers(seed: int) -> None
         address = rng.choice(everything)
         match rng.randrange(7):
             case 0 | 1:
-                world.mode(address, rng.choice(MODES), cut=rng.random() < 0.7)
+                world.mode(address, mode=rng.choice(MODES), cut=rng.random() < 0.7)
             case 2:
-                world.cut(address, rng.choice([None, "reset"]))
+                world.cut(address, error=rng.choice([None, "reset"]))
             case 3:
                 world.delays[address] = rng.choice([0.0, 0.0, 0.5, 2.5, 40.0])
             case 4:
@@ -75,5 +82,5 @@ def test_whatever_happens_the_books_are_right_and_it_recovers(seed: int) -> None
     assert world.engine.metadata.snapshot is not None
     world.engine.shut()
     world.run(world.now + 1.0)
-    assert not world._open
+    assert not links(world)
     assert world.engine.network.dials.pending == 0

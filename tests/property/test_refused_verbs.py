@@ -26,7 +26,7 @@ from odradek.cli import build
 from odradek.cli.frame import commands
 from odradek.clients.admin.acls import AclBinding
 from odradek.clients.admin.users import ClientQuotaEntity, UserScramCredentialUpsertion
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.simulation import SimulatedCluster, World

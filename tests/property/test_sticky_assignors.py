@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from odradek.clients.consumer.group.assignors import (
     Assignments,
@@ -86,7 +87,7 @@ def check_balanced(
         assert min(len(given[m]) for m in reached) >= len(given[start]) - 1
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(groups, groups, counts, counts)
 def test_sticky_balances_and_moves_nothing_without_need(
     before: dict[str, frozenset[str]],
@@ -142,7 +143,7 @@ def settled(
     raise AssertionError(f"no end of rounds: {owned}")
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(groups, groups, counts)
 def test_cooperative_rounds_give_nothing_away_that_is_still_owned(
     before: dict[str, frozenset[str]], after: dict[str, frozenset[str]], topics: dict[str, int]
@@ -155,7 +156,7 @@ def near(given: Assignments, members: Members, racks: PartitionRacks) -> int:
     return sum(members[m].rack in racks.get(p, ()) for m, found in given.items() for p in found)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(groups, groups, counts, st.randoms(use_true_random=False))
 def test_with_racks_balance_comes_first_and_rounds_still_end(
     before: dict[str, frozenset[str]],
@@ -238,7 +239,7 @@ def test_partitions_go_to_their_racks_while_that_keeps_the_balance() -> None:
         assert near(given, unlike, racks) >= 3
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(groups, counts)
 def test_of_two_claims_for_a_partition_the_younger_counts(
     wanted: dict[str, frozenset[str]], topics: dict[str, int]

@@ -8,9 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.clients.consumer.test_fetched import fetched, rows
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
-from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Address, TopicPartition
 from odradek.record.reference import encode

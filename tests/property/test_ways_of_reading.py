@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.common.types import TopicPartition
 from odradek.record import DecodedRecords
 from odradek.simulation import SimulatedCluster, World

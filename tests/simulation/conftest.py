@@ -19,7 +19,7 @@ from odradek.api.producer import Producer
 from odradek.simulation import LinkProfile, SimulatedCluster, World
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.link import Mode
-from odradek.testing.world_host import WorldAsyncioHost
+from odradek.testing.virtual.world_host import WorldAsyncioHost
 
 if os.environ.get("ODRADEK_SIMULATION_HOST") == "asyncio":
     World.make_host = WorldAsyncioHost

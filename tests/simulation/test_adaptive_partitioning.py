@@ -19,7 +19,7 @@ def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
     elif trouble == "silent":
         cluster.go_silent(leader.id)
     counts = dict.fromkeys(range(3), 0)
-    for _ in range(3000):
+    for _ in range(1500):
         future = producer.send("t", b"x" * 100)
         counts[future._batch.partition.partition] += 1
         world.advance(0.01)

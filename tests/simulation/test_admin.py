@@ -16,7 +16,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     NoBrokerAvailableError,
 )
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     ClusterAuthorizationError,
     InvalidPartitionsError,
     InvalidReplicationFactorError,

@@ -21,7 +21,7 @@ from odradek import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationError,
 )

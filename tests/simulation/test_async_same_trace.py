@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.scene import Stage
+from tests.volume import pairs
 
 import odradek
 from odradek import NewTopic, TopicPartition
@@ -159,8 +160,7 @@ PROGRAMS: list[Callable[[Program], Coroutine[Any, Any, None]]] = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("program", "seed"), pairs(PROGRAMS, [1, 2]))
 def test_the_trace_is_the_same_in_all_ways(
     program: Callable[[Program], Coroutine[Any, Any, None]], seed: int
 ) -> None:

@@ -10,7 +10,7 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.common.kafka_errors import OffsetMetadataTooLargeError
+from odradek.common.errors.kafka import OffsetMetadataTooLargeError
 from odradek.network.flow import START, Flow
 from odradek.simulation import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest

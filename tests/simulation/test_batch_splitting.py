@@ -12,11 +12,11 @@ from tests.simulation.produce_script import leader_of, make
 from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
+from odradek.common.errors.kafka import OutOfOrderSequenceNumberError
 from odradek.common.events import Event
-from odradek.common.kafka_errors import OutOfOrderSequenceNumberError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.partition_log import StoredBatch
+from odradek.simulation.logs.partition_log import StoredBatch
 
 
 def limited(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import AbortableTransactionError, FatalTransactionError
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.simulation.brokers.broker_handlers import BY_KEY

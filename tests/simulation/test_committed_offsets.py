@@ -12,7 +12,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, KafkaTimeoutError
-from odradek.common.kafka_errors import TopicAuthorizationError
+from odradek.common.errors.kafka import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -118,7 +118,7 @@ def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
     cluster = scene.cluster
     group = cluster.groups.shard(cluster.brokers[broker or 0], "g").groups["g"]
     group.members.clear()
-    with pytest.raises(CommitFailedError, match="joins again") as caught:
+    with pytest.raises(CommitFailedError, match="joins the group again") as caught:
         a.commit()
     assert "UNKNOWN_MEMBER_ID" in str(caught.value.__cause__)
     a.poll(2)

@@ -14,7 +14,7 @@ from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
-from odradek.cli.broker_api_versions import as_dict, as_text
+from odradek.cli.brokers.broker_api_versions import as_dict, as_text
 from odradek.cli.console.consuming import (
     AT_ONCE,
     CutOffError,
@@ -35,7 +35,7 @@ from odradek.cli.console.producing import (
     run,
 )
 from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 
 

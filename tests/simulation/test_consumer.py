@@ -22,7 +22,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     NoBrokerAvailableError,
 )
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.world.link import Mode

@@ -11,7 +11,7 @@ from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import GroupAuthorizationError
+from odradek.common.errors.kafka import GroupAuthorizationError
 
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)

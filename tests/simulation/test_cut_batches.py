@@ -13,7 +13,7 @@ from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.common.errors import CorruptRecordError, KafkaError
-from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.primitives import records_view

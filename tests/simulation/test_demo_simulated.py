@@ -12,13 +12,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from odradek.cli.demo import picture
 from odradek.cli.demo.command import demo
 from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
 from odradek.cli.demo.simulated_loop import SimulatedLoop
 from odradek.record import BatchHeader
-from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
+from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 
 ROWS = 600
 MOVED = 10.0
@@ -100,7 +99,7 @@ def test_a_row_that_a_broker_loses_is_noticed(
         commit(self, batch)
         lost.append(batch.header.count)
         place = self.batches.index(batch)
-        del self.batches[place], self._base_offsets[place]
+        del self.batches[place], self.base_offsets[place]
         self.on_commit = readers
 
     monkeypatch.setattr(PartitionLog, "commit", losing)
@@ -134,15 +133,9 @@ def run(folder: Path, *arguments: str) -> Any:
     return CliRunner().invoke(app, ["--simulated", "--output", str(folder), *arguments])
 
 
-@pytest.fixture
-def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "find_spec", lambda _: None)
-
-
 SMALL = ("--rows", str(ROWS), "--seconds", "20", "--json")
 
 
-@pytest.mark.usefixtures("no_matplotlib")
 def test_a_row_that_comes_twice_makes_the_command_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +164,6 @@ def test_a_reader_in_the_event_loop_that_breaks_down_is_told(
         story(SimulatedLoop)
 
 
-@pytest.mark.usefixtures("no_matplotlib")
 def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--asyncio")
     assert done.exit_code == 0, done.output
@@ -180,7 +172,6 @@ def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
     assert f"{PRODUCER} and {CONSUMER} are in one event loop" in done.stderr
 
 
-@pytest.mark.usefixtures("no_matplotlib")
 def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--brokers", "5", "--seed", "9")
     assert done.exit_code == 0, done.output
@@ -198,7 +189,7 @@ def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--versus"], "exclude each other"), (["--patience", "3"], "--patience is for --versus"),
+    [(["--secure"], "--secure is for the full demo"),
      (["--rows", "6737"], "more than the sample has: pip install")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(
@@ -213,8 +204,7 @@ def test_what_makes_no_sense_is_refused(
 def test_it_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys("
-        "('pyarrow', 'pandas', 'numpy', 'pyspark', 'matplotlib')))\n"  # None: can't be imported
-        "from odradek.cli.demo import picture; picture.find_spec = lambda name: None\n"
+        "('pyarrow', 'pandas', 'numpy', 'pyspark')))\n"  # None: can't be imported
         f"sys.argv[1:] = ['demo', '--simulated', '--rows', '100', '--output', {str(tmp_path)!r}]\n"
         "from odradek.cli import main; main()"
     )

@@ -14,8 +14,8 @@ from tests.simulation.scene import Stage
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import NotLeaderOrFollowerError
 from odradek.common.events import Event
-from odradek.common.kafka_errors import NotLeaderOrFollowerError
 from odradek.common.types import Address, TopicPartition
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances

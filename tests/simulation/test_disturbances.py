@@ -13,7 +13,8 @@ from tests.simulation.transactional import Scene as Transactional
 
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -21,9 +22,9 @@ from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.brokers.broker_handlers import HANDLERS
 from odradek.simulation.brokers.injected_errors import APIS, READS, Injection, mark, refusal
-from odradek.simulation.brokers.topics import NO_LEADER
 from odradek.simulation.faults.fault_arguments import Fault
 from odradek.simulation.faults.hostile_verbs import honest
+from odradek.simulation.logs.topics import NO_LEADER
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient, from_json
 
@@ -54,6 +55,8 @@ def test_a_marker_for_a_partition_that_is_gone_is_done_with() -> None:
     disturbances.recreate_topic(scene.cluster, "t", 1)
     producer.commit_transaction(timeout=30)
     scene.world.advance(1.0)
+    with pytest.raises(TopicRecreatedError), producer.transaction():
+        producer.send("t", b"placed among three partitions", partition=0)
     with producer.transaction():
         producer.send("t", b"2", partition=0)
     scene.world.advance(1.0)

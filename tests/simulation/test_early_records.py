@@ -17,7 +17,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     TransactionAbortedError,
 )
-from odradek.common.kafka_errors import InvalidTopicExceptionError, TopicAuthorizationError
+from odradek.common.errors.kafka import InvalidTopicExceptionError, TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -49,7 +49,7 @@ def test_a_record_and_its_wait_take_no_longer_than_the_caller_says() -> None:
     with pytest.raises(KafkaTimeoutError, match=r"(?s)records for topic t.*dial") as caught:
         future.result(5)
     assert scene.world.now == pytest.approx(began + 5, abs=0.1)
-    assert "still being sent" in str(caught.value.__notes__)
+    assert "still sends the records" in str(caught.value.__notes__)
     scene.back()
     assert future.result(20).offset == 0
 
@@ -201,7 +201,7 @@ def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
         patch.undo()
         flushes.append(engine.start(engine.flush(scene.world.now + 60)))
         scene.world.advance(1.0)
-        assert len(engine.sender.incomplete()) == 1
+        assert len(engine.incomplete()) == 1
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

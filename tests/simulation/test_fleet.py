@@ -5,6 +5,7 @@ KIP-580 is caught by the same measure.
 from __future__ import annotations
 
 import pytest
+from tests.volume import WHOLE
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.events import Event
@@ -30,7 +31,7 @@ def test_the_literal_formula_is_caught() -> None:
     for seed in range(3, 6):
         missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
         caught += "peak over mean" in str(missed)
-        if caught == 2:  # of three
+        if caught == (2 if WHOLE else 1):  # of three
             return
     raise AssertionError(caught)
 

@@ -23,7 +23,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 
 COOPERATIVE = "cooperative-sticky"
 

@@ -11,7 +11,7 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
-from odradek.common.kafka_errors import FencedInstanceIdError, UnreleasedInstanceIdError
+from odradek.common.errors.kafka import FencedInstanceIdError, UnreleasedInstanceIdError
 from odradek.common.types import TopicPartition
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}

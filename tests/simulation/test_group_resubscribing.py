@@ -12,6 +12,7 @@ from odradek.common.errors import IllegalStateError
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.simulation.brokers.disturbances import slow_api
 from odradek.simulation.world.environment import ReceivedRequest
 
 
@@ -274,3 +275,27 @@ def test_a_static_member_that_comes_back_with_other_topics_reads_them(
             [one.poll(0.2) for one in leader]
             assert scene.world.now < until
     assert len(a.assignment()) == 4 // (1 + others)
+
+
+@pytest.mark.parametrize(
+    ("how", "late"), [("close", 3.0), ("unsubscribe", 3.0), ("unsubscribe", 9.0)]
+)
+def test_a_member_whose_first_join_is_answered_late_is_not_left_behind(
+    how: str, late: float
+) -> None:
+    """With the old limit of 1 s others waited for it until its session had ended."""
+    scene = Scene()
+    a = scene.member(session_timeout_ms=45_000)
+    slow_api(scene.cluster, "JoinGroup", late)
+    a.subscribe(["t"])
+    a.poll(1.0)
+    getattr(a, how)()
+    slow_api(scene.cluster, "JoinGroup", 0.0)
+    scene.world.advance(late)
+    scene.write(range(4))
+    b = scene.member("b", auto_offset_reset="earliest")
+    b.subscribe(["t"])
+    begun = scene.world.now
+    while not b.poll(1.0):
+        pass
+    assert scene.world.now - begun < 10.0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.volume import part
 
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -176,20 +177,21 @@ def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPat
     assert "which it has" in str(outcome.violation)
 
 
-def _dropped(self: ConsumerGroup, partitions: Any, now: float) -> Flow[float]:
+def _dropped(self: ConsumerGroup, partitions: Any) -> Flow[float]:
     now = yield START
     self._drop(self._states(partitions))
     return now
 
 
-def _not_awaited(self: ConsumerGroup, partitions: Any, now: float) -> Flow[float]:
+def _not_awaited(self: ConsumerGroup, partitions: Any) -> Flow[float]:
     now = yield START
-    self.engine.start(REVOKE(self, partitions, now))
+    self._engine.start(REVOKE(self, partitions))
     return now
 
 
-def _in_hand(self: AutoCommit, states: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {s.partition: OffsetAndMetadata(s.position) for s in states if s.position}
+def _in_hand(self: AutoCommit, states: Any) -> AskedCommit:
+    offsets = {s.partition: OffsetAndMetadata(s.position) for s in states if s.position}
+    return AskedCommit(offsets, {})
 
 
 REVOKE = ConsumerGroup.revoke

@@ -11,8 +11,8 @@ from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
 from odradek.common.errors import CorruptRecordError
+from odradek.common.errors.records import RecordLimitError
 from odradek.common.events import Event
-from odradek.common.record_errors import RecordLimitError
 from odradek.common.types import TopicPartition
 from odradek.record.batch import HEADER_SIZE, seal
 from odradek.record.compression import compress

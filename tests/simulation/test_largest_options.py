@@ -14,9 +14,9 @@ from tests.simulation.scene import Stage
 from odradek.api.admin import Admin
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.group_options import NOT_WITH_NEW
-from odradek.common.kafka_errors import InvalidSessionTimeoutError, InvalidTransactionTimeoutError
-from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
+from odradek.common.errors.kafka import InvalidSessionTimeoutError, InvalidTransactionTimeoutError
+from odradek.common.options.group import NOT_WITH_NEW
+from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 
 FIRST = "reconnect.first.jitter.ms"  # with which nothing works for as long: that is its sense

@@ -12,8 +12,8 @@ from tests.simulation.scene import Stage
 
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.events import Event
-from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances

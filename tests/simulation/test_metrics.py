@@ -362,7 +362,7 @@ def test_the_time_of_decoding_is_that_of_the_hosts_clock() -> None:
     stage.write(range(30))
     consumer = stage.consumer()
     looks = iter(range(1000))
-    consumer._engine.clock = lambda: next(looks) / 1000
+    consumer._engine.fetcher._clock = lambda: next(looks) / 1000
     consumer.assign([P0])
     assert stage.read(consumer, 30) == list(range(30))
     decodings = next(looks) / 2

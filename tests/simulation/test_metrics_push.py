@@ -21,8 +21,8 @@ from odradek import AsyncProducer
 from odradek.api.admin import Admin
 from odradek.api.base import Client
 from odradek.api.producer import Producer
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import IllegalStateError, KafkaTimeoutError
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest
 from odradek.record.compression import decompress
@@ -136,6 +136,21 @@ def test_a_push_under_way_is_not_told_again_by_the_last_one() -> None:
         stage.world.advance(0.01)
     producer.close()
     assert [points(p, SENT) for p in receiver.pushed] == [[3], [0]]
+
+
+def test_no_push_is_due_while_the_last_one_is_under_way() -> None:
+    """It would tell the sums of the last one a second time, as that has no answer yet."""
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 1)
+    while not receiver.pushed:
+        stage.world.advance(0.1)
+    stage.world.advance(receiver.pushed[0].at + 9.8 - stage.world.now)
+    send(producer, 3)
+    stage.cluster.brokers[1].delays[PushTelemetryRequest.API_KEY] = 0.5
+    producer.close()
+    assert [points(p, SENT) for p in receiver.pushed] == [[1], [3]]
+    assert [p.terminating for p in receiver.pushed] == [False, True]
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])

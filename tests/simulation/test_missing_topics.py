@@ -14,7 +14,7 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import InvalidTopicExceptionError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import InvalidTopicExceptionError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation.brokers.broker import SimulatedBroker

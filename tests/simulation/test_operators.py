@@ -15,7 +15,7 @@ from tests.volume import part
 
 from odradek.clients.admin import groups
 from odradek.clients.asking import _Taken
-from odradek.common.kafka_errors import GroupIdNotFoundError
+from odradek.common.errors.kafka import GroupIdNotFoundError
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.list_groups import ListGroupsRequest

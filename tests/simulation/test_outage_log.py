@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.volume import pairs
 
 import odradek
 from odradek.api.base import on_host
@@ -106,8 +107,7 @@ def said(world: World, caplog: pytest.LogCaptureFixture) -> Iterator[list[tuple[
     logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("fault", "kind"), pairs(FAULTS, KINDS))
 def test_a_two_minute_outage(
     kind: str,
     fault: str,

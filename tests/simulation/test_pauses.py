@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.scene import Stage
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.call_checkers import check_limits
 

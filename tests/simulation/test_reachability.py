@@ -14,7 +14,7 @@ from odradek.common.errors import (
     ConnectionRefusedByPeerError,
     NoBrokerAvailableError,
 )
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.simulation import SimulatedCluster, World
 
 

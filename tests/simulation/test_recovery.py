@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.volume import part, some
 
 from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun, busiest, recover
 from odradek.simulation.measurements.recovery_figures import GOALS, figures, percentile
 
-RUNS = 12
+RUNS = part(12, 4)
 TRANSIENT = [f for f in RecoveryFault if not f.total]
 
 
@@ -46,7 +47,7 @@ def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
     assert found["never"] == 0
 
 
-@pytest.mark.parametrize("strategy", ["odradek", "java", "constant", "kip580-literal"])
+@pytest.mark.parametrize("strategy", some(["odradek", "java", "constant", "kip580-literal"], 2))
 def test_the_same_seed_gives_the_same_run(strategy: str) -> None:
     first, second = (recover(3, RecoveryFault.REFUSED, 7, strategy=strategy) for _ in range(2))
     assert first == second

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.scene import Stage
 
 from odradek.api.producer import Producer
-from odradek.common.kafka_errors import OffsetOutOfRangeError
+from odradek.common.errors.kafka import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest

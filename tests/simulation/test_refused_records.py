@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.produce_script import Scripted, leader_of, numbers, value
 
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     InvalidRecordError,
     InvalidTimestampError,
     NotEnoughReplicasError,

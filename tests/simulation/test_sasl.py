@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
+from tests.volume import some
 
 from odradek.api.admin import Admin
 from odradek.common.errors import (
@@ -21,7 +22,7 @@ from odradek.common.types import TopicPartition
 from odradek.network.connection import COORDINATOR
 from odradek.simulation.brokers.sasl import Hostile
 from odradek.simulation.runs.explore import run_schedule
-from odradek.simulation.runs.schedule import random_schedule
+from odradek.simulation.runs.random_schedules import random_schedule
 from odradek.simulation.world.link import Mode
 
 MODES: tuple[Mode, ...] = ("bytes", "messages")
@@ -110,7 +111,10 @@ def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Ex
         assert scene.world.now < 1.0
     else:
         assert scene.world.now < 15.2
-        words = {Hostile.SILENT: "authenticating", Hostile.CLOSES: "during SASL authentication"}
+        words = {
+            Hostile.SILENT: "it doesn't answer the login",
+            Hostile.CLOSES: "during SASL authentication",
+        }
         assert words[hostile] in text
     assert scene.sasl.authenticated == 0 or hostile is Hostile.WRONG_SIGNATURE
 
@@ -134,7 +138,7 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", some(range(8), 3))
 def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> None:
     scene = Scene(seed, mechanism, session_lifetime=1.5 + seed % 3)
     events: list[str] = []
@@ -218,7 +222,7 @@ def test_a_client_that_nobody_runs_meanwhile_authenticates_again_before_it_asks(
         assert scene.sasl.reauthenticated >= 3
 
 
-@pytest.mark.parametrize("seed", [5, 12])
+@pytest.mark.parametrize("seed", some([5, 12], 1))
 def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
     schedule = replace(random_schedule(seed, short=False), session=2.5, heal_at=8.0)
     link = replace(schedule.link, loss=0.0)

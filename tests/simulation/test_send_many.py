@@ -22,8 +22,8 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
-from odradek.common.kafka_errors import InvalidProducerEpochError
-from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.errors.kafka import InvalidProducerEpochError
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.list_send import PIECE_RECORDS
 from odradek.runtime.hosts.record_future import ManyFuture
@@ -109,7 +109,7 @@ def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
     with pytest.raises(KafkaError, match="row 8500") as refused:
         producer.send_many("t", texts, partitions=[0] * 8500 + [99] + [0] * 499)
     assert isinstance(refused.value, InvalidRowError | KafkaTimeoutError)
-    assert refused.value.__notes__[-1].startswith("The first 8192 rows are being sent")
+    assert refused.value.__notes__[-1].startswith("The first 8192 rows are sent, unless")
     producer.flush(timeout=5)
     assert values(cluster, 0) == list(range(8192))
     texts[3] = b"x" * 3000

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.scene import Stage
+from tests.volume import pairs
 
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
@@ -245,7 +246,7 @@ def _transaction(s: Scene) -> Callable[[], object]:
 
 
 def _old_transaction(s: Scene) -> Callable[[], object]:
-    s.cluster.transactions.version = 0
+    s.cluster.transactions.finalize(0)
     producer = s.producer()
     producer.init_transactions()
     producer.begin_transaction()
@@ -253,7 +254,7 @@ def _old_transaction(s: Scene) -> Callable[[], object]:
 
 
 def _transaction_offsets(s: Scene) -> Callable[[], object]:
-    s.cluster.transactions.version = 0
+    s.cluster.transactions.finalize(0)
     producer = s.producer()
     producer.init_transactions()
     producer.begin_transaction()
@@ -299,8 +300,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-@pytest.mark.parametrize("seconds", [3, 10, 25])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "seconds"), pairs(CASES, [3, 10, 25]))
 def test_the_first_answer_counts_however_late_it_comes(
     case: str, seconds: int, brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,3 +367,21 @@ def test_a_dead_broker_is_asked_about_also_where_metadata_was_the_first_that_it_
     led = next(p.index for p in leaders if p.leader == number)
     producer.send("t", b"2", partition=led).result(60.0)
     assert scene.world.now - begun < 9.0 + 3.0, dead.address
+
+
+@pytest.mark.parametrize("idle", [0.0, 5.0])
+def test_a_frozen_broker_holds_up_no_producer_id(idle: float) -> None:
+    """The one whose connection is established is asked first; after the suspicion time one more."""
+    stage = Stage(2, partitions=0)
+    stage.cluster.create_topic("t", assignments={0: [1], 1: [2], 2: [3]})
+    frozen = stage.cluster.brokers[1]
+    with stage.producer(**{"bootstrap.servers": str(frozen.address)}) as producer:
+        producer.partitions_for("t")
+        stage.world.advance(idle)
+        stage.cluster.pause(frozen.id)
+        begun = stage.world.now
+        producer.send("t", b"x", partition=1).result(timeout=60)
+        assert stage.world.now - begun < 3.0
+        others = [b for b in stage.cluster.brokers.values() if b is not frozen]
+        assert sum(b.requests["InitProducerId"] for b in others) == 1
+        stage.cluster.heal()

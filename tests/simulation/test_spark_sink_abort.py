@@ -10,7 +10,7 @@ from tests.simulation.produce_script import every_broker
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
 from odradek.api.producer import Producer
-from odradek.common.kafka_errors import ProducerFencedError
+from odradek.common.errors.kafka import ProducerFencedError
 from odradek.simulation import World
 from odradek.spark.options.option_table import BATCH
 from odradek.spark.sink.exactly_once import CONTACT_S, end_open

@@ -8,7 +8,7 @@ from tests.simulation.scene import Stage
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer import consumer_engine
 from odradek.common.errors import KafkaError
-from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.types import TopicPartition
 from odradek.network import network_client
 from odradek.simulation import World

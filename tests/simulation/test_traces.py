@@ -726,7 +726,6 @@ def test_without_the_extra_it_says_what_to_install(
     simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    monkeypatch.setattr("odradek.common.imports._loaded", set())
     producer = simulation.producer()
     with pytest.raises(ConfigurationError, match=r"odradek\[opentelemetry\]"):
         OpenTelemetryTraces(producer)

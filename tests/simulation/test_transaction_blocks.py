@@ -10,7 +10,11 @@ import pytest
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
 from odradek import AsyncProducer
-from odradek.common.errors import IllegalStateError, KafkaTimeoutError
+from odradek.common.errors import (
+    AbortableTransactionError,
+    IllegalStateError,
+    KafkaTimeoutError,
+)
 from odradek.compat.aiokafka import AIOKafkaProducer
 from odradek.testing import KafkaSimulation
 
@@ -56,6 +60,56 @@ def test_a_transaction_of_the_program_s_own_is_not_ended_by_a_block() -> None:
     with pytest.raises(IllegalStateError, match="a transaction is open"), producer.transaction():
         raise AssertionError
     producer.commit_transaction()
+    assert scene.visible() == [3, 4, 5]
+
+
+class Interrupted(BaseException):
+    """A Ctrl-C, or a handler of a signal that raises."""
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("again", [0.0, 50.0])
+def test_a_block_after_one_whose_commit_was_interrupted_twice_begins(
+    version: int, again: float
+) -> None:
+    """`again`: seconds until the next block is tried, before the commit has ended or after it."""
+    scene = Scene(version)
+    producer = scene.producer()
+    with pytest.raises(Interrupted), producer.transaction():
+        send(producer, range(3))
+        producer.flush(timeout=10)
+        for broker in BROKERS:
+            scene.cluster.bounce(broker, after=12.0)
+        scene.world.after(1.0, interrupt)
+        scene.world.after(2.0, interrupt)
+    scene.world.advance(again)
+    with producer.transaction():
+        send(producer, range(3, 6))
+    assert scene.visible() == [0, 1, 2, 3, 4, 5]  # a commit that was begun can't be taken back
+
+
+@PROTOCOLS
+def test_a_block_reports_that_an_interrupted_commit_has_failed_and_the_next_begins(
+    version: int,
+) -> None:
+    scene = Scene(version)
+    producer = scene.producer(delivery_timeout_ms=5000, request_timeout_ms=2000, linger_ms=0)
+    with pytest.raises(Interrupted), producer.transaction():
+        send(producer, range(3))
+        producer.flush(timeout=10)
+        for broker in BROKERS:
+            scene.cluster.bounce(broker, after=12.0)
+        send(producer, range(3))
+        scene.world.after(1.0, interrupt)
+        scene.world.after(2.0, interrupt)
+    with pytest.raises(AbortableTransactionError), producer.transaction():
+        raise AssertionError
+    with producer.transaction():
+        send(producer, range(3, 6))
     assert scene.visible() == [3, 4, 5]
 
 

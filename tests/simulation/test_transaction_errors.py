@@ -12,13 +12,13 @@ from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import (
     AbortableTransactionError,
     FatalTransactionError,
     KafkaError,
     KafkaTimeoutError,
 )
+from odradek.common.errors import kafka as errors
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.produce import PartitionProduceResponse
 

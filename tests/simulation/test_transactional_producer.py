@@ -16,6 +16,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     TransactionAbortedError,
 )
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.environment import ReceivedRequest
@@ -129,7 +130,7 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
     if known:
         disturbances.recreate_topic(scene.cluster, "t", 3)
         producer.begin_transaction()
-        with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_ID"):
+        with pytest.raises(TopicRecreatedError):
             producer.send_offsets_to_transaction({P0: 6}, "g", timeout=2.0)
         producer.abort_transaction()
 
@@ -252,7 +253,7 @@ def test_the_protocol_changes_between_transactions(before: int, after: int) -> N
     producer = scene.producer()
     for turn in range(4):
         if turn == 2:
-            scene.cluster.transactions.version = after
+            scene.cluster.transactions.finalize(after)
             scene.cluster.bounce(1)
             scene.world.advance(1.0)
             scene.cluster.bounce(2)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from tests.soak.chain import Chain, Tally
 from tests.soak.ways import AnyConsumer, AnyProducer, HastyConsumer, finished
-from tests.volume import part
+from tests.volume import WHOLE, part
 
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
@@ -31,9 +31,11 @@ from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.partition_log import PartitionLog
+from odradek.simulation.brokers.disturbances import late_packets, late_requests
 from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
 from odradek.simulation.checkers.history_check import Kind, check
+from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
+from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
@@ -41,7 +43,7 @@ from odradek.testing import VirtualLoop
 PARTITIONS = 3
 SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(480)))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
-GROUPS = 4
+GROUPS = 4 if WHOLE else 1
 """Tests that the seeds are spread over."""
 TROUBLED = 12.0
 """Virtual seconds with faults."""
@@ -60,7 +62,7 @@ class Scene:
         rng = self.rng
         self.world = World(seed)
         self.cluster = SimulatedCluster(self.world, 3)
-        self.cluster.transactions.version = rng.choice([0, 1, 2, 2])
+        self.cluster.transactions.finalize(rng.choice([0, 1, 2, 2]))
         self.cluster.min_insync_replicas = rng.choice([1, 2])
         self.cluster.transactions.marker_delay = rng.choice([0.001, 0.02, 0.5])
         self.mode: Mode = rng.choice(["bytes", "messages", "messages"])
@@ -163,6 +165,9 @@ class Scene:
             lambda: for_a_while(lambda b: cluster.throttle(b, 0.3)),
             lambda: for_a_while(lambda b: cluster.slow_handshake(b, 2.0)),
             lambda: cluster.half_open(i),
+            lambda: late_packets(cluster, i, min(lasts, 3.0)),
+            lambda: late_requests(cluster, rng.choice(TRANSACTION_APIS), min(lasts, 3.0), 2),
+            lambda: late_requests(cluster, rng.choice(TRANSACTION_APIS), min(lasts, 3.0), 2),
             hand_over,
             hand_over,
             cut,
@@ -172,7 +177,7 @@ class Scene:
 
     def upgrade(self) -> None:
         """The cluster speaks KIP-890 from now on."""
-        self.cluster.transactions.version = 2
+        self.cluster.transactions.finalize(2)
 
     def send(self) -> None:
         """Some records into the chains."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.scene import Stage
 
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import ClientClosedError, KafkaTimeoutError
 
 
 class MineError(Exception):
@@ -31,8 +31,41 @@ def test_the_blocks_error_comes_out_before_long(error: BaseException, stage: Sta
         5.0 <= stage.world.now - began < 6.1
     )  # close.timeout.ms, and a second for the connections
     (note,) = error.__notes__
-    assert "close() failed as well: NoBrokerAvailableError: no acknowledgement of 1 records" in note
-    assert future.done()
+    assert "close() failed as well: NoBrokerAvailableError: no acknowledgement of 1 record " in note
+    assert note.endswith("\nclose() gives up 1 record that was not sent.")
+    assert "goes on" not in note  # the client is closed
+    with pytest.raises(ClientClosedError, match=r"1 record for t.* was not sent: the client is"):
+        future.result(0)
+
+
+def test_no_text_of_a_block_says_that_records_are_still_being_sent(stage: Stage) -> None:
+    """The wait for a record timed out in the block, and its end has given the record up."""
+    with pytest.raises(KafkaTimeoutError) as caught, stage.producer() as producer:
+        producer.send("t", b"x").result(1.0)
+    said = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert "are still being sent" not in said
+    assert "goes on" not in said
+    assert said.endswith("close() gives up 1 record that was not sent.")
+
+
+def test_close_says_how_many_records_were_sent() -> None:
+    stage = Stage(brokers=1)
+    producer = stage.producer(linger_ms=0)
+    producer.send("t", b"x", partition=0).result(10)
+    stage.cluster.kill(1)
+    sent = producer.send("t", b"y", partition=0)
+    stage.world.advance(1.0)
+    never = producer.send("t", b"z", partition=1)
+    with pytest.raises(KafkaTimeoutError) as caught:
+        producer.close(2)
+    (note,) = caught.value.__notes__
+    assert note.startswith("close() gives up 2 records, of which 1 was sent; errors say which ")
+    with pytest.raises(
+        ClientClosedError, match="t-0 was sent once and not ack.* have been written"
+    ):
+        sent.result(0)
+    with pytest.raises(ClientClosedError, match="t-1 was not sent: the client is closed"):
+        never.result(0)
 
 
 def test_without_an_error_close_says_what_it_met(stage: Stage) -> None:

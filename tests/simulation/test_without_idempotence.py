@@ -19,8 +19,8 @@ from tests.simulation.produce_script import (
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import kafka as errors
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import disturbances
 

@@ -17,7 +17,7 @@ from tests.simulation.produce_script import (
 )
 
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     TopicAuthorizationError,
@@ -372,3 +372,20 @@ def test_what_could_not_be_put_into_a_request_leaves_no_gap(scripted: Scripted) 
     world.advance(5.0)
     producer.send("t", value(1), partition=0).result(timeout=20)
     assert script.of(0)[-1].numbers == (0, 1)
+
+
+def test_a_record_that_expires_in_flight_takes_its_sequence_along(scripted: Scripted) -> None:
+    """Else the next one has that sequence: for the leader a repetition, which it only confirms."""
+    times_up = {"delivery.timeout.ms": 1000, "request.timeout.ms": 1000, "linger.ms": 0}
+    world, cluster, producer, script = scripted(26, **times_up)
+    script.rule = times(1, REFUSED, 19, sequence(1))
+    expired = producer.send("t", value(0), partition=0)
+    world.run_while(lambda: not script.of(0)[-1].said, 5)
+    slow_api(cluster, "Produce", 5.0)  # the second attempt is in flight when the time is up
+    with pytest.raises(KafkaTimeoutError) as caught:
+        expired.result(timeout=5)
+    assert numbers(cluster) == [0]  # written, though no caller was told in time
+    slow_api(cluster, "Produce", 0.0)
+    producer.send("t", value(1), partition=0).result(timeout=5)
+    assert numbers(cluster) == [0, 1]
+    assert "it may have been written" in str(caught.value)

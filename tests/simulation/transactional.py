@@ -23,7 +23,7 @@ class Scene(Stage):
 
     def __init__(self, version: int = 2, seed: int = 1) -> None:
         super().__init__(seed)
-        self.cluster.transactions.version = version
+        self.cluster.transactions.finalize(version)
 
     def producer(self, **config: Any) -> Producer:
         """A producer that has called init_transactions."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -20,9 +21,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 from pyspark.sql import DataFrame, SparkSession
+from tests.raw_connection import RawConnection
 from tests.soak.spark_driver import spark_home
 from tests.spark.class_archives import java_options
 
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import LocalCluster, ensure_java_environment
 
 Row = tuple[bytes | None, bytes | None]
@@ -30,7 +33,7 @@ _numbers = itertools.count(1)
 
 
 HERE = Path(__file__).parent
-LONG = ("parity", "more_machines", "pipelines", "faults", "misconfigured", "demo", "outages")
+LONG = ("parity", "pipelines", "misconfigured", "demo", "outages", "more_machines", "faults")
 """Modules that take the longest, which begin first: else one process waits for another's last."""
 
 
@@ -74,6 +77,21 @@ class Topics:
             30
         )
         return topic
+
+    def wait_for_one_id(self, topic: str) -> None:
+        """Wait until all brokers (without TLS) agree on a topic's id after it was recreated."""
+        until = time.monotonic() + 30.0
+        while len(found := {self._id_at(at, topic) for at in self.cluster.broker_addresses}) > 1:
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+
+    @staticmethod
+    def _id_at(address: str, topic: str) -> UUID:
+        host, _, port = address.rpartition(":")
+        with RawConnection(host, int(port)) as broker:
+            asked = MetadataRequest([MetadataRequestTopic(name=topic)])
+            topic_id: UUID = broker.ask(asked, 12).topics[0].topic_id
+        return topic_id
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(30)

@@ -16,7 +16,7 @@ from tests.spark.conftest import Topics
 from typer.testing import CliRunner
 
 from odradek import Consumer, KafkaTimeoutError, Producer
-from odradek.cli import events
+from odradek.cli.events import tables as events
 from odradek.cli.simulate import app
 from odradek.spark.analytics.event_tables import course_table, from_folder, from_topic, tables
 from odradek.testing import LocalCluster

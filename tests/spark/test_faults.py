@@ -2,7 +2,8 @@
 
 Topic → exactly-once topic → exactly-once Parquet, on executors that are processes of their own.
 At the end every record is counted, by confluent-kafka and by plain Spark. What else dies: drivers
-in `test_outages`, tasks in `test_sink`; and clusters move in `test_demo` and `test_pipelines`.
+in `test_outages`, tasks in `test_sink`, which are part of `make test`; and clusters move in
+`test_demo` and `test_pipelines`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.spark.class_archives import java_options
 
 from odradek.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(900)  # 30 s on a quiet machine
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]  # 30 s on a quiet machine
 
 
 def test_every_record_is_there_exactly_once_when_an_executor_dies(

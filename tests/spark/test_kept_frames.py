@@ -31,6 +31,7 @@ def test_retention_and_a_topic_made_anew(topics: Topics, read: Read) -> None:
     assert numbers(kept) == list(range(6, 12))
     topics.delete(topic)
     topics.create(1, topic)
+    topics.wait_for_one_id(topic)
     topics.fill(topic, numbered(100, 103), partitions=1)
     assert numbers(kept) == [100, 101, 102]
 

@@ -2,7 +2,9 @@
 
 The wheel is built and shipped by the very commands of docs/spark.md, and the server of Spark
 Connect is started by one of them; the program is one from a guide for the JVM connector, on a
-cluster with TLS and SCRAM; and whatever Spark shows and writes is searched for the passwords.
+cluster with TLS and SCRAM; and whatever Spark shows and writes is searched for the passwords. Both
+are part of `make test-long`: `make test` goes through Spark Connect in `test_pipelines`, and has
+TLS and SCRAM in `test_outages`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tests.spark.conftest import USERS, Topics, numbered, spark_options
 from tests.spark.standalone import ConnectServer, StandaloneSpark
 
 from odradek.testing import LocalCluster
-from odradek.testing.authority import Kind
+from odradek.testing.brokers.authority import Kind
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = Path(__file__).parent / "guide_job.py"
@@ -232,6 +234,7 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
         assert ENVIRONMENT in worker["python"]
 
 
+@pytest.mark.long
 def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
     """What Connect writes down is redacted as documented."""
     folder = tmp_path / "connect"

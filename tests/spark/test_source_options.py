@@ -154,6 +154,7 @@ def test_a_topic_made_anew_fails_with_both_ids_or_is_read_anew(
     before = job.offsets()[-1]["id"][topic]
     topics.delete(topic)
     topics.create(name=topic)
+    topics.wait_for_one_id(topic)
     topics.fill(topic, numbered(20, 90))  # more records than before: offsets alone don't tell
     with pytest.raises(StreamingQueryException) as caught:
         job.run()

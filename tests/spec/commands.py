@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from odradek.cli import broker_api_versions
+from odradek.cli.brokers import broker_api_versions
 from odradek.cli.console import consume, produce
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 

@@ -25,6 +25,7 @@ from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.types import Address
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.simulation.world.client_host import HostMaker
 
 
 def within(value: float, bounds: Any) -> bool:
@@ -76,15 +77,21 @@ class Script:
         seen: set[str] | None = None,
         *,
         last: bool = True,
-        of: type[World] = World,
+        hosts: HostMaker | None = None,
+        resets_together: bool = True,
     ) -> None:
-        """`of`: the world that it happens in."""
+        """`hosts` and `resets_together`: see `World`."""
         self.case = case
         self.seen = set() if seen is None else seen
         """Shared by the runs of one case."""
         self.last = last
-        self.world = of(
-            case["config"], client=case.get("client", "consumer"), seed=seed, hint=case.get("hint")
+        self.world = World(
+            case["config"],
+            client=case.get("client", "consumer"),
+            seed=seed,
+            hint=case.get("hint"),
+            hosts=hosts,
+            resets_together=resets_together,
         )
         self.results: dict[str, tuple[float, Completion[Any]]] = {}
         self.ended: dict[str, float] = {}
@@ -156,11 +163,10 @@ class Script:
             self.world.later(every, lambda: self.do_refresh(why, times, every, until))
 
     def do_mode(self, addresses: list[str], mode: str, cut: bool = True) -> None:
-        for address in addresses:
-            self.world.mode(address, mode, cut=cut)
+        self.world.mode(*addresses, mode=mode, cut=cut)
 
     def do_cut(self, address: str, error: str | None) -> None:
-        self.world.cut(address, error)
+        self.world.cut(address, error=error)
 
     def do_cluster(self, at_address: str = "*", **picture: Any) -> None:
         """What is answered from now on, by one address or by all."""
@@ -187,11 +193,16 @@ class Script:
         self._note(place.batch.done, into)
         engine.post(lambda now: None)  # wakes it
 
-    def do_assign(self, partition: str, offset: int | None = None) -> None:
-        """A consumer reads a partition from now on."""
+    def do_assign(
+        self, partition: str, offset: int | None = None, epoch: int | None = None
+    ) -> None:
+        """A consumer reads a partition from now on; `epoch`: of the record before the offset."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
         wanted = partition_of(partition)
+        if offset is not None and epoch is not None:
+            engine.assign([wanted], None, {wanted: (offset, epoch)})
+            return
         engine.assign([wanted], None)
         if offset is not None:
             engine.subscription.seek(wanted, offset)
@@ -356,9 +367,13 @@ class Script:
         first: Any = None,
         gaps: list[Any] | None = None,
         says: str | None = None,
+        waits: list[Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Events of a kind whose fields have these values."""
+        """Events of a kind whose fields have these values.
+
+        `waits` are the first backoffs that they report, whatever else holds the next attempt up.
+        """
         found = [
             e
             for e in self.world.kinds(kind)
@@ -366,6 +381,11 @@ class Script:
         ]
         shown = [(round(e.at, 3), str(e)) for e in found]
         check_times(kind, [e.at for e in found], shown, count, first, gaps)
+        if waits is not None:
+            told = [e.fields["backoff"] for e in found]
+            assert len(told) >= len(waits), f"only {len(told)} waits of {kind}: {shown}"
+            for n, (wait, bounds) in enumerate(zip(told, waits, strict=False)):
+                assert within(wait, bounds), f"wait {n} of {kind} is {wait}, not {bounds}: {shown}"
         if says is not None:
             assert found, f"no {kind}"
             assert all(says in str(e) for e in found), f"{shown} don't say {says!r}"

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -89,23 +90,24 @@ def run_tries(tries: dict[str, Any]) -> None:
 
 def run_waits(waits: dict[str, Any]) -> None:
     """What happens to one backoff (`failed`, `succeeded`, or a `look`), and when it is over."""
-    assert not set(waits) - {"base", "max", "then"}
-    backoff = Backoff(
-        ExponentialBackoff(waits["base"] / 1000, waits["max"] / 1000, 0.0), random.Random(1)
-    )
+    assert not set(waits) - {"base", "max", "jitter", "then"}
+    policy = ExponentialBackoff(waits["base"] / 1000, waits["max"] / 1000, waits.get("jitter", 0.0))
+    backoff, drawn = Backoff(policy, random.Random(1)), -math.inf
     for step in waits["then"]:
         now = step["at"] / 1000
         match step["do"]:
             case "failed":
-                backoff.failed(now)
+                drawn = backoff.failed(now)
             case "succeeded":
                 backoff.succeeded()
+                drawn = backoff.until
             case "look":
                 pass
             case other:
                 raise AssertionError(f"unknown: {other}")
+        assert backoff.until == drawn, f"drawn again: {step}"
         if "over_at" in step:
-            assert round(backoff.until * 1000, 6) == step["over_at"], step
+            assert within(round(backoff.until * 1000, 6), step["over_at"]), step
         if "over" in step:
             assert (backoff.until <= now) is step["over"], step
         if "failures" in step:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spec.asyncio_world import AsyncioWorld, OneByOne
 from tests.spec.cases import clients, load, scripted, variants
 from tests.spec.script import Script
 from tests.spec.world import World
 
 from odradek.simulation import assert_same
+from odradek.simulation.world.client_host import HostMaker
+from odradek.testing.virtual.world_host import WorldAsyncioHost
 
 SEEDS = int(os.environ.get("ODRADEK_SPEC_SEEDS", "0"))
 FILES = scripted()
@@ -33,8 +34,8 @@ def runs(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
         yield found[FILES.index(path) % len(found)], 0
 
 
-def played(case: dict[str, Any], seed: int, of: type[World]) -> World:
-    script = Script(case, seed, last=False, of=of)
+def played(case: dict[str, Any], seed: int, hosts: HostMaker | None = None) -> World:
+    script = Script(case, seed, last=False, hosts=hosts, resets_together=False)
     script.run()
     return script.world
 
@@ -42,7 +43,7 @@ def played(case: dict[str, Any], seed: int, of: type[World]) -> World:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_case(path: Path) -> None:
     for case, seed in runs(path):
-        plain, real = played(case, seed, OneByOne), played(case, seed, AsyncioWorld)
+        plain, real = played(case, seed), played(case, seed, WorldAsyncioHost)
         assert real.asked or not plain.asked
         names = ("the engine alone", f"asyncio, {case['client']}, seed {seed}")
         assert_same(plain.lines(), real.lines(), names)

@@ -1,29 +1,29 @@
-"""A scripted host in virtual time: one client engine, and brokers that do what a case tells them.
+"""The simulated world in the words of the cases: addresses with modes, and pictures of clusters.
 
-It is deliberately poorer than the simulation: no packets, no faults of its own, one latency, no
-logs (what is written is acknowledged and forgotten, fetches bring nothing). The engine is the one
-that ships, of a producer, a consumer or an admin. Every address has a *mode*:
+In: a configuration, and what a case does to addresses, names and answers. Out: one client's engine
+on a simulated host, and a note of all that it asked. Brokers are the simulation's; an address has a
+broker, which belongs to the cluster that the address's picture shows, and fails as its *mode* says:
     up          answers everything
-    refused     refuses the dial
-    black_hole  swallows the dial; on connections that stand, nothing is answered any more
+    refused     refuses connection attempts
+    black_hole  swallows connection attempts, and all that is sent on established connections
     reset       accepts and resets
-    mute        accepts and never says a word
+    mute        accepts and never answers
     handshake   answers ApiVersions, then closes the connection
     error_129   answers ApiVersions with REBOOTSTRAP_REQUIRED
-    no_password refuses whatever a client authenticates with
-    sasl_mute   says nothing more from SaslHandshake on
+    no_password refuses all credentials
+    sasl_mute   never answers SaslAuthenticate
 """
 
 from __future__ import annotations
 
-import heapq
 import random
 import re
+from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from tests.spec.brokers import ClusterPicture, ScriptedErrors, answer, parse
+from tests.spec.brokers import LATENCY, ClusterPicture, ScriptedBroker, ScriptedErrors, parse
 
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.client_engine import ClientEngine
@@ -32,25 +32,27 @@ from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
 from odradek.common.errors import DnsError
 from odradek.common.events import Event
-from odradek.common.types import NullLock, Rng
+from odradek.common.types import Address, NullLock, Rng
 from odradek.network.connection import Connection
-from odradek.network.effects import Close, IncomingResponse, Open, Resolve, Send
+from odradek.network.effects import OutgoingRequest
 from odradek.network.flow import Completion, Flow
 from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
 from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.simulation import LinkProfile
+from odradek.simulation import World as Simulation
+from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.logs.partition_log import PartitionLog
+from odradek.simulation.world.client_host import HostMaker
+from odradek.simulation.world.environment import Peer, Session, Verdict
+from odradek.simulation.world.link import Mode
 
 __all__ = ["ClusterPicture", "Completion", "World", "ask", "parse", "up"]
 
 T = TypeVar("T")
 
-LATENCY = 0.001
-"""Seconds that anything takes in one direction."""
-
 
 def engine_of(client: str, config: Config, rng: Rng, hint: dict[str, Any] | None) -> ClientEngine:
-    """The engine that a client of this kind runs."""
+    """Make the engine that a client of this kind runs."""
     if client == "producer":
         return ProducerEngine(config, rng, NullLock())
     if client == "admin":
@@ -66,7 +68,6 @@ class Dial:
     address: str
     ip: str
     connection: int
-    why: str = ""
 
 
 @dataclass
@@ -78,19 +79,70 @@ class Asked:
     api: str
     connection: int
     body: Any
+    version: int
 
 
-@dataclass
-class Closed:
-    at: float
-    connection: int
-    reason: str
+class Told(UserDict[str, Any]):
+    """Modes or pictures by address; each change takes effect at once."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed: Callable[[], None] = lambda: None
+        super().__init__()
+        self._changed = changed
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        self._changed()
+
+
+class Notes:
+    """Keeps a client's connection attempts and requests, as its host's watcher."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._addresses: dict[int, str] = {}
+
+    def opened(self, number: int, address: Address, ip: str) -> None:
+        self._addresses[number] = str(address)
+        self._world.dials.append(Dial(self._world.now, str(address), ip, number))
+
+    def sent(self, number: int, request: OutgoingRequest) -> None:
+        where, body = self._addresses[number], request.body
+        asked = Asked(self._world.now, where, body.API_NAME, number, body, request.version)
+        self._world.asked.append(asked)
+
+    def connected(self, number: int) -> None: ...
+    def answered(self, number: int, correlation_id: int) -> None: ...
+    def ended(self, number: int) -> None: ...
+
+
+class Net(Simulation):
+    """The simulation, with a case's names and addresses."""
+
+    def __init__(self, world: World, seed: int, hosts: HostMaker | None) -> None:
+        super().__init__(seed, link=LinkProfile(LATENCY / 2, 0.0), hosts=hosts)
+        self._world = world
+        self._ips: dict[str, str] = {}
+
+    def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
+        """Look a name up; those that a case doesn't list have one address."""
+        world = self._world
+        world.resolved.append((self.now, name))
+        high, low = divmod(len(self._ips), 250)
+        own = self._ips.setdefault(name, f"127.9.{high}.{low + 1}")
+        ips = world.names.get(name, [own])
+        for ip in ips or ():
+            world.reached[ip] = name
+        found = ips if ips is not None else DnsError(f"{name} isn't there")
+        self.time.after(LATENCY, lambda: answer(found))
+
+    def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
+        """Lead to the broker of the address."""
+        return self._world.broker(ip, port).accept(peer)
 
 
 class World:
-    """Virtual time, scripted brokers and one engine."""
-
-    now = 0.0
+    """One engine in a simulated world, and brokers that do what a case says."""
 
     def __init__(
         self,
@@ -99,74 +151,82 @@ class World:
         client: str = "consumer",
         seed: int = 1,
         hint: dict[str, Any] | None = None,
+        hosts: HostMaker | None = None,
+        mode: Mode = "messages",
+        resets_together: bool = True,
     ) -> None:
-        self.modes: dict[str, str] = {}
-        self.pictures: dict[str, ClusterPicture] = {}
+        """`hosts` makes another host of the client than `SimulatedHost`.
+
+        `resets_together`: the client is notified of all connections that are reset at one instant
+        before its next step; otherwise of each by itself, as an event loop does.
+        """
+        self._resets_together = resets_together
+        self.simulation = Net(self, seed, hosts)
+        self.places: dict[str, ScriptedBroker] = {}
+        """By ip:port."""
+        self.reached: dict[str, str] = {}
+        """Names by their ips."""
+        self.modes = Told(self.changed)
+        self.pictures = Told(self.changed)
         """What an address answers to Metadata; "*" is for all others."""
         self.delays: dict[str, float] = {}
         """Seconds that an address takes to answer anything but ApiVersions."""
         self.handshakes: dict[str, float] = {}
         """Seconds that it takes for that."""
         self.names: dict[str, list[str] | None] = {}
-        """What a host name resolves to; None: it doesn't. Unlisted names give one address."""
+        """Addresses by host name; None: the name doesn't resolve."""
         self.dials: list[Dial] = []
         self.asked: list[Asked] = []
-        self.closed: list[Closed] = []
         self.resolved: list[tuple[float, str]] = []
         self.events: list[Event] = []
-        self.steps = 0
-        self.serial = 0
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._open: dict[int, tuple[str, str]] = {}
-        """Connections that stand (or are being opened), with address and ip:port."""
-        self._established: dict[int, None] = {}
-        self.deadline: float | None = 0.0
-        self.rng = random.Random(seed)
         self.errors = ScriptedErrors()
-        self.engine = engine_of(client, Config(client, config), self.rng, hint)
+        self.spoken: dict[int, tuple[int, int]] = {}
+        """Versions of APIs that brokers speak besides."""
+        self.logs: dict[tuple[bytes, int], PartitionLog] = {}
+        """The logs of partitions, whichever cluster they are in, by name, id and number."""
+        self.rng = random.Random(seed)
+        settings = Config(client, config)
+        self.engine = engine_of(client, settings, self.rng, hint)
         self.engine.events.listen(self.events.append)
         outside = SaslOutsiders(wall_clock=lambda: 0.0)
         self.engine.network.mechanism = mechanism_for(self.engine.config, outside)
+        self.sasl: SaslListener | None = None
+        if self.engine.network.mechanism is not None:
+            user, password = settings["sasl.username"], settings["sasl.password"]
+            users = {user: password.reveal()} if user else {}
+            self.sasl = SaslListener(users, failure_delay=0.0)
+        self.host = self.simulation.host("client", mode=mode)
+        self.host.watcher = Notes(self)
+        self.host.attach(self.engine)
 
     # Time
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
-        self.at(self.now + seconds, action)
+    @property
+    def now(self) -> float:
+        return self.simulation.now
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        self.serial += 1
-        heapq.heappush(self._heap, (when, self.serial, action))
+    @property
+    def steps(self) -> int:
+        return self.host.steps
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        def act() -> None:
+            action()
+            self.host.wake()
+
+        self.simulation.after(seconds, act)
 
     def step(self) -> None:
-        """One step of the engine and what it wants done."""
-        self.steps += 1
-        self.deadline = self.engine.step(self.now)
-        assert self.deadline is None or self.deadline > self.now, "a step asks to be repeated"
-        while self.engine.effects:
-            self.carry_out(self.engine.effects.popleft())
+        """Let the engine take up what it was given at this instant."""
+        self.run(self.now)
 
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
         """Go on to a time, or until something holds."""
-        while True:
-            if self.engine.inputs or self.deadline is None or self.deadline <= self.now:
-                self.step()
-            if stop is not None and stop():
-                return
-            times = [self._heap[0][0]] if self._heap else []
-            if self.deadline is not None:
-                times.append(self.deadline)
-            when = min(times, default=until)
-            if when > until:
-                break
-            if not times:
-                break
-            self.now = max(self.now, when)
-            while self._heap and self._heap[0][0] <= self.now:
-                heapq.heappop(self._heap)[2]()
-                self.look()
-            if self.deadline is not None and self.deadline <= self.now:
-                self.step()
-        self.now = max(self.now, until)
+        self.host.wake()
+        if stop is None:
+            self.simulation.run_until(until)
+        else:
+            self.simulation.run_while(lambda: not stop(), max(0.0, until - self.now))
 
     def wait(self, flow: Flow[T], within: float) -> Completion[T]:
         """Start a flow and run until it is done."""
@@ -174,121 +234,44 @@ class World:
         self.run(self.now + within, lambda: completion.done)
         return completion
 
-    # What the client's end hears; in bytes where a real host runs the engine (`asyncio_world`)
+    # The script's side
 
-    def tell_connected(self, number: int) -> None:
-        self.engine.connected(number)
-        self.look()
+    def broker(self, ip: str, port: int) -> ScriptedBroker:
+        """The broker that listens there."""
+        place = f"{ip}:{port}"
+        if place not in self.places:
+            address = f"{self.reached.get(ip, ip)}:{port}"
+            self.places[place] = ScriptedBroker(self, place, address)
+        return self.places[place]
 
-    def tell_lost(self, number: int, error: BaseException | str | None) -> None:
-        self.engine.disconnected(number, error)
-        self.look()
+    def changed(self) -> None:
+        """Modes or pictures have changed."""
+        for broker in self.places.values():
+            broker.settle()
 
-    def tell_answer(self, number: int, response: IncomingResponse) -> None:
-        self.engine.received(number, response)
-        self.look()
-
-    def look(self) -> None:
-        """Something is new. The engine steps when all of this instant has come."""
-
-    # What the script does
-
-    def mode(self, address: str, mode: str, *, cut: bool = True) -> None:
-        """Change an address; `cut` resets the connections that stand (unless it goes silent)."""
-        self.modes[address] = mode
+    def mode(self, address: str, *others: str, mode: str, cut: bool = True) -> None:
+        """Change addresses; `cut` resets the connections that stand (unless they go silent)."""
         if cut and mode != "up":
-            self.cut(address, "reset")
+            self.cut(address, *others, error="reset")
+        self.modes.update(dict.fromkeys((address, *others), mode))
 
-    def cut(self, address: str, error: str | None) -> None:
-        """End the established connections to an address; None is an orderly end."""
-        for number in list(self._established):
-            if address in self._open[number]:
-                self._end(number, error)
+    def cut(self, *addresses: str, error: str | None) -> None:
+        """End the established connections to addresses; None is an orderly end."""
+        self.host.freeze(self._resets_together)
+        self.simulation.change_link(latency=0.0)
+        for broker in self.places.values():
+            if {broker.place, str(broker.address)} & {*addresses}:
+                broker.disconnect_all(reset=error is not None)
+        self.simulation.change_link(latency=LATENCY / 2)
+        self.simulation.run_until(self.now)
+        self.host.freeze(False)
 
     def connection(self, address: str) -> Connection | None:
         return self.engine.network.connection(parse(address))
 
-    # Effects
-
-    def _mode(self, number: int) -> str:
-        address, ip = self._open[number]
-        return self.modes.get(ip) or self.modes.get(address, "refused")
-
-    def carry_out(self, effect: object) -> None:
-        if isinstance(effect, Resolve):
-            self.look_up(effect.host, lambda found: self.engine.resolved(effect.token, found))
-        elif isinstance(effect, Open):
-            self._dial(effect)
-        elif isinstance(effect, Send):
-            self._send(effect)
-        elif isinstance(effect, Close):
-            self.closed.append(Closed(self.now, effect.connection, effect.reason))
-            self._open.pop(effect.connection, None)
-            self._established.pop(effect.connection, None)
-        else:
-            raise AssertionError(f"an effect that no case expects: {effect}")
-
-    def look_up(self, host: str, deliver: Callable[[list[str] | BaseException], None]) -> None:
-        """Ask for a name's addresses."""
-        self.resolved.append((self.now, host))
-        ips = self.names.get(host, [f"ip-of-{host}"])
-        answer = ips if ips is not None else DnsError(f"{host} isn't there")
-        self.later(LATENCY, lambda: deliver(answer))
-
-    def _dial(self, effect: Open) -> None:
-        number = effect.connection
-        address = str(effect.address)
-        self._open[number] = (address, f"{effect.ip}:{effect.address.port}")
-        self.dials.append(Dial(self.now, address, effect.ip, number))
-        self.later(LATENCY, lambda: self._reached(number))
-
-    def _reached(self, number: int) -> None:
-        if number not in self._open:
-            return
-        mode = self._mode(number)
-        if mode == "refused":
-            self._end(number, ConnectionRefusedError("refused"))
-        elif mode != "black_hole":
-            self._established[number] = None
-            self.tell_connected(number)
-            if mode == "reset":
-                self.later(LATENCY, lambda: self._end(number, "reset by peer"))
-
-    def _end(self, number: int, error: BaseException | str | None) -> None:
-        if self._open.pop(number, None) is not None:
-            self._established.pop(number, None)
-            self.tell_lost(number, error)
-
-    def _send(self, effect: Send) -> None:
-        number, request = effect.connection, effect.request
-        if number not in self._open:
-            return
-        address = self._open[number][0]
-        body = request.body
-        self.asked.append(Asked(self.now, address, body.API_NAME, number, body))
-        delays = self.handshakes if isinstance(body, ApiVersionsRequest) else self.delays
-        delay = delays.get(address, 0.0)
-        if isinstance(body, FetchRequest) and not self.errors.any_left("Fetch"):
-            delay += body.max_wait_ms / 1000.0  # there are never any records
-        identity = request.correlation_id
-        self.later(2 * LATENCY + delay, lambda: self._answer(number, identity, body))
-
-    def _answer(self, number: int, identity: int, body: Any) -> None:
-        if number not in self._open:
-            return
-        mode = self._mode(number)
-        if mode not in ("up", "handshake", "error_129", "no_password", "sasl_mute"):
-            return
-        message = self.answer(self._open[number][0], body, mode)
-        if message is not None:
-            self.tell_answer(number, IncomingResponse(identity, message))
-        if mode == "handshake":
-            self.later(LATENCY, lambda: self._end(number, None))
-
-    def answer(self, address: str, body: Any, mode: str) -> Message | None:
-        """What a broker says; tests that need more override it."""
-        picture = self.pictures.get(address) or self.pictures.get("*") or ClusterPicture()
-        return answer(address, body, mode, picture, self.errors)
+    def answer(self, address: str, body: Any) -> Message | Literal["silence"] | None:
+        """Answer in place of a simulated broker; None leaves it to that."""
+        return None
 
     # What the cases look at
 
@@ -303,7 +286,6 @@ class World:
         noted: list[tuple[float, str]] = [(at, f"resolve {host}") for at, host in self.resolved]
         noted += [(d.at, f"dial {d.address} {d.ip} {d.connection}") for d in self.dials]
         noted += [(a.at, f"ask {a.address} {a.connection} {_shown(a.body)}") for a in self.asked]
-        noted += [(c.at, f"close {c.connection} {c.reason}") for c in self.closed]
         noted += [(e.at, str(e)) for e in self.events]
         return [f"{at:.9f} {text}" for at, text in noted]
 

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from tests.unit.test_pages import dead_links
 
 import odradek
-from odradek.common.properties import parse_properties
+from odradek.common.options.properties import parse_properties
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCHEMAS = Path(__file__).parent / "schemas"

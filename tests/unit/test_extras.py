@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from odradek.cli.demo import bare
-from odradek.common.imports import DISTRIBUTIONS, OPTIONAL
+from odradek.common.extras import DISTRIBUTIONS, OPTIONAL, require_extra
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -130,3 +130,14 @@ def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> N
 )
 def test_all_else_is_for_the_whole_command(words: list[str]) -> None:
     assert bare.asked(words) is None
+
+
+def test_a_broken_package_is_not_reported_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typer.py").write_text("import typer.core\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "typer", raising=False)
+    monkeypatch.delitem(sys.modules, "typer.core", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"typer\.core"):
+        require_extra("typer")

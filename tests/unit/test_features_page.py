@@ -132,6 +132,7 @@ def test_each_yes_of_ours_names_a_test() -> None:
         assert re.findall(r"`([^`]+)`", row[-1]), row[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_named_runs_and_checks_something(name: str) -> None:
     path, _, test = name.partition("::")

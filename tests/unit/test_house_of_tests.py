@@ -1,4 +1,4 @@
-"""House rules for the tests themselves: the form of their JSON."""
+"""House rules for the tests themselves: the form of their JSON, the list of flaky ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tools import compact_json
+from tools import compact_json, flaky_tests
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_spec_cases_and_schedules_have_the_compact_form() -> None:
@@ -59,3 +61,25 @@ def test_a_file_in_another_form_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     (folder / "tall.json").write_text(json.dumps({"steps": []}, indent=1))
     monkeypatch.setattr(compact_json, "ROOT", tmp_path)
     assert [path.name for path, _ in compact_json.in_another_form()] == ["tall.json"]
+
+
+def test_no_test_is_listed_as_flaky_twice() -> None:
+    assert flaky_tests.listed_wrong(ROOT) == []
+
+
+def test_wrong_entries_of_the_flaky_list_are_named(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").touch()
+    good = {"date": "2026-11-30", "owner": "o", "log": "seed 5", "cause": ""}
+    twice = {**good, "test": "tests/test_a.py::test_twice"}
+    gone = {**good, "test": "tests/test_b.py::test_gone"}
+    nameless = {**good, "test": "tests/test_a.py::test_nameless", "owner": ""}
+    (tmp_path / flaky_tests.LISTED).write_text(json.dumps([twice, gone, nameless, twice]))
+    wrong = flaky_tests.listed_wrong(tmp_path)
+    assert [line.partition(": ")[0] for line in wrong] == [
+        "tests/test_b.py::test_gone",
+        "tests/test_a.py::test_nameless",
+        "tests/test_a.py::test_twice",
+    ]
+    (tmp_path / flaky_tests.LISTED).write_text(json.dumps([twice]))
+    assert flaky_tests.listed_wrong(tmp_path) == []

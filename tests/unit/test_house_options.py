@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from tests.source_trees import PACKAGE, parsed
 
 from odradek.cli.options import CHANGES_NOTHING
-from odradek.common.options import OPTIONS
+from odradek.common.options.table import OPTIONS
 
 ROOMS = ("api", "clients", "metadata", "network", "record", "runtime")
 ACCEPTED = {

@@ -10,22 +10,21 @@ from tests.source_trees import PACKAGE, naming, parsed
 SOURCE = PACKAGE.parent
 RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_name"}
 RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
-RUNNERS |= {"loaded"}  # of common/imports
+RUNNERS |= {"require_extra"}
 OWN_TABLES = {
     # Where the name isn't a constant, it comes from a table in the same module.
     "odradek/__init__.py": "import_module",
-    "odradek/protocol/registry.py": "loaded",
-    "odradek/clients/admin/families.py": "loaded",
+    "odradek/protocol/registry.py": "import_module",
+    "odradek/clients/admin/families.py": "import_module",
     "odradek/record/kernel_sources.py": "import_module",
     "odradek/cli/__init__.py": "import_module",
-    "odradek/cli/demo/versus/reader.py": "import_module",
     "odradek/spark/__init__.py": "import_module",
-    "odradek/serialization/__init__.py": "loaded",
-    "odradek/serialization/protobuf_files.py": "import_module",  # Google's own files
+    "odradek/serialization/__init__.py": "require_extra",
+    "odradek/serialization/protobuf/files.py": "import_module",  # Google's own files
     "odradek/testing/__init__.py": "import_module",
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
     "odradek/compat/under_their_names.py": "import_module",  # below one of two names
-    "odradek/common/imports.py": "import_module",  # what its callers name, who are looked at too
+    "odradek/common/extras.py": "import_module",  # what its callers name, who are looked at too
 }
 
 
@@ -35,7 +34,7 @@ def called(node: ast.Call) -> str:
         on = function.value
         if function.attr == "compile" and isinstance(on, ast.Name) and on.id == "re":
             return "re.compile"
-        return function.attr if function.attr != "loaded" else "another's method"
+        return function.attr
     return function.id if isinstance(function, ast.Name) else ""
 
 

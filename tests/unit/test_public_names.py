@@ -51,6 +51,7 @@ def errors_in_the_sources() -> set[str]:
     return {name for name in found if not name.startswith("_")}
 
 
+@pytest.mark.slow
 def test_every_error_is_listed() -> None:
     errors = errors_in_the_sources()
     assert len(errors) > 180
@@ -64,9 +65,10 @@ def test_what_is_not_there_is_an_attribute_error() -> None:
             getattr(odradek, name)
 
 
-def test_the_stub_and_the_options_types_are_what_the_tool_writes() -> None:
-    for path, text in load_tool("generate_front").files().items():
-        assert path.read_text() == text, f"run tools/generate_front.py: {path.name} is old"
+@pytest.mark.parametrize("tool", ["generate_front", "generate_asyncio"])
+def test_generated_modules_are_what_their_tool_writes(tool: str) -> None:
+    for path, text in load_tool(tool).files().items():
+        assert path.read_text() == text, f"run tools/{tool}.py: {path.name} is old"
 
 
 def test_the_stub_has_these_names_and_no_others() -> None:

@@ -53,6 +53,12 @@ def refuses(before: str, now: str) -> bool:
     return not (kept and there and set(asked) <= set(old))
 
 
+def removed_sooner(text: str) -> list[str]:
+    """Return what the page says was removed without a deprecation."""
+    part = text.split("### Removed sooner")[1].split("\n### ")[0]
+    return re.findall(r"^\| `([^`]+)` \| [\d.]+ \| .+ \|$", part, re.MULTILINE)
+
+
 def table(text: str) -> dict[str, tuple[Version, Version]]:
     """From what is deprecated to since when, and with which version it goes."""
     part = text.split("### Deprecated now")[1].split("\n## ")[0]
@@ -83,8 +89,10 @@ def now() -> Any:
 
 
 def test_what_was_released_is_there(before: Any, now: Any) -> None:
-    rows = table(PAGE.read_text())
+    rows, sooner = table(PAGE.read_text()), removed_sooner(PAGE.read_text())
     gone = lost(before, {**now, "version": before["version"]})
+    assert [row for row in sooner if not any(names(row, one) for one in gone)] == []
+    gone = [one for one in gone if not any(names(row, one) for row in sooner)]
     assert [one for one in gone if not any(names(row, one) for row in rows)] == [], (
         "deprecate it first: docs/stability.md"
     )

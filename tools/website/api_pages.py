@@ -1,31 +1,24 @@
-"""The pages on classes, functions and errors, written from their docstrings.
+"""The pages on classes, functions and errors: headings, cures and marks here, the rest by autodoc.
 
 In: the tables of public names (`api/public_names.py`, `odradek.testing`, `odradek.spark`). Out:
-Markdown, a page for each area. A docstring is Markdown already: what stands in single backquotes is
-code, what begins with `>>>` an example. Must not: list a name twice, or leave a public one out.
+Markdown, a page for each area, whose directives Sphinx' autodoc fills. Must not: list a name twice,
+or leave a public one out.
 """
 
 from __future__ import annotations
 
-import ast
-import enum
 import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import odradek
 import odradek.spark
 import odradek.testing
 from odradek.api.public_names import HOMES
-from odradek.common.errors import BrokerError, ExplainedError, KafkaError
-
-WIDTH = 88
-"""Characters of a signature's line before it is broken."""
+from odradek.common.errors import BrokerError, ExplainedError
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,7 @@ AREAS = (
         "odradek.common.types",
     )),
     Area("consumer", "Consumer", "Reading records, alone or as a group.", (
-        "odradek.api.consumer", "odradek.api.asyncio_consumer", "odradek.api.group_consumer",
+        "odradek.api.consumer", "odradek.api.asyncio_consumer", "odradek.api.consumer_state",
         "odradek.clients.consumer",
     )),
     Area("workers", "Workers", "Calling your function with each record.", (
@@ -82,7 +75,7 @@ def api_pages() -> dict[str, str]:
     found = {area.name: "\n".join(area_page(area)) for area in AREAS}
     for name, (title, about, module) in OTHERS.items():
         members = {one: getattr(module, one) for one in public_of(module)}
-        found[name] = "\n".join(names_page(title, about, title, members))
+        found[name] = "\n".join(names_page(title, about, module.__name__, members))
     found["errors"] = "\n".join(errors_page())
     return found
 
@@ -110,187 +103,49 @@ def names_page(title: str, about: str, home: str, members: Mapping[str, Any]) ->
     yield f"All of it is imported from `{home}`; errors have [a page of their own](errors.md)."
     yield ""
     for name, value in members.items():
-        yield from entry(name, value)
+        yield from entry(home, name, value)
 
 
-def entry(name: str, value: Any) -> Iterator[str]:
-    """A class with all its members, a function, or a type."""
+def entry(home: str, name: str, value: Any) -> Iterator[str]:
+    """A class with its members, a function, or a type."""
     yield from (f"## {name}", "")
-    if isinstance(value, type):
-        yield from class_entry(name, value)
-    elif callable(value) and inspect.isroutine(value):
-        yield from (*code(signature(name, value)), *docstring(value))
-    else:
-        yield from (*code(f"{name} = {value}".replace("typing.", "")), "")
-
-
-def class_entry(name: str, value: type) -> Iterator[str]:
-    """A class: how it is made, what it says of itself, what it has."""
-    if issubclass(value, enum.Enum):
-        yield from docstring(value)
-        yield from (f"- `{member.name}`" for member in value)
-        yield ""
-        return
-    if not typed_dict(value):
-        yield from code(signature(name, value))
-    yield from docstring(value)
-    if typed_dict(value):
+    if hasattr(value, "__total__"):
+        yield from directive("class", f"{home}.{name}")
         yield from ("All of them: [Options](../docs/configuration.md).", "")
-    attributes = dict(attributes_of(value))
-    if attributes:
-        meant = any(text for _, text in attributes.values())
-        yield "| attribute | type | meaning |" if meant else "| attribute | type |"
-        yield "|---|---|---|" if meant else "|---|---|"
-        for one, (kind, text) in attributes.items():
-            meaning = f" {cell(text)} |" if meant else ""
-            yield f"| `{one}` | {cell_code(kind)} |{meaning}"
-        yield ""
-    for one, member in members_of(value):
-        yield from (f"### {name}.{one}", "")
-        if isinstance(member, property):
-            yield from docstring(member)
-        else:
-            yield from (*code(signature(one, member)), *docstring(member))
-
-
-def typed_dict(value: type) -> bool:
-    """Whether it is a TypedDict, whose names are those of the options."""
-    return hasattr(value, "__total__")
-
-
-def members_of(value: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that are written for it, in the order of their names."""
-    if typed_dict(value):
-        return
-    for name in sorted(dir(value)):
-        member = inspect.getattr_static(value, name)
-        if name.startswith("_"):
-            continue
-        if isinstance(member, staticmethod | classmethod):
-            member = member.__func__
-        if not (inspect.isfunction(member) or isinstance(member, property)):
-            continue
-        function = member.fget if isinstance(member, property) else member
-        # What is only there to be refused says so when it is called.
-        refused = not isinstance(member, property) and plain(signed(function)) == "Never"
-        if function is not None and function.__module__.startswith("odradek") and not refused:
-            yield name, member
-
-
-def signed(function: Any) -> Any:
-    """What a function is annotated to give."""
-    return getattr(function, "__annotations__", {}).get("return", inspect.Signature.empty)
-
-
-def attributes_of(value: type) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Annotated attributes with their types and the texts below them, those of bases first."""
-    if typed_dict(value):
-        return
-    for base in reversed(value.__mro__):
-        if base.__module__.startswith("odradek") and base is not BaseException:
-            for name, kind, text in written_attributes(base):
-                if not name.startswith("_"):
-                    yield name, (kind, text)
-
-
-@cache
-def parsed(file: str) -> ast.Module:
-    """A module's tree."""
-    return ast.parse(Path(file).read_text(encoding="utf-8"))
-
-
-def written_attributes(value: type) -> list[tuple[str, str, str]]:
-    """Name, type and text of what is annotated in the class' own body."""
-    try:
-        tree = parsed(inspect.getfile(value))
-    except (OSError, TypeError):
-        return []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name == value.__name__:
-            break
+    elif isinstance(value, type):
+        yield from directive("class", f"{home}.{name}", members_of(value))
+    elif inspect.isroutine(value):
+        yield from directive("function", f"{home}.{name}")
     else:
-        return []
-    found = []
-    for index, line in enumerate(node.body):
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            after = node.body[index + 1] if index + 1 < len(node.body) else None
-            text = ""
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                text = inspect.cleandoc(str(after.value.value))
-            found.append((line.target.id, ast.unparse(line.annotation), text))
-    return found
+        text = f"{name} = {value}".replace("typing.", "")
+        yield from ("```python", text, "```", "")
 
 
-def signature(name: str, value: Any) -> str:
-    """How it is called, over several lines where one is too long."""
-    try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return name
-    parameters = [p for p in found.parameters.values() if p.name != "self"]
-    words = [one_parameter(p) for p in parameters]
-    kinds = [p.kind for p in parameters]
-    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        words.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    before = "async " if inspect.iscoroutinefunction(value) else ""
-    gives = plain(found.return_annotation)
-    empty = isinstance(value, type) or gives is inspect.Signature.empty
-    end = "" if empty else f" -> {gives}"
-    line = f"{before}{name}({', '.join(words)}){end}"
-    if len(line) <= WIDTH:
-        return line
-    inside = "".join(f"    {word},\n" for word in words)
-    return f"{before}{name}(\n{inside}){end}"
+def directive(kind: str, name: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
+    """What autodoc fills."""
+    yield from ("```{eval-rst}", f".. auto{kind}:: {name}")
+    yield from (f"   :{option}: {value}".rstrip() for option, value in (options or {}).items())
+    yield from ("```", "")
 
 
-def one_parameter(parameter: inspect.Parameter) -> str:
-    """A parameter with its type and its default, both as they are written."""
-    word = parameter.name
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        word = f"*{word}"
-    elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-        word = f"**{word}"
-    kind, default = plain(parameter.annotation), parameter.default
-    if kind is not inspect.Parameter.empty:
-        word += f": {kind}"
-    if default is inspect.Parameter.empty:
-        return word
-    shown: str = default.__name__ if isinstance(default, type) else repr(default)
-    if isinstance(default, enum.Enum):
-        shown = f"{type(default).__name__}.{default.name}"
-    elif " at 0x" in shown or shown.startswith("<"):
-        shown = "..."
-    return f"{word} = {shown}" if ": " in word else f"{word}={shown}"
-
-
-def plain(annotation: Any) -> Any:
-    """An annotation as it is written in the source."""
-    if isinstance(annotation, str) or annotation is inspect.Signature.empty:
-        return annotation
-    if hasattr(annotation, "__forward_arg__"):
-        return annotation.__forward_arg__
-    return getattr(annotation, "__name__", str(annotation))
-
-
-def code(text: str) -> list[str]:
-    """A block of Python."""
-    return ["```python", text, "```", ""]
-
-
-def docstring(value: Any) -> Iterator[str]:
-    """What it says of itself, its examples as blocks."""
-    text = inspect.getdoc(value) or ""
-    if value is not None and text == (inspect.getdoc(type(value)) or None):
-        return
-    for part in re.split(r"(^>>> .*?(?:\n\n|\Z))", text, flags=re.MULTILINE | re.DOTALL):
-        if part.startswith(">>> "):
-            yield from ("```pycon", part.rstrip(), "```", "")
-        elif part.strip():
-            yield from (as_markdown(part), "")
+def members_of(value: type) -> dict[str, str]:
+    """Autodoc's options for a class, without what other packages' bases have or always raises."""
+    foreign = [base.__name__ for base in value.__mro__ if not base.__module__.startswith("odradek")]
+    always_raise = [
+        name
+        for name in dir(value)
+        if "Never" in str(getattr(getattr(value, name), "__annotations__", {}).get("return"))
+    ]
+    return {
+        "members": "",
+        "undoc-members": "",
+        "inherited-members": ", ".join(foreign),
+        "exclude-members": ", ".join(always_raise),
+    }
 
 
 def as_markdown(text: str) -> str:
-    """A docstring's text: what would be markup by chance is none."""
+    """A text in which what would be markup by chance is none."""
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(
         piece if index % 2 else re.sub(r"([<*_\[\]])", r"\\\1", piece)
@@ -348,17 +203,12 @@ def errors_page() -> Iterator[str]:
 
 def error_words(one: type[BaseException]) -> Iterator[str]:
     """One error of the client: its text, its cure, its marks and bases."""
-    yield from docstring(one)
+    yield from directive("exception", f"odradek.{one.__name__}", {"members": ""})
     if issubclass(one, ExplainedError) and one.usual_cure:
         yield from (f"**What to do:** {as_markdown(one.usual_cure)}", "")
     bases = [base.__name__ for base in one.__bases__ if base is not object]
     kind = f"A kind of {', '.join(f'`{base}`' for base in bases)}"
     yield from (f"{'; '.join([kind, *marks(one)])}.", "")
-    attributes = [a for a in written_attributes(one) if a[2] and one is not KafkaError]
-    for name, kind, text in attributes:
-        yield f"- `{name}` ({cell_code(kind)}): {as_markdown(' '.join(text.split()))}"
-    if attributes:
-        yield ""
 
 
 def marks(one: type[BaseException]) -> list[str]:

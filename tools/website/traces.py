@@ -1,6 +1,6 @@
 """Record what clients do while their cluster is hurt: the timelines of docs/what-happens.md.
 
-    python -m tools.website.traces
+    .venv/bin/python -m tools.website.traces
 
 In: the stories below, played by the clients that ship in the simulation, with one seed. Out:
 docs/what-happens.json, which the page's script draws, and the tables of docs/what-happens.md, for

@@ -28,7 +28,7 @@ def is_name(version: str) -> bool:
 
 
 def order(version: str) -> tuple[list[int], bool, list[tuple[int, str]]]:
-    """What versions are sorted by: 0.10 comes after 0.9, 1.0 after 1.0rc10, after 1.0rc9."""
+    """Return the sort key of a version: 0.10 comes after 0.9, 1.0 after 1.0rc10, after 1.0rc9."""
     numbers = re.match(r"[\d.]*", version)
     digits = numbers[0].strip(".") if numbers else ""
     rest = [(int(a or 0), b) for a, b in re.findall(r"(\d+)|(\D+)", version[len(digits) :])]

@@ -1,4 +1,4 @@
-"""What an admin client does about rights, users, quotas, tokens, producers and transactions.
+"""Calls of an admin client about ACLs, users, quotas, tokens and transactions.
 
 In: names, numbers and frozen values. Out: frozen values, errors that say what they are about.
 Must not: decide anything.
@@ -14,7 +14,7 @@ from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.admin.families import acls as acl_calls
 from odradek.clients.admin.families import transactions
 from odradek.clients.admin.families import users as user_calls
-from odradek.common.notebook import shown
+from odradek.common.notebooks.display import shown
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an admin client does about groups of all kinds and about offsets.
+"""Calls of an admin client about groups of all kinds and about offsets.
 
 In: names, numbers and frozen values. Out: frozen values, errors that say what they are about.
 Must not: decide anything.

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from odradek.api.base import E, Facade
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT
 from odradek.network.flow import Flow
 from odradek.network.host import LoopHost

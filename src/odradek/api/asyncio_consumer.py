@@ -6,39 +6,19 @@ wire → fetcher → (the caller's task) decode → here. Must not: decide anyth
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
-from weakref import ref
 
-from odradek.api.asyncio_base import AsyncClient
+from odradek.api.asyncio_group_consumer import AsyncGroupConsumer
 from odradek.api.consumer import consumer_engine
-from odradek.api.consumer_state import ConsumerState
 from odradek.api.converters import reading
-from odradek.api.group_consumer import RebalanceListener
-from odradek.clients.calls.caller_flow import CallerFlow
-from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
-from odradek.clients.calls.group_calls import RebalanceCallback as Callback
-from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.fetching.offsets import BEGINNING, END
-from odradek.clients.consumer.partition_arguments import (
-    one_partition,
-    some_partitions,
-    some_times,
-)
 from odradek.clients.consumer.records import (
     ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
 )
-from odradek.common.arguments import flag, names, topic_name
 from odradek.common.config import CONSUMER
-from odradek.common.errors import KafkaError
-from odradek.common.habits import with_keywords
-from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint
 from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.hosts.in_thread import at_hand
@@ -49,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.api.client_options import ConsumerOptions
-    from odradek.api.group_consumer import Offsets
-    from odradek.clients.descriptions import TopicDescription
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
@@ -60,7 +38,7 @@ milliseconds.
 """
 
 
-class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
+class AsyncConsumer(AsyncGroupConsumer):
     """Reads records of subscribed or assigned partitions, in an event loop.
 
     What `Consumer` says holds here, too: options, groups, commits, errors, timeouts in seconds.
@@ -68,7 +46,9 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
     program that blocks the loop for longer than `session.timeout.ms` loses its membership. Methods
     that never wait (`assign`, `seek`, `pause`, `assignment` …) aren't awaited; all others are.
     One task at a time asks for records. Cancelling a call that does (`asyncio.timeout`, a task's
-    `cancel()`) loses nothing: what it wasn't handed, the next call is.
+    `cancel()`) loses nothing: what it wasn't handed, the next call is. Callbacks of `subscribe` and
+    `commit_async`, and a listener's methods, may be plain functions or `async def`; the latter are
+    awaited in the call that asks for records.
 
     >>> config = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
     >>> async with AsyncConsumer(config, group_id="board") as consumer:
@@ -177,179 +157,3 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         """Carry out a call that hands out records: one task at a time does."""
         await self._loop_host.breathe()
         return await self._reader.inside("poll()", self._calls.callback, self._run, flow)
-
-    # Offsets
-
-    async def beginning_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset that is there, per partition.
-
-        As `Consumer.beginning_offsets`.
-        """
-        wanted = some_partitions(partitions)
-        return await self._call(
-            lambda d: self._engine.offsets_at(wanted, BEGINNING, d), timeout, "beginning offsets"
-        )
-
-    async def end_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get (read_committed: the last stable offset).
-
-        As `Consumer.end_offsets`.
-        """
-        wanted = some_partitions(partitions)
-        return await self._call(
-            lambda d: self._engine.offsets_at(wanted, END, d), timeout, "end offsets"
-        )
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the first record at or after a time in ms since the epoch, else None.
-
-        As `Consumer.offsets_for_times`.
-        """
-        wanted = some_times(times)
-        return await self._call(
-            lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"
-        )
-
-    # Topics and cluster
-
-    async def partitions_for(
-        self, topic: str, timeout: float | None = None
-    ) -> list[TopicPartition]:
-        """The partitions of a topic, in order.
-
-        As `Consumer.partitions_for`.
-        """
-        name = topic_name("topic", topic)
-        return await self._call(
-            lambda d: self._engine.partitions_for(name, d), timeout, f"partitions of {name}"
-        )
-
-    async def describe(
-        self, topics: Collection[str] | str, timeout: float | None = None
-    ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and ids by topic; a str is one name.
-
-        As `Consumer.describe`.
-        """
-        wanted = names("topics", topics)
-        return await self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
-        )
-
-    async def list_topics(
-        self, timeout: float | None = None, *, include_internal: bool = False
-    ) -> list[str]:
-        """The names of all topics that this client may see, sorted.
-
-        As `Consumer.list_topics`.
-        """
-        internal = flag("include_internal", include_internal)
-        return await self._call(
-            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
-        )
-
-    # The group
-
-    @with_keywords
-    async def subscribe(
-        self,
-        topics: Collection[str] | str = (),
-        pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
-        *,
-        on_assigned: Callback | None = None,
-        on_revoked: Callback | None = None,
-        on_lost: Callback | None = None,
-    ) -> None:
-        """Join the group (`group.id`) and read what it assigns of these topics from now on.
-
-        Callbacks, and a listener's methods, may be plain functions or `async def`; those are
-        awaited in the call that asks for records.
-
-        As `Consumer.subscribe`.
-        """
-        named = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        await self._run(self._calls.subscribe(topics, pattern, listener, named, ref(self)))
-
-    async def unsubscribe(self, timeout: float | None = None) -> None:
-        """Give everything back and leave the group; `assign` or `subscribe` may follow.
-
-        As `Consumer.unsubscribe`.
-        """
-        await self._run(self._calls.unsubscribe(timeout))
-
-    @with_keywords
-    async def commit(
-        self, offsets: Offsets | None = None, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit, and wait for it; gives what was committed.
-
-        As `Consumer.commit`.
-        """
-        return await self._run(self._calls.commit(offsets, timeout))
-
-    async def commit_async(
-        self,
-        offsets: Offsets | None = None,
-        callback: Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
-        | None = None,
-    ) -> None:
-        """Commit as `commit` does, without waiting for it. `callback` may be `async def`.
-
-        As `Consumer.commit_async`.
-        """
-        await self._run(self._calls.commit_async(offsets, callback))
-
-    async def committed(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, by partition; None where it hasn't.
-
-        As `Consumer.committed`.
-        """
-        group = self._calls.group("committed()")
-        wanted = some_partitions(partitions)
-        return await self._call(
-            lambda d: group.commits.stored.fetch(wanted, d), timeout, "committed offsets"
-        )
-
-    async def seek_to_committed(
-        self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
-    ) -> None:
-        """Go back to what the group has committed (None: all assigned), once that is known.
-
-        As `Consumer.seek_to_committed`.
-        """
-        await self._run(self._calls.seek_to_committed(partitions, timeout))
-
-    async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` will hand out.
-
-        As `Consumer.position`.
-        """
-        known = self._calls.engine.subscription.position(one_partition(tp))
-        return await self._run(self._calls.position(tp, timeout)) if known is None else known
-
-    # The end
-
-    @with_keywords
-    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Commit, leave the group, close all connections; ends within `timeout` seconds.
-
-        As `Consumer.close`.
-        """
-        await self._end(self._calls.leave_and_close(timeout))
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._end(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))

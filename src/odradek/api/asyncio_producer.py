@@ -12,18 +12,16 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from odradek.api.asyncio_base import AsyncClient
+from odradek.api.asyncio_transactions import AsyncTransactional
 from odradek.api.converters import sending, sending_many
 from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.partitioner import TopicLane
-from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.common.config import PRODUCER
-from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.async_caller import block, this_task
 from odradek.runtime.hosts.delivery_future import (
@@ -37,11 +35,9 @@ from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
-    from odradek.api.group_consumer import Offsets
-    from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 
 
-class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
+class AsyncProducer(RecordSending[Any], AsyncTransactional):
     """Writes records from an event loop: idempotent, `acks=all`, in order per partition.
 
     What `Producer` says holds here, too: options, transactions, errors, timeouts in seconds.
@@ -55,7 +51,6 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     0
     """
 
-    _calls: ProducerCalls
     _put = RecordSending.send
     _taken_by = "_put"
 
@@ -79,7 +74,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_task)
         super().__init__(config, loop_host, producer_engine, calls)
-        self._keep_at_hand(
+        self._set_up_sending(
             self._calls,
             DeliveryFuture,
             tell_delivery,
@@ -195,61 +190,13 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """
         await self._end(self._calls.deliver_and_close(timeout, self))
 
-    # Transactions
-
-    async def init_transactions(self, timeout: float | None = None) -> None:
-        """Once, before all others: get the producer's id, and end what was left open under it.
-
-        As `Producer.init_transactions`.
-        """
-        await self._run(self._calls.init_transactions(timeout))
-
-    async def begin_transaction(self) -> None:
-        """Begin: all records sent from here on belong to the transaction, in whatever task.
-
-        As `Producer.begin_transaction`.
-        """
-        await self._run(self._calls.begin_transaction())
-
-    @with_keywords
-    async def send_offsets_to_transaction(
-        self, offsets: Offsets, group: ConsumerGroupMetadata | str, timeout: float | None = None
-    ) -> None:
-        """Commit a consumer's offsets with the transaction: both, or neither.
-
-        As `Producer.send_offsets_to_transaction`.
-        """
-        await self._run(self._calls.send_offsets(offsets, group, timeout))
-
-    async def committed_offsets(
-        self, group: str, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, of all partitions; empty where it has nothing.
-
-        As `Producer.committed_offsets`.
-        """
-        return await self._run(self._calls.committed_offsets(group, timeout))
-
-    async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait until all records of the transaction are written, then commit it.
-
-        As `Producer.commit_transaction`.
-        """
-        await self._run(self._calls.commit_transaction(timeout))
-
-    async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort: nobody who reads with isolation.level=read_committed sees its records.
-
-        As `Producer.abort_transaction`.
-        """
-        await self._run(self._calls.abort_transaction(timeout))
-
     def transaction(self) -> AbstractAsyncContextManager[Self]:
         """Begin a transaction; commit it at the end, or abort it when the body raises.
 
         A body that is cancelled is one that raises; a cancellation amid the commit, which can't be
         taken back, comes out when that has ended. One that comes amid the abort comes out at once:
-        the abort goes on, and the next block waits for its end before it begins.
+        the abort continues, and the next block waits for its end before it begins, as it does for
+        a commit during which a second cancellation came.
 
         As `Producer.transaction`.
         """

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT, ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import text
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.events import Listener
-from odradek.common.habits import missing_method
+from odradek.common.options.habits import missing_method
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
@@ -147,10 +147,8 @@ class Facade(Generic[E]):
         >>> producer.metrics().value("record-error-total")
         0
         """
-        from odradek.clients.metrics.snapshot import metrics
-
         self._calls.check_here()
-        return metrics(self._calls)
+        return self._calls.metrics()
 
     def __repr__(self) -> str:
         # Without calls its construction failed, and somebody looks at why.
@@ -163,6 +161,9 @@ class Client(Facade[E]):
     def _run(self, flow: CallerFlow[T]) -> T:
         """Carry out a call in the caller's thread."""
         return carried_out(flow, self._calls.host)
+
+    _end = _run
+    """Carry out a call that closes."""
 
     def _call(
         self,

@@ -6,21 +6,18 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from odradek.api.converters import reading
 from odradek.api.group_consumer import GroupConsumer
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.fetching.offsets import BEGINNING, END
-from odradek.clients.consumer.partition_arguments import some_partitions, some_times
-from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
-from odradek.common.arguments import flag, names, topic_name
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.arguments import flag
 from odradek.common.config import CONSUMER, Config
-from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import usual_host
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.api.client_options import ConsumerOptions
-    from odradek.clients.descriptions import TopicDescription
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
@@ -202,60 +198,3 @@ class Consumer(GroupConsumer):
     def _read(self, flow: CallerFlow[T]) -> T:
         """Carry out a call that hands out records: one thread at a time does."""
         return self._reader.inside("poll()", self._calls.callback, self._run, flow)
-
-    # Offsets
-
-    def beginning_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset that is there, per partition."""
-        wanted = some_partitions(partitions)
-        return self._call(
-            lambda d: self._engine.offsets_at(wanted, BEGINNING, d), timeout, "beginning offsets"
-        )
-
-    def end_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get (read_committed: the last stable offset)."""
-        wanted = some_partitions(partitions)
-        return self._call(lambda d: self._engine.offsets_at(wanted, END, d), timeout, "end offsets")
-
-    def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the first record at or after a time in ms since the epoch, else None."""
-        wanted = some_times(times)
-        return self._call(
-            lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"
-        )
-
-    # Topics and cluster
-
-    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
-        name = topic_name("topic", topic)
-        return self._call(
-            lambda d: self._engine.partitions_for(name, d), timeout, f"partitions of {name}"
-        )
-
-    def describe(
-        self, topics: Collection[str] | str, timeout: float | None = None
-    ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and ids by topic; a str is one name.
-
-        Raises `UnknownTopicOrPartitionError`.
-        """
-        wanted = names("topics", topics)
-        return self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
-        )
-
-    def list_topics(
-        self, timeout: float | None = None, *, include_internal: bool = False
-    ) -> list[str]:
-        """The names of all topics that this client may see, sorted."""
-        internal = flag("include_internal", include_internal)
-        return self._call(
-            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
-        )

@@ -6,8 +6,8 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 from odradek.api.base import Facade
 from odradek.clients.calls.client_calls import ClientCalls
@@ -16,6 +16,7 @@ from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.partition_arguments import one_partition, these_partitions
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
+    ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
@@ -23,9 +24,26 @@ from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odradek.clients.traces import Traces
 
+    OffsetsByPartition: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
+    Offsets: TypeAlias = (
+        OffsetsByPartition | ConsumerRecord | Iterable[ConsumerRecord] | pa.RecordBatch | pa.Table
+    )
+
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp
+
+
+class RebalanceListener(Protocol):
+    """An object for `subscribe(listener=…)`, as in kafka-python and aiokafka."""
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object:
+        """These were assigned in addition; called as `on_assigned` of `subscribe` is."""
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object:
+        """These are given back, or are lost; called as `on_revoked` of `subscribe` is."""
 
 
 class ConsumerState(Facade[ConsumerEngine]):
@@ -74,6 +92,9 @@ class ConsumerState(Facade[ConsumerEngine]):
 
         A fetch that is under way is of no use then, and at the end of a log brokers hold it for up
         to `fetch.max.wait.ms`. What is there is asked for beside it, on a second connection.
+
+        Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
+        and the application wasn't told yet (as `pause` and `resume` do).
         """
         self._calls.seek(tp, offset)
 
@@ -136,8 +157,8 @@ class ConsumerState(Facade[ConsumerEngine]):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """As whom it was handed what it has, for `send_offsets_to_transaction` (KIP-447).
 
-        Who has lost its partitions since the last `poll()` is still told who it was before, even
-        if it has joined again: brokers refuse its offsets then, as others read its partitions.
+        If the member has lost its partitions, this returns who it was before until new ones are
+        announced, even if it has joined again: brokers refuse its offsets, as others read them.
         """
         self._calls.check_open()
         return self._calls.group("group_metadata()").metadata()

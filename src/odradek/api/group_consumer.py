@@ -1,48 +1,37 @@
-"""The group's half of the consumer as users see it: subscriptions and commits.
+"""Calls of a consumer that wait, but don't read: subscriptions, commits, offsets, topics.
 
-In: topics, callbacks, offsets. Out: the group's answers. Must not: decide anything; the engine's
-`ConsumerGroup` and `clients/calls` do.
+In: topics, callbacks, offsets. Out: answers of the group and of brokers. Must not: decide anything;
+the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from odradek.api.base import Client
-from odradek.api.consumer_state import ConsumerState
+from odradek.api.consumer_state import ConsumerState, RebalanceListener
 from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
 from odradek.clients.calls.group_calls import RebalanceCallback as Callback
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
-from odradek.clients.consumer.records import (
-    ConsumerRecord,
-    OffsetAndMetadata,
+from odradek.clients.consumer.fetching.offsets import BEGINNING, END
+from odradek.clients.consumer.partition_arguments import (
+    one_partition,
+    some_partitions,
+    some_times,
 )
+from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
+from odradek.common.arguments import flag, names, topic_name
 from odradek.common.errors import KafkaError
-from odradek.common.habits import with_keywords
+from odradek.common.options.habits import with_keywords
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    OffsetsByPartition: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
-    Offsets: TypeAlias = (
-        OffsetsByPartition | ConsumerRecord | Iterable[ConsumerRecord] | pa.RecordBatch | pa.Table
-    )
-
-
-class RebalanceListener(Protocol):
-    """What `subscribe(listener=…)` takes: an object as kafka-python and aiokafka have it."""
-
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object:
-        """These were assigned in addition; called as `on_assigned` of `subscribe` is."""
-
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object:
-        """These are given back, or are lost; called as `on_revoked` of `subscribe` is."""
+    from odradek.api.consumer_state import Offsets
+    from odradek.clients.descriptions import TopicDescription
 
 
 class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
@@ -97,7 +86,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         self._run(self._calls.subscribe(topics, pattern, listener, named, ref(self)))
 
     def unsubscribe(self, timeout: float | None = None) -> None:
-        """Give everything back and leave the group; `assign` or `subscribe` may follow.
+        """Leave the group, all partitions included; `assign` or `subscribe` may follow.
 
         Commits what the application was handed if `enable.auto.commit` is on, and calls
         `on_revoked`. Ends within `timeout` (default `default.api.timeout.ms`), even where the
@@ -111,7 +100,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def commit(
         self, offsets: Offsets | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit, and wait for it; gives what was committed.
+        """Commit, wait for the answer, and return the committed offsets.
 
         Without an argument: the positions, that is everything that was handed out so far, the
         record or batch in hand included. Else offsets by partition (the *next* one to be read), a
@@ -128,10 +117,18 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
 
         Also with `assign`, under a `group.id` that has no subscribed members.
 
+        With `enable.auto.commit=false` the client commits nothing by itself. A partition that has
+        brought no record yet has no committed offset then, and with `auto.offset.reset=latest` its
+        next reader skips what is written until it begins: call `commit()` without an argument once
+        the partitions are assigned and their positions known.
+
         What the group took of it counts, also where an error is raised for the rest. A topic that
         was deleted is asked for five seconds long, then `UnknownTopicOrPartitionError` names it.
 
-        Raises `CommitFailedError` where the group has given the partitions to others,
+        Raises `CommitFailedError` where a partition was lost, or given to another member, since its
+        records were read, even if this member has joined again; the others are committed. Offsets
+        by partition are judged by the assignment that was announced last: by `on_assigned`, or by
+        the call that asks for records if there is no such callback. Raises
         `FencedInstanceIdError`, `GroupAuthorizationError` or `TopicAuthorizationError` where a
         right is missing, `OffsetMetadataTooLargeError` …, and `KafkaTimeoutError` after `timeout`
         seconds (default `default.api.timeout.ms`).
@@ -156,7 +153,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, by partition; None where it hasn't.
+        """Return the group's committed offsets by partition; None without one.
 
         With `isolation.level=read_committed` it waits for open transactions that have sent offsets
         to the group (KIP-447).
@@ -170,7 +167,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def seek_to_committed(
         self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
     ) -> None:
-        """Go back to what the group has committed (None: all assigned), and wait until it is known.
+        """Go back to what the group has committed (None: all assigned), once that is known.
 
         For what was read in vain: after an aborted transaction, or when work on records failed.
         Where nothing is committed `auto.offset.reset` says where to go on. A commit of this
@@ -197,6 +194,63 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         known = self._calls.engine.subscription.position(one_partition(tp))
         return self._run(self._calls.position(tp, timeout)) if known is None else known
 
+    # Offsets
+
+    def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        wanted = some_partitions(partitions)
+        return self._call(
+            lambda d: self._engine.offsets_at(wanted, BEGINNING, d), timeout, "beginning offsets"
+        )
+
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record will get (read_committed: the last stable offset)."""
+        wanted = some_partitions(partitions)
+        return self._call(lambda d: self._engine.offsets_at(wanted, END, d), timeout, "end offsets")
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Per partition the first record at or after a time in ms since the epoch, else None."""
+        wanted = some_times(times)
+        return self._call(
+            lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"
+        )
+
+    # Topics and cluster
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
+        name = topic_name("topic", topic)
+        return self._call(
+            lambda d: self._engine.partitions_for(name, d), timeout, f"partitions of {name}"
+        )
+
+    def describe(
+        self, topics: Collection[str] | str, timeout: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and ids by topic; a str is one name.
+
+        Raises `UnknownTopicOrPartitionError`.
+        """
+        wanted = names("topics", topics)
+        return self._call(
+            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
+        )
+
+    def list_topics(
+        self, timeout: float | None = None, *, include_internal: bool = False
+    ) -> list[str]:
+        """The names of all topics that this client may see, sorted."""
+        internal = flag("include_internal", include_internal)
+        return self._call(
+            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
+        )
+
     # The end
 
     @with_keywords
@@ -212,7 +266,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         may be back within `session.timeout.ms` and find its partitions. What can't be done in time
         is logged. May be called twice; later calls of other methods raise `ClientClosedError`.
         """
-        self._run(self._calls.leave_and_close(timeout))
+        self._end(self._calls.leave_and_close(timeout))
 
     def __exit__(
         self,
@@ -220,4 +274,4 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._run(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))
+        self._end(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))

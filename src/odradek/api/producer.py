@@ -6,10 +6,11 @@ sender → wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from odradek.api.converters import sending, sending_many
 from odradek.api.transactions import Transactional
@@ -24,6 +25,7 @@ from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
+from odradek.runtime.hosts.caller import block
 from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture, report_to
 from odradek.runtime.properties import Settings, with_settings
@@ -90,7 +92,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_thread)
         super().__init__(config, partial(usual_host, in_thread=True), producer_engine, calls)
-        self._keep_at_hand(
+        self._set_up_sending(
             self._calls,
             RecordFuture,
             report_to,
@@ -210,6 +212,28 @@ class Producer(RecordSending[RecordFuture], Transactional):
         `IllegalStateError` and closes nothing; with `timeout=0` it gives that up and closes.
         """
         self._run(self._calls.deliver_and_close(timeout, self))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin a transaction; commit it at the end, or abort it when the body raises.
+
+        The error of the body is raised again, with a note if the abort failed. A commit that
+        fails for good (`AbortableTransactionError`) is followed by an abort, so that the next
+        transaction can begin; one that takes too long (`KafkaTimeoutError`) continues:
+        `commit_transaction()` waits for it. A Ctrl-C anywhere in the block aborts as well; one that
+        comes amid the commit, which can't be taken back, comes out when that has ended. If the
+        abort timed out (`max.block.ms`), or a second Ctrl-C came before the commit had ended, the
+        next block waits for that end before it begins, and raises the error if the commit failed.
+
+        >>> with producer.transaction():
+        ...     future = producer.send("flights", value=b"12")
+        ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
+        """
+        yield from block(
+            self,
+            lambda: self._run(self._calls.before_block(self)),
+            lambda error: self._run(self._calls.end_block(self, error)),
+        )
 
     # What the futures need
 

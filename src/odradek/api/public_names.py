@@ -24,7 +24,7 @@ MODULES: dict[str, str] = {
     "odradek.clients.metrics.metric": "Metric MetricName Metrics",
     "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
     "odradek.clients.explain.explain_reading": "ReadingExplanation",
-    "odradek.api.group_consumer": "RebalanceListener",
+    "odradek.api.consumer_state": "RebalanceListener",
     "odradek.api.producer": "Producer",
     "odradek.api.workers": "Workers",
     "odradek.clients.workers.dead_letters": "WorkFailedError",
@@ -89,7 +89,7 @@ MODULES: dict[str, str] = {
         TransactionAbortedError UnknownErrorCodeError UnsupportedFeatureError WakeupError
     """,
     "odradek.common.events": "Event",
-    "odradek.common.kafka_errors": """
+    "odradek.common.errors.kafka": """
         BrokerIdNotRegisteredError BrokerNotAvailableError ClusterAuthorizationError
         ConcurrentTransactionsError ControllerIdNotRegisteredError
         CoordinatorLoadInProgressError CoordinatorNotAvailableError CorruptMessageError
@@ -140,36 +140,37 @@ MODULES: dict[str, str] = {
         UnsupportedForMessageFormatError UnsupportedSaslMechanismError
         UnsupportedVersionError VoterNotFoundError
     """,
-    "odradek.common.record_errors": "FetchTooLargeError RecordLimitError",
+    "odradek.common.errors.records": "FetchTooLargeError RecordLimitError",
     "odradek.common.secret": "Secret",
+    "odradek.common.errors.topics": "TopicRecreatedError",
     "odradek.common.types": "Address PartitionFunction TopicPartition",
     "odradek.monitoring.opentelemetry": "OpenTelemetryMetrics",
     "odradek.monitoring.opentelemetry_traces": "OpenTelemetryTraces",
     "odradek.monitoring.prometheus": "PrometheusCollector prometheus_text",
     "odradek.record.arrow": "ArrowSchemaError",
     "odradek.record.sent_columns": "InvalidRowError",
-    "odradek.serialization.async_registry_client": "AsyncSchemaRegistryClient",
-    "odradek.serialization.avro": "AvroDeserializer AvroSerializer",
-    "odradek.serialization.avro_columns": "arrow_to_avro avro_to_arrow",
-    "odradek.serialization.converted_column": "ConvertedColumn",
-    "odradek.serialization.json_columns": "arrow_to_json json_to_arrow plain_json_to_arrow",
-    "odradek.serialization.protobuf_columns": "arrow_to_protobuf protobuf_to_arrow",
+    "odradek.serialization.registry.async_client": "AsyncSchemaRegistryClient",
+    "odradek.serialization.avro.serializers": "AvroDeserializer AvroSerializer",
+    "odradek.serialization.avro.columns": "arrow_to_avro avro_to_arrow",
+    "odradek.serialization.columns.converted_column": "ConvertedColumn",
+    "odradek.serialization.json.columns": "arrow_to_json json_to_arrow plain_json_to_arrow",
+    "odradek.serialization.protobuf.columns": "arrow_to_protobuf protobuf_to_arrow",
     "odradek.serialization.context": "MessageField SerializationContext",
     "odradek.serialization.errors": """
         DeserializationError IncompatibleSchemaError InvalidSchemaError
         RecordDeserializationError RegistryAuthenticationError RegistryUnreachableError
         SchemaNotFoundError SchemaRegistryError SerializationError
     """,
-    "odradek.serialization.json_schema": "JSONDeserializer JSONSerializer",
+    "odradek.serialization.json.serializers": "JSONDeserializer JSONSerializer",
     "odradek.serialization.plain": """
         DoubleDeserializer DoubleSerializer IntegerDeserializer IntegerSerializer
         LongDeserializer LongSerializer PlainJSONDeserializer PlainJSONSerializer
         StringDeserializer StringSerializer
     """,
-    "odradek.serialization.protobuf": "ProtobufDeserializer ProtobufSerializer",
-    "odradek.serialization.registry_client": "SchemaRegistryClient",
-    "odradek.serialization.schemas": "RegisteredSchema Schema SchemaReference",
-    "odradek.serialization.subjects": """
+    "odradek.serialization.protobuf.serializers": "ProtobufDeserializer ProtobufSerializer",
+    "odradek.serialization.registry.client": "SchemaRegistryClient",
+    "odradek.serialization.registry.schemas": "RegisteredSchema Schema SchemaReference",
+    "odradek.serialization.registry.subjects": """
         record_subject_name_strategy topic_record_subject_name_strategy
         topic_subject_name_strategy
     """,

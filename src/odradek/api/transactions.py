@@ -6,30 +6,27 @@ Must not: decide anything; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from odradek.api.base import Client
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.common.habits import with_keywords
+from odradek.common.options.habits import with_keywords
 from odradek.common.types import TopicPartition
-from odradek.runtime.hosts.caller import block
 
 if TYPE_CHECKING:
-    from odradek.api.group_consumer import Offsets
+    from odradek.api.consumer_state import Offsets
     from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 
 
 class Transactional(Client[ProducerEngine]):
-    """What `Producer` can do when `transactional.id` is given.
+    """Methods of a `Producer` with a `transactional.id`.
 
     Errors say what comes next, each as a class and as a property (KIP-1050):
 
-    - `AbortableTransactionError` (`requires_abort`): call `abort_transaction()` and begin anew;
-    - `FatalTransactionError` (`fatal`): close this producer; a new one may go on;
-    - `KafkaTimeoutError` (`retriable`): make the same call again, it goes on where it was;
+    - `AbortableTransactionError` (`requires_abort`): call `abort_transaction()` and begin again;
+    - `FatalTransactionError` (`fatal`): close this producer and create another one;
+    - `KafkaTimeoutError` (`retriable`): make the same call again, which continues;
     - `IllegalStateError`: the call came at the wrong time and did nothing.
 
     The first two are instances of what happened, too: `except odradek.ProducerFencedError` works.
@@ -51,7 +48,7 @@ class Transactional(Client[ProducerEngine]):
         self._run(self._calls.init_transactions(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin: all records sent from here on belong to the transaction, on whatever thread.
+        """Begin: all records sent from here on belong to the transaction, in any thread or task.
 
         It costs no request. Raises `IllegalStateError` when one is open, or what ended the last.
         """
@@ -71,14 +68,16 @@ class Transactional(Client[ProducerEngine]):
         replaced are refused (KIP-447). A group's id alone makes no such check.
         `timeout` in seconds, default `max.block.ms`; after `KafkaTimeoutError` call it again, or
         abort. Raises `AbortableTransactionError`, among them `IllegalGenerationError` and
-        `UnknownMemberIdError`: another member has these partitions now.
+        `UnknownMemberIdError`: another member has these partitions now; and
+        `TransactionAbortableError`: earlier offsets for a partition had no answer, and if they
+        arrived late they would replace these ones. The same offsets may be sent again.
         """
         self._run(self._calls.send_offsets(offsets, group, timeout))
 
     def committed_offsets(
         self, group: str, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, of all partitions; empty where it has nothing.
+        """Return a group's committed offsets of all partitions; empty without any.
 
         It waits for open transactions that have sent offsets to the group (KIP-447). So who asks
         after `init_transactions()` learns how far the producer before it got, for certain.
@@ -97,31 +96,10 @@ class Transactional(Client[ProducerEngine]):
         self._run(self._calls.commit_transaction(timeout))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort: nobody who reads with isolation.level=read_committed sees its records.
+        """Abort: consumers with isolation.level=read_committed never see its records.
 
         Records that weren't sent yet never are; their futures raise `TransactionAbortedError`.
         `timeout` in seconds, default `max.block.ms`; after `KafkaTimeoutError` the same call again
         waits for its end. Raises `FatalTransactionError`.
         """
         self._run(self._calls.abort_transaction(timeout))
-
-    @contextmanager
-    def transaction(self) -> Iterator[Self]:
-        """Begin a transaction; commit it at the end, or abort it when the body raises.
-
-        What the body raised comes out again, with a note where the abort failed. A commit that
-        fails for good (`AbortableTransactionError`) is followed by an abort, so that the next
-        transaction can begin; one that takes too long (`KafkaTimeoutError`) goes on:
-        `commit_transaction()` waits for it. A Ctrl-C anywhere in the block aborts as well; one that
-        comes amid the commit, which can't be taken back, comes out when that has ended. Where the
-        abort ran out of time (`max.block.ms`), the next block waits for its end before it begins.
-
-        >>> with producer.transaction():
-        ...     future = producer.send("flights", value=b"12")
-        ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
-        """
-        yield from block(
-            self,
-            lambda: self._run(self._calls.before_block(self)),
-            lambda error: self._run(self._calls.end_block(self, error)),
-        )

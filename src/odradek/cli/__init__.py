@@ -38,7 +38,7 @@ COMMANDS = {
         "odradek.cli.demo.command", "demo", "A year of flights through a cluster that moves away."
     ),
     "cluster": Command(
-        "odradek.cli.cluster_verbs",
+        "odradek.cli.brokers.cluster_verbs",
         "app",
         "A cluster as a whole; and brokers on this machine: start, status, stop.",
     ),
@@ -49,27 +49,33 @@ COMMANDS = {
         "odradek.cli.pipeline", "app", "Topics through SQL into topics or files, with Spark."
     ),
     "events": Command(
-        "odradek.cli.events", "app", "Clients' own events as tables of storms and outages."
+        "odradek.cli.events.tables", "app", "Clients' own events as tables of storms and outages."
     ),
     "topics": Command(
-        "odradek.cli.topics", "app", "Topics: list, describe, create, alter, delete."
+        "odradek.cli.topics.verbs", "app", "Topics: list, describe, create, alter, delete."
     ),
     "partitions": Command(
-        "odradek.cli.partition_verbs", "app", "Partitions: list, reassign, elect leaders."
+        "odradek.cli.topics.partition_verbs", "app", "Partitions: list, reassign, elect leaders."
     ),
-    "configs": Command("odradek.cli.configs", "app", "What is set for topics, brokers and others."),
-    "logdirs": Command("odradek.cli.logdirs", "app", "Directories of brokers' logs."),
+    "configs": Command(
+        "odradek.cli.brokers.configs", "app", "Settings of topics, brokers, groups and others."
+    ),
+    "logdirs": Command("odradek.cli.brokers.logdirs", "app", "Directories of brokers' logs."),
     "groups": Command(
         "odradek.cli.groups", "app", "Groups: list, describe, lag, members, reset-offsets, delete."
     ),
-    "offsets": Command("odradek.cli.offsets", "app", "Offsets of partitions: list."),
+    "offsets": Command("odradek.cli.topics.offsets", "app", "Offsets of partitions: list."),
     "acls": Command("odradek.cli.acls", "app", "ACLs: list, create, delete."),
     "users": Command(
-        "odradek.cli.users", "app", "Users with passwords: list, describe, create, alter, delete."
+        "odradek.cli.brokers.users",
+        "app",
+        "Users with passwords: list, describe, create, alter, delete.",
     ),
-    "quotas": Command("odradek.cli.quotas", "app", "Clients' quotas: list, describe, alter."),
+    "quotas": Command(
+        "odradek.cli.brokers.quotas", "app", "Clients' quotas: list, describe, alter."
+    ),
     "transactions": Command(
-        "odradek.cli.transactions",
+        "odradek.cli.topics.transactions",
         "app",
         "Transactions: list, describe, abort, hanging, producers.",
     ),
@@ -83,7 +89,7 @@ COMMANDS = {
         "odradek.cli.copy", "copy", "Copy a topic to another one, or to another cluster."
     ),
     "broker-api-versions": Command(
-        "odradek.cli.broker_api_versions",
+        "odradek.cli.brokers.broker_api_versions",
         "broker_api_versions",
         "Which versions of which APIs each broker speaks.",
     ),
@@ -91,7 +97,7 @@ COMMANDS = {
         "odradek.cli.doctor", "doctor", "What is wrong with a cluster: the first thing, first."
     ),
     "explain": Command(
-        "odradek.cli.explain",
+        "odradek.cli.explain.command",
         "explain",
         "Why a cluster can't be reached from here, or that it can.",
     ),
@@ -106,7 +112,7 @@ def build(wanted: str | None) -> typer.Typer:
     """Return the application with the wanted subcommand imported, and the others by name only."""
     import typer  # what is below this package can be imported without it
 
-    from odradek.cli.overviews import overview
+    from odradek.cli.frame.overviews import overview
 
     app = overview(
         "A Kafka client that keeps working while its cluster dies, moves and comes back.", "odradek"

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 import typer
 
 from odradek.common import config
-from odradek.common.habits import CURES, INSTEAD, belongs, is_idle
-from odradek.common.option_values import Option
-from odradek.common.options import GROUPS
-from odradek.common.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.habits import CURES, INSTEAD, belongs, is_idle
+from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.table import GROUPS
+from odradek.common.options.values import Option
 from odradek.spark.options import option_table
 from odradek.spark.sink import sink_options
 

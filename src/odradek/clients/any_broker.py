@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
-from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.common.backoff import Backoff
+from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
     Attempt,
     DisconnectedError,
@@ -23,15 +22,21 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     MalformedMessageError,
 )
-from odradek.common.kafka_errors import RebootstrapRequiredError
-from odradek.common.types import Address
+from odradek.common.errors.kafka import RebootstrapRequiredError
+from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster
+from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.effects import AnyRequest
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 
 M = TypeVar("M", bound=Message)
+
+Timeout = Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError]
+"""Makes the error of a call that waited for something until now, and of its failed attempts."""
 
 ATTEMPTS_KEPT = 20
 """The last attempts of a call that its error lists."""
@@ -48,6 +53,35 @@ class Sent(NamedTuple):
     sent_at: float
 
 
+class Brokers:
+    """The brokers of one client's cluster, of which each call asks one or more."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: NetworkClient,
+        metadata: Metadata,
+        retry: ExponentialBackoff,
+        rng: Rng,
+        *,
+        timeout: Timeout,
+        denied: Callable[[Connection, object, int | None, int, int], None],
+        just_created: Callable[[str], bool],
+    ) -> None:
+        """`denied` is called if a broker isn't the leader or coordinator that it was taken for;
+        `just_created` returns whether this client created a topic that brokers may not know yet.
+        """
+        self.engine = engine
+        self.network = network
+        self.metadata = metadata
+        self.retry = retry
+        self.rng = rng
+        self.timeout = timeout
+        self.denied = denied
+        self.just_created = just_created
+        self.check = ClusterCheck(engine, network, metadata)
+
+
 class AnyBrokerCall:
     """One call: its backoff, its attempts, and whether an answer may have been lost."""
 
@@ -56,21 +90,24 @@ class AnyBrokerCall:
 
     def __init__(
         self,
-        engine: ClientEngine,
+        brokers: Brokers,
         what: str,
         deadline: float,
         among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     ) -> None:
         """`among`: who may be asked, of the cluster as it is known then; all brokers by default."""
-        self._engine = engine
+        self._engine = brokers.engine
+        self._network = brokers.network
+        self._metadata = brokers.metadata
+        self._timeout = brokers.timeout
         self._among = among
         self.what = what
         self.deadline = deadline
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         self.answer_lost = False
         """A request went out and no answer came: it may have been carried out."""
-        self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
-        self._whose = ClusterCheck(engine)
+        self._backoff = Backoff(brokers.retry, brokers.rng)
+        self._whose = brokers.check
         self._ours = False
         self._failed: dict[Address, None] = {}
         self._out: list[Sent] = []
@@ -117,7 +154,7 @@ class AnyBrokerCall:
                     return answer
                 if isinstance(found, RebootstrapRequiredError):
                     # R-RB-3: its connection ends as in a handshake, and the client starts again.
-                    self._engine.network.fail(connection, found, self._engine.now)
+                    self._network.fail(connection, found, self._engine.now)
                     found = DisconnectedError(f"{connection.address} asks to start again")
                 if not found.retriable:
                     raise found
@@ -126,13 +163,12 @@ class AnyBrokerCall:
 
     def retry(self, address: Address | None, error: KafkaError, now: float) -> Flow[float]:
         """Note a failed attempt and wait for the backoff; raises at the deadline."""
-        engine = self._engine
         text = f"{type(error).__name__}: {error}"
         self.attempts.append(Attempt(address, self.what, text, now))
         if address is not None:
             self._failed[address] = None
         until = self._backoff.failed(now)
-        engine.events.emit(
+        self._engine.events.emit(
             now,
             "retry",
             what=self.what,
@@ -141,7 +177,7 @@ class AnyBrokerCall:
             backoff=round(until - now, 6),
         )
         if error.refresh_metadata:
-            engine.metadata.request(f"{self.what}: {type(error).__name__}")
+            self._metadata.request(f"{self.what}: {type(error).__name__}")
         while now < until:
             now = yield Wait((), min(until, self.deadline))
             if now >= self.deadline:
@@ -150,13 +186,13 @@ class AnyBrokerCall:
 
     def timed_out(self, now: float) -> KafkaError:
         """The error at the deadline, with every attempt of this call."""
-        return self._engine.timeout(self.what, now, list(self.attempts))
+        return self._timeout(self.what, now, list(self.attempts))
 
     def _one_answer(
         self, body: Callable[[float], AnyRequest], idempotent: bool, now: float
     ) -> Flow[tuple[M, Connection, float]]:
         """The next answer of those who are asked; raises when one of them fails instead."""
-        engine, out = self._engine, self._out
+        out = self._out
         while True:
             for sent in out:
                 if sent.reply.done:
@@ -177,18 +213,17 @@ class AnyBrokerCall:
             if now >= self.deadline:
                 raise self._unanswered(now)
             replies = [sent.reply for sent in out]
-            now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
+            now = yield Wait((*replies, self._network.changed, self._metadata.changed), until)
 
     def _whole(
         self, answer: M, read: Callable[[M], bool], connection: Connection, now: float
     ) -> Flow[float]:
         """Read an answer, a piece in a step; one that can't be read is a failed attempt."""
-        engine = self._engine
         try:
             while not read(answer):
-                now = yield Wait((), math.nextafter(max(now, engine.now), math.inf))
+                now = yield Wait((), math.nextafter(max(now, self._engine.now), math.inf))
         except MalformedMessageError as error:
-            engine.network.fail(connection, error, engine.now)
+            self._network.fail(connection, error, self._engine.now)
             raise DisconnectedError(f"{connection.address}: {error}") from None
         return now
 
@@ -200,7 +235,7 @@ class AnyBrokerCall:
         now: float,
     ) -> Completion[Message]:
         """The caller's deadline ends the call, but not the connection, which others share."""
-        network = self._engine.network
+        network = self._network
         left, limit = self.deadline - now, network.request_timeout
         # A broker may rightly think about a change for as long as it was given.
         patience = 0.0 if idempotent else min(limit, left)
@@ -212,7 +247,7 @@ class AnyBrokerCall:
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
         """The version that a request of this call has there."""
-        version = self._engine.network.version_for(connection, request)
+        version = self._network.version_for(connection, request)
         return version if self.newest is None else min(version, self.newest)
 
     def _unanswered(self, now: float) -> KafkaError:
@@ -226,8 +261,8 @@ class AnyBrokerCall:
         """A usable connection to a broker that isn't asked already (the one with the least to do),
         or when to look again, after a dial where one is allowed.
         """
-        network, asked = self._engine.network, {sent.connection.address for sent in self._out}
-        snapshot = self._engine.metadata.snapshot
+        network, asked = self._network, {sent.connection.address for sent in self._out}
+        snapshot = self._metadata.snapshot
         known = self._among(snapshot) if snapshot is not None else []
         addresses = [a for a in known if a not in asked]
         # Beside a data connection on which something is slow there may be one for metadata.

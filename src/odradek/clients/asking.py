@@ -15,10 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.any_broker import AnyBrokerCall, Brokers
 from odradek.clients.coordinator import Coordinator
-from odradek.common import kafka_errors as errors
 from odradek.common.arguments import INT32_MAX
 from odradek.common.errors import (
     BrokerError,
@@ -26,10 +24,12 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from odradek.common.errors import kafka as errors
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.network.connection import Connection
 from odradek.network.effects import AnyRequest
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message
 
@@ -175,11 +175,9 @@ def resource_name(item: object) -> str:
 class _Taken(Generic[K, M, V]):
     """What answers have said so far, and the items that are left."""
 
-    def __init__(
-        self, engine: ClientEngine, question: Inquiry[K, M, V], items: Iterable[K]
-    ) -> None:
+    def __init__(self, brokers: Brokers, question: Inquiry[K, M, V], items: Iterable[K]) -> None:
         self.question = question
-        self._engine = engine
+        self._brokers = brokers
         self.left: dict[K, None] = dict.fromkeys(items)
         self.outcome: Outcome[K, V] = Outcome()
         self._order = list(self.left)
@@ -223,12 +221,12 @@ class _Taken(Generic[K, M, V]):
                 self._done(item, value)
             elif isinstance(error, question.moving):
                 if connection is not None and isinstance(error, DENYING):
-                    self._engine.denials.denied(connection, item, None, 0, 0)
+                    self._brokers.denied(connection, item, None, 0, 0)
                 self.outcome.moved[item] = error
                 del self.left[item]
             elif not error.retriable or (
                 isinstance(error, (*FINAL, *question.already))
-                and not self._engine.just_made(resource_name(item))
+                and not self._brokers.just_created(resource_name(item))
             ):
                 self.outcome.errors[item] = error
                 del self.left[item]
@@ -283,7 +281,7 @@ class _Taken(Generic[K, M, V]):
 
 
 def ask(
-    engine: ClientEngine,
+    brokers: Brokers,
     question: Inquiry[K, M, V],
     items: Iterable[K],
     deadline: float,
@@ -293,7 +291,7 @@ def ask(
 ) -> Flow[Outcome[K, V]]:
     """Ask any broker; with `among`, one of those (`of` says which, in texts)."""
     yield START
-    taken = _Taken(engine, question, items)
+    taken = _Taken(brokers, question, items)
     others: set[Address] = set()
     """Brokers that aren't the controller and don't forward to it either, as those before KRaft."""
 
@@ -307,7 +305,7 @@ def ask(
             others.add(connection.address)
         return again
 
-    call = AnyBrokerCall(engine, question.what + of, deadline, those)
+    call = AnyBrokerCall(brokers, question.what + of, deadline, those)
     call.newest = question.newest
     if taken.left:
         try:
@@ -329,7 +327,7 @@ def at_broker(broker: int) -> Callable[[Cluster], list[Address]]:
 
 
 def ask_brokers(
-    engine: ClientEngine,
+    brokers: Brokers,
     question: Callable[[int], Inquiry[K, M, V]],
     items: Mapping[int, Collection[K]],
     deadline: float,
@@ -339,13 +337,13 @@ def ask_brokers(
     """
     yield START
     found = yield from gather(
-        engine,
+        brokers.engine,
         [
-            ask(engine, question(b), those, deadline, among=at_broker(b), of=f" of broker {b}")
+            ask(brokers, question(b), those, deadline, among=at_broker(b), of=f" of broker {b}")
             for b, those in items.items()
         ],
     )
-    snapshot = engine.metadata.snapshot
+    snapshot = brokers.metadata.snapshot
     for broker, outcome in zip(items, found, strict=True):
         outcome.errors.update(outcome.moved)  # nobody else is to be asked
         if snapshot is not None and broker not in snapshot.brokers:
@@ -356,7 +354,7 @@ def ask_brokers(
 
 
 def ask_coordinator(
-    engine: ClientEngine,
+    brokers: Brokers,
     coordinator: Coordinator,
     question: Inquiry[K, M, V],
     items: Collection[K],
@@ -364,7 +362,7 @@ def ask_coordinator(
 ) -> Flow[Outcome[K, V]]:
     """Ask the coordinator of one group or transactional id for items of its own."""
     yield START
-    taken = _Taken(engine, question, items)
+    taken = _Taken(brokers, question, items)
     try:
         yield from coordinator.ask(
             f"{question.what} by the {coordinator.name}",
@@ -379,7 +377,7 @@ def ask_coordinator(
     return taken.ended()
 
 
-def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
+def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
     """Run flows beside each other and wait for all; what a flow raises comes out then. Not more
     than `most` of them are younger than `HELD_UP`. A caller who gives up ends them all.
     """
@@ -405,13 +403,13 @@ def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) 
     return [one.result() for one in begun]
 
 
-def _leave(engine: ClientEngine, begun: Iterable[Completion[Any]]) -> None:
+def _leave(engine: Engine, begun: Iterable[Completion[Any]]) -> None:
     for one in begun:
         if not one.done:
             engine.cancel(one, ClientClosedError("nobody waits for it any more"))
 
 
-Leaders = Callable[[ClientEngine, Collection[K], float], Flow[Outcome[K, int]]]
+Leaders = Callable[[Brokers, Collection[K], float], Flow[Outcome[K, int]]]
 """Finds who leads each item: a broker's id, -1 while there is none; `moved` has those of which
 nothing is said for now."""
 AskedOf = Callable[[int, list[K]], Flow[Outcome[K, V]]]
@@ -419,7 +417,7 @@ AskedOf = Callable[[int, list[K]], Flow[Outcome[K, V]]]
 
 
 def ask_leaders(
-    engine: ClientEngine,
+    brokers: Brokers,
     question: Inquiry[TopicPartition, M, V],
     partitions: Iterable[TopicPartition],
     deadline: float,
@@ -428,14 +426,14 @@ def ask_leaders(
     """Ask each partition's leader, one request to each of them, and follow those that move."""
 
     def asked(leader: int, those: list[TopicPartition]) -> Flow[Outcome[TopicPartition, V]]:
-        return ask_leader(engine, question, those, deadline, leader)
+        return ask_leader(brokers, question, those, deadline, leader)
 
     yield START
-    return (yield from follow_leaders(engine, question.what, asked, partitions, deadline, leaders))
+    return (yield from follow_leaders(brokers, question.what, asked, partitions, deadline, leaders))
 
 
 def ask_leader(
-    engine: ClientEngine,
+    brokers: Brokers,
     question: Inquiry[K, M, V],
     items: Iterable[K],
     deadline: float,
@@ -443,12 +441,12 @@ def ask_leader(
 ) -> Flow[Outcome[K, V]]:
     """Ask one broker about items that it leads."""
     return ask(
-        engine, question, items, deadline, among=at_broker(leader), of=f" of broker {leader}"
+        brokers, question, items, deadline, among=at_broker(leader), of=f" of broker {leader}"
     )
 
 
 def follow_leaders(
-    engine: ClientEngine,
+    brokers: Brokers,
     what: str,
     asked: AskedOf[K, V],
     items: Iterable[K],
@@ -460,11 +458,11 @@ def follow_leaders(
     leader isn't to be taken from memory any more.
     """
     order = list(dict.fromkeys(items))
-    asking = _LeadersAsked(engine, what, asked, order, deadline, leaders, doubt)
+    asking = _LeadersAsked(brokers, what, asked, order, deadline, leaders, doubt)
     try:
         yield from asking.run()
     finally:
-        _leave(engine, [under_way for under_way, _ in asking.running.values()])
+        _leave(brokers.engine, [under_way for under_way, _ in asking.running.values()])
     found = asking.outcome
     for item, value in found.unsettled.items():
         if isinstance(found.errors.get(item), KafkaTimeoutError):
@@ -482,7 +480,7 @@ class _LeadersAsked(Generic[K, V]):
 
     def __init__(
         self,
-        engine: ClientEngine,
+        brokers: Brokers,
         what: str,
         asked: AskedOf[K, V],
         items: Iterable[K],
@@ -493,12 +491,13 @@ class _LeadersAsked(Generic[K, V]):
         self.outcome: Outcome[K, V] = Outcome()
         self.running: dict[int, tuple[Completion[Outcome[K, V]], list[K]]] = {}
         """What leaders are asked now, by their ids."""
-        self._engine = engine
+        self._brokers = brokers
+        self._engine = brokers.engine
         self._asked = asked
         self._leaders, self._doubt = leaders, doubt
         self._deadline = deadline
         self._left = dict.fromkeys(items)
-        self._pauses = AnyBrokerCall(engine, what, deadline)
+        self._pauses = AnyBrokerCall(brokers, what, deadline)
 
     def run(self) -> Flow[None]:
         """Find leaders, ask them, and start over for what has moved."""
@@ -528,7 +527,7 @@ class _LeadersAsked(Generic[K, V]):
 
     def _begin(self) -> Flow[KafkaError | None]:
         """Ask the leaders of what is left; gives why some can't be asked yet."""
-        found = yield from self._leaders(self._engine, [*self._left], self._deadline)
+        found = yield from self._leaders(self._brokers, [*self._left], self._deadline)
         for item, error in found.errors.items():
             self.outcome.errors[item] = error
             del self._left[item]
@@ -566,7 +565,7 @@ class _LeadersAsked(Generic[K, V]):
         those = {i: leader for leader, (_, asked) in self.running.items() for i in asked}
         for item in those:
             self._doubt(item)
-        looking = self._engine.start(self._leaders(self._engine, [*those], self._deadline))
+        looking = self._engine.start(self._leaders(self._brokers, [*those], self._deadline))
         asked_now = [asked for asked, _ in self.running.values()]
         try:
             while not looking.done and not any(a.done for a in asked_now):

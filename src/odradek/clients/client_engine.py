@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from odradek.clients.any_broker import Brokers
 from odradek.clients.impatience import Impatience
 from odradek.clients.missing_topics import MissingTopics, looks_at
 from odradek.common.config import Config
@@ -21,9 +22,8 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     NoBrokerAvailableError,
 )
+from odradek.common.errors.kafka import error_for
 from odradek.common.events import EventLog
-from odradek.common.imports import loaded
-from odradek.common.kafka_errors import error_for
 from odradek.common.outage_log import OutageLog
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, Rng
@@ -32,6 +32,7 @@ from odradek.metadata.metadata import Metadata
 from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.metadata.refusals import Refusal
 from odradek.network.connection import DATA, Connection
+from odradek.network.connection_state import ConnectionState
 from odradek.network.effects import AnyRequest
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -49,6 +50,13 @@ FINAL_TOPIC_ERRORS = frozenset((17, 29))
 UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
+UNFINISHED = {
+    ConnectionState.RESOLVING: "its name isn't resolved yet",
+    ConnectionState.CONNECTING: "not connected yet",
+    ConnectionState.CHECKING_API_VERSIONS: "connected, but it doesn't answer ApiVersions",
+    ConnectionState.AUTHENTICATING: "connected, but it doesn't answer the login",
+}
+"""Words of errors for a connection that isn't ready."""
 AWAY = "metadata.unavailable.timeout.ms"
 
 
@@ -111,9 +119,23 @@ class ClientEngine(Engine):
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
-        self.missing = MissingTopics(self)
+        self.brokers = Brokers(
+            self,
+            self.network,
+            self.metadata,
+            config.backoff("retry.backoff"),
+            rng,
+            timeout=self.timeout,
+            denied=lambda *denial: self.denials.denied(*denial),
+            just_created=self.just_made,
+        )
+        self.missing = MissingTopics(
+            self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there
+        )
         if config[AWAY] is not None:
-            self.components.append(Impatience(self, polls_alone=AWAY not in config.given))
+            polls_alone = AWAY not in config.given
+            waits = (self.callers, self.unavailable_until, self._give_up)
+            self.components.append(Impatience(*waits, polls_alone=polls_alone))
         self.start(self.updater.run())
         self.start(self.missing.run())
 
@@ -132,7 +154,6 @@ class ClientEngine(Engine):
     def denials(self) -> Denials:
         """What its brokers deny; most clients never hear of any."""
         if self._denials is None:
-            loaded("odradek.metadata.denials")
             from odradek.metadata.denials import Denials
 
             name, backoff = self.config["client.id"], self.config["retry.backoff.max.ms"]
@@ -219,27 +240,33 @@ class ClientEngine(Engine):
         self, what: str, now: float, own_attempts: Sequence[Attempt] = ()
     ) -> KafkaTimeoutError:
         """The error of a call whose time is up, with every address tried and why it failed."""
+        return self.timed_out(f"no {what} in time", now, own_attempts)
+
+    def timed_out(
+        self, happened: str, now: float, own_attempts: Sequence[Attempt] = ()
+    ) -> KafkaTimeoutError:
+        """Return the error of what `happened` by a deadline, with the attempts that failed."""
         attempts = [*self.recent_attempts(now), *own_attempts]
-        error = self._timeout(what, now, attempts)
+        error = self._timeout(happened, now, attempts)
         if (refusal := self.updater.refusals.latest()) is not None:
             error.__cause__ = refusal
         return error
 
-    def _timeout(self, what: str, now: float, attempts: Sequence[Attempt]) -> KafkaTimeoutError:
+    def _timeout(self, happened: str, now: float, attempts: Sequence[Attempt]) -> KafkaTimeoutError:
         unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
         if not unavailable or not attempts:
-            return KafkaTimeoutError(f"no {what} in time", attempts, now)
-        return self._no_broker(f"no {what} in time", "no broker can be reached", attempts, now)
+            return KafkaTimeoutError(happened, attempts, now)
+        return self._no_broker(happened, "no broker can be reached", attempts, now)
 
     def _no_broker(
         self, what: str, why: str, attempts: Sequence[Attempt], now: float
     ) -> NoBrokerAvailableError:
         strategy = self.config["metadata.recovery.strategy"]
         cure = (
-            "With this strategy the client only goes on trying the brokers it knows; "
+            "With this strategy the client only retries the brokers it knows; "
             "metadata.recovery.strategy=rebootstrap would start again from bootstrap.servers."
             if strategy == "none"
-            else "The client goes on trying the known brokers and bootstrap.servers."
+            else "Until it is closed, the client retries the known brokers and bootstrap.servers."
         )
         doctor = looks_at(self.updater.bootstrap)
         text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure} {doctor}"
@@ -264,6 +291,9 @@ class ClientEngine(Engine):
         why = f"no broker could be reached for {seconds:.1f} s ({AWAY})"
         return self._no_broker(f"no {what}", why, self.recent_attempts(now), now)
 
+    def _give_up(self, call: Completion[Any], what: str, now: float) -> None:
+        self.cancel_now(call, self.unavailable(what, now))
+
     def callers(self) -> list[tuple[Completion[Any], str]]:
         """The calls that wait, and for what."""
         return list(self._callers.items())
@@ -284,7 +314,7 @@ class ClientEngine(Engine):
         for connection in tuple(self.network.connections.values()):
             address = connection.address
             if not connection.ready:
-                what = f"still {connection.state.value}"
+                what = UNFINISHED.get(connection.state, "the connection is ending")
                 found[address, "dial"] = Attempt(address, "dial", what, connection.dialled_at)
                 continue
             unanswered = connection.in_flight.head
@@ -324,6 +354,13 @@ class ClientEngine(Engine):
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a caller whose time is up, with what the flow that he waits for knows."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
+
+    def _topics_there(self, deadline: float) -> Flow[list[str]]:
+        """Return the names of all topics."""
+        # Imported here: most clients never miss a topic.
+        from odradek.clients.descriptions import list_topics
+
+        return list_topics(self.brokers, deadline, internal=False)
 
     def just_made(self, topic: str) -> bool:
         """Whether this client has made a topic, so that not every broker knows of it yet."""

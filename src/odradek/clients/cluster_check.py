@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from odradek.clients.client_engine import ClientEngine
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
+from odradek.metadata.metadata import Metadata
 from odradek.network.connection import ASIDE, Connection
+from odradek.network.engine import Engine
 from odradek.network.flow import Completion
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 from odradek.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -29,8 +31,10 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 class ClusterCheck:
     """Asks the connections of one client whose they are."""
 
-    def __init__(self, engine: ClientEngine) -> None:
+    def __init__(self, engine: Engine, network: NetworkClient, metadata: Metadata) -> None:
         self._engine = engine
+        self._network = network
+        self._metadata = metadata
 
     def agreed(self, connection: Connection, now: float) -> bool:
         """The same for what isn't a record: it is enough that the broker was told whom we mean, and
@@ -40,14 +44,14 @@ class ClusterCheck:
 
     def prompt(self, address: Address, now: float) -> Connection | None:
         """As the network client's, but only what is known to be ours."""
-        found = self._engine.network.prompt(address, now)
+        found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 
     def passed(self, connection: Connection, now: float) -> bool:
         """Whether records may go there; asks where that isn't known, and `changed` tells."""
         if connection.ours or connection.asked_whose:
             return connection.ours
-        network = self._engine.network
+        network = self._network
         try:
             reply = network.send(connection, DescribeClusterRequest(), now)
         except UnsupportedVersionError:  # before Kafka 2.8
@@ -58,7 +62,7 @@ class ClusterCheck:
 
     def doubt(self, address: Address, now: float) -> None:
         """A broker there doesn't know a topic's id: perhaps it is none of ours, and never will."""
-        connection = self._engine.network.connection(address)
+        connection = self._network.connection(address)
         if connection is not None and connection.ready:
             self.passed(connection, now)
 
@@ -69,13 +73,13 @@ class ClusterCheck:
             return
         response = cast("DescribeClusterResponse | MetadataResponse", reply.result())
         found = response.cluster_id if not response.error_code else None
-        foreign = check_cluster_id(engine.metadata.cluster_id, found, address)
+        foreign = check_cluster_id(self._metadata.cluster_id, found, address)
         if foreign is None:
             connection.is_ours()
-            engine.network.changed.notify()
+            self._network.changed.notify()
             return
         if connection.purpose == ASIDE:
-            engine.network.disown(connection, foreign, now)
+            self._network.disown(connection, foreign, now)
             return
         engine.events.emit(
             now,
@@ -84,5 +88,5 @@ class ClusterCheck:
             expected=foreign.expected,
             found=foreign.found,
         )
-        engine.network.disown(connection, foreign, now)
-        engine.metadata.request(f"{address} belongs to another cluster")
+        self._network.disown(connection, foreign, now)
+        self._metadata.request(f"{address} belongs to another cluster")

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TypeVar, cast
 
-from odradek.clients.any_broker import AnyBrokerCall, Sent
-from odradek.clients.client_engine import ClientEngine
-from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.any_broker import AnyBrokerCall, Brokers, Sent
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
@@ -29,7 +27,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     RebootstrapRequiredError,
@@ -88,8 +86,11 @@ def coordinator_name(kind: CoordinatorKind, key: str) -> str:
 class Coordinator:
     """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
 
-    def __init__(self, engine: ClientEngine, kind: CoordinatorKind, key: str) -> None:
-        self._engine = engine
+    def __init__(self, brokers: Brokers, kind: CoordinatorKind, key: str) -> None:
+        self._brokers = brokers
+        self._engine = brokers.engine
+        self._network = brokers.network
+        self._metadata = brokers.metadata
         self.kind = kind
         self.key = key
         self.right, self.thing = _NEEDED[kind]
@@ -99,15 +100,15 @@ class Coordinator:
         """Its broker's id; None while it has to be found."""
         self._answers = 0
         """How often brokers have said where it is."""
-        self.whose = ClusterCheck(engine)
+        self.whose = brokers.check
         self.changed = Signal()
         """Notified when it was found or lost."""
         self._newest: _CoordinatorCall | None = None
         """The call that began last, which may go on."""
         self._finding = False
         self._looking: Completion[None] | None = None
-        self._looks = Backoff(LOOK_AT_SILENT, engine.rng)
-        self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        self._looks = Backoff(LOOK_AT_SILENT, brokers.rng)
+        self._backoff = Backoff(brokers.retry, brokers.rng)
         """Between a loss and the next question where it is: one that is named again and again
         without answering is asked for ever more seldom, however many requests wait."""
         self._in_use: Connection | None = None
@@ -141,7 +142,7 @@ class Coordinator:
         connection = self._in_use
         if connection is None or not connection.versions:
             return None
-        return self._engine.network.version_for(connection, request)
+        return self._network.version_for(connection, request)
 
     def ask(
         self,
@@ -156,6 +157,7 @@ class Coordinator:
         constant: bool = False,
         newest: int | None = None,
         ordered: bool = False,
+        replies: list[Completion[Message]] | None = None,
     ) -> Flow[M]:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
@@ -163,13 +165,14 @@ class Coordinator:
         (request.timeout.ms without it), `patience` for how long of it silence means nothing.
         `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580). `newest` is the
         highest version of the API to speak, where that depends on more than the two sides.
-        `ordered`: the last one of these overwrites what those before said (commits do).
+        `ordered`: the last one of these overwrites what those before said (commits do). `replies`
+        gets the reply of each attempt when it is sent; one that never succeeds stays unanswered.
         """
-        call = self._newest = _CoordinatorCall(self, self._engine, what, deadline)
+        call = self._newest = _CoordinatorCall(self, self._brokers, what, deadline)
         call.timeout, call.patience = timeout, patience
-        call.newest, call.ordered = newest, ordered
+        call.newest, call.ordered, call.replies = newest, ordered, replies
         if constant:
-            call.keep_backoff_constant()
+            call.keep_backoff_constant(self._brokers)
         return call.run(body, response, check)
 
     # For its calls
@@ -185,7 +188,7 @@ class Coordinator:
                 continue
             self._finding = True
             try:
-                finder = FindCall(self._engine, self.kind, call.deadline)
+                finder = FindCall(self._brokers, self.kind, call.deadline)
                 finder.attempts = call.attempts
                 broker = yield from finder.locate(self.key)
             finally:
@@ -211,9 +214,9 @@ class Coordinator:
 
     def _look(self) -> Flow[None]:
         now, before = (yield START), self.broker
-        limit = self._engine.network.request_timeout
+        limit = self._network.request_timeout
         try:
-            broker = yield from FindCall(self._engine, self.kind, now + limit).locate(self.key)
+            broker = yield from FindCall(self._brokers, self.kind, now + limit).locate(self.key)
         except KafkaError:
             return  # no answer changes nothing
         if self.broker == before != broker:
@@ -225,12 +228,12 @@ class Coordinator:
 
     def address(self, now: float) -> Address:
         """Its address in the snapshot of now; raises when the snapshot doesn't have it."""
-        snapshot, broker = self._engine.metadata.snapshot, self.broker
+        snapshot, broker = self._metadata.snapshot, self.broker
         if snapshot is not None and broker is not None and broker in snapshot.brokers:
             return snapshot.brokers[broker].address
         why = "no metadata" if snapshot is None else "the metadata doesn't have that broker"
         self.lost(why, now)
-        self._engine.metadata.request(f"{self.name}: broker {broker}")
+        self._metadata.request(f"{self.name}: broker {broker}")
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
 
     def using(self, connection: Connection) -> None:
@@ -245,7 +248,7 @@ class Coordinator:
     def denied(self, connection: Connection, broker: int | None) -> None:
         """Who answers there isn't the coordinator, though it was asked as that broker."""
         answers = self._answers
-        self._engine.denials.denied(connection, self.name, broker, answers, answers + 1)
+        self._brokers.denied(connection, self.name, broker, answers, answers + 1)
 
     def _found(self, broker: int, why: str, now: float) -> None:
         was, self.broker = self.broker, broker
@@ -263,10 +266,10 @@ class _Call(AnyBrokerCall):
     timeout: float | None = None
     patience = 0.0
 
-    def keep_backoff_constant(self) -> None:
+    def keep_backoff_constant(self, brokers: Brokers) -> None:
         """Every retry waits `retry.backoff.ms`."""
-        base = self._engine.config.backoff("retry.backoff").base
-        self._backoff = Backoff(ExponentialBackoff(base, base), self._engine.rng)
+        base = brokers.retry.base
+        self._backoff = Backoff(ExponentialBackoff(base, base), brokers.rng)
 
     def using(self, connection: Connection) -> None:
         """The connection that the next request goes out on."""
@@ -279,7 +282,7 @@ class _Call(AnyBrokerCall):
         idempotent: bool,  # all of these requests may be repeated
         now: float,
     ) -> Completion[Message]:
-        network = self._engine.network
+        network = self._network
         limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
         self.using(connection)
         request = body(self.deadline - now)
@@ -292,16 +295,16 @@ class _Call(AnyBrokerCall):
 class FindCall(_Call):
     """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
 
-    def __init__(self, engine: ClientEngine, kind: CoordinatorKind, deadline: float) -> None:
-        super().__init__(engine, f"coordinators of {_NEEDED[kind][1]}s", deadline)
+    def __init__(self, brokers: Brokers, kind: CoordinatorKind, deadline: float) -> None:
+        super().__init__(brokers, f"coordinators of {_NEEDED[kind][1]}s", deadline)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
-        self._until = engine.now + engine.network.request_timeout
+        self._until = brokers.engine.now + brokers.network.request_timeout
         """Till then an answer that is no refusal only says something about who gave it."""
 
     def using(self, connection: Connection) -> None:
         """The form of the question depends on the version."""
-        version = self._engine.network.version_for(connection, FindCoordinatorRequest)
+        version = self._network.version_for(connection, FindCoordinatorRequest)
         self._by_keys = version >= BY_KEYS
 
     def locate(self, key: str) -> Flow[int]:
@@ -373,11 +376,13 @@ class _CoordinatorCall(_Call):
     """One request to the coordinator, even if it moves meanwhile."""
 
     ordered = False
+    replies: list[Completion[Message]] | None = None
+    """The reply of each attempt, for a caller that has to know which were never answered."""
 
     def __init__(
-        self, coordinator: Coordinator, engine: ClientEngine, what: str, deadline: float
+        self, coordinator: Coordinator, brokers: Brokers, what: str, deadline: float
     ) -> None:
-        super().__init__(engine, what, deadline)
+        super().__init__(brokers, what, deadline)
         self._coordinator = coordinator
         self.asked: int | None = None
         """The id of the broker that it is put to."""
@@ -433,6 +438,8 @@ class _CoordinatorCall(_Call):
         reply, self._looked_at = self._send(connection, body, True, now), now
         sent = Sent(connection, reply, now)
         self._out.append(sent)
+        if self.replies is not None:
+            self.replies.append(reply)
         if self.ordered:
             coordinator.unanswered = (self, connection, reply)
         try:
@@ -464,7 +471,7 @@ class _CoordinatorCall(_Call):
                 coordinator.look_again()
                 self._looked_at = now
             until = min(until, self._looked_at + LOOK_AGAIN)
-        on = (self._engine.network.changed, self._engine.metadata.changed, coordinator.changed)
+        on = (self._network.changed, self._metadata.changed, coordinator.changed)
         now = yield Wait(on if reply is None else (reply, *on), until)
         return now
 
@@ -485,7 +492,7 @@ class _CoordinatorCall(_Call):
 
     def _connected(self, now: float) -> Flow[Connection]:
         """A usable connection to the coordinator; raises when it can't be had."""
-        coordinator, network = self._coordinator, self._engine.network
+        coordinator, network = self._coordinator, self._network
         now = yield from coordinator.find(self, now)
         self.asked, self._looked_at = coordinator.broker, now
         self._address = address = coordinator.address(now)
@@ -510,7 +517,7 @@ class _CoordinatorCall(_Call):
                 now = yield from self._wait(there, now)
             else:
                 until = network.next_dial_at(address, now, purpose=purpose)
-                on = (network.changed, coordinator.changed, self._engine.metadata.changed)
+                on = (network.changed, coordinator.changed, self._metadata.changed)
                 now = yield Wait(on, min(self.deadline, until))
             if coordinator.broker != self.asked or coordinator.address(now) != address:
                 raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
@@ -520,7 +527,7 @@ class _CoordinatorCall(_Call):
         held until all members have come, or for another slow answer. So a commit goes on a second
         connection beside the first, and a heartbeat beside a slow commit.
         """
-        connection = self._engine.network.connection(address, COORDINATOR)
+        connection = self._network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:
             return COORDINATOR
         slow = connection.ready and connection.suspect
@@ -529,6 +536,6 @@ class _CoordinatorCall(_Call):
     def _doubt(self, error: KafkaError, now: float) -> None:
         """Have it found again, unless somebody else has found it meanwhile."""
         if isinstance(error, ConnectionFailedError):
-            self._engine.metadata.request(f"{self.what}: {type(error).__name__}")
+            self._metadata.request(f"{self.what}: {type(error).__name__}")
         if self._coordinator.broker == self.asked:
             self._coordinator.lost(f"{type(error).__name__}: {error}", now)

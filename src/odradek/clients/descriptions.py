@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.any_broker import AnyBrokerCall, Brokers
 from odradek.clients.asking import Inquiry, Outcome, Said, ask
-from odradek.clients.client_engine import ClientEngine
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
-from odradek.common.notebook import Shown
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
+from odradek.common.notebooks.display import Shown
 from odradek.common.topic_names import check_sendable
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
@@ -114,16 +113,16 @@ def authorized_operations(bits: int) -> frozenset[str] | None:
 
 
 def check_metadata(
-    engine: ClientEngine,
+    brokers: Brokers,
 ) -> Callable[[MetadataResponse, Connection], KafkaError | None]:
     """What to think of an answer as a whole: a foreign cluster's is refused (R-RB-5)."""
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
-        known = engine.metadata.cluster_id
+        known = brokers.metadata.cluster_id
         foreign = check_cluster_id(known, response.cluster_id, connection.address)
         if foreign is not None:
-            engine.network.fail(connection, foreign, engine.now)
-            engine.metadata.request(f"{connection.address} answered for another cluster")
+            brokers.network.fail(connection, foreign, brokers.engine.now)
+            brokers.metadata.request(f"{connection.address} answered for another cluster")
             return ForeignAnswerError(str(foreign))
         if response.error_code:
             return error_for(response.error_code).needing("DESCRIBE")
@@ -148,7 +147,7 @@ class ForeignAnswerError(KafkaError):
 
 
 def describe_each(
-    engine: ClientEngine,
+    brokers: Brokers,
     topics: Iterable[str | UUID],
     deadline: float,
     *,
@@ -165,13 +164,13 @@ def describe_each(
     for kind in (str, UUID):  # a broker that is asked for an id leaves names out
         those = [t for t in wanted if isinstance(t, kind)]
         if those:
-            asked = _described(engine, those, operations, hurried)
-            found.add((yield from ask(engine, asked, those, deadline)))
+            asked = _described(brokers, those, operations, hurried)
+            found.add((yield from ask(brokers, asked, those, deadline)))
     return found
 
 
 def _described(
-    engine: ClientEngine,
+    brokers: Brokers,
     topics: Sequence[str | UUID],
     operations: bool,
     hurried: bool,
@@ -191,7 +190,7 @@ def _described(
         )
 
     def read(answer: MetadataResponse) -> Iterator[Said[str | UUID, TopicDescription]]:
-        note_brokers(engine, answer)
+        note_brokers(brokers, answer)
         for item in answer.topics:
             key = UUID(bytes=bytes(item.topic_id)) if by_id else item.name or ""
             yield key, item.error_code, None, topic_description(item)
@@ -205,23 +204,23 @@ def _described(
         read,
         right="DESCRIBE",
         hurried=hurried,
-        check=check_metadata(engine),
+        check=check_metadata(brokers),
     )
 
 
 def describe_topics(
-    engine: ClientEngine, names: Sequence[str], deadline: float
+    brokers: Brokers, names: Sequence[str], deadline: float
 ) -> Flow[dict[str, TopicDescription]]:
     """Describe topics by name; raises the error of the first that can't be."""
     yield START
     for name in names:
         check_sendable(name)
-    found = yield from describe_each(engine, names, deadline)
+    found = yield from describe_each(brokers, names, deadline)
     return {topic.name: topic for topic in found.settled().values()}
 
 
 def leaders(
-    engine: ClientEngine,
+    brokers: Brokers,
     partitions: Collection[TopicPartition],
     deadline: float,
 ) -> Flow[Outcome[TopicPartition, int]]:
@@ -230,7 +229,7 @@ def leaders(
     """
     yield START
     names = dict.fromkeys(p.topic for p in partitions)
-    topics = yield from describe_each(engine, names, deadline, hurried=True)
+    topics = yield from describe_each(brokers, names, deadline, hurried=True)
     found: Outcome[TopicPartition, int] = Outcome()
     led = {
         name: {p.partition: p.leader for p in topic.partitions}
@@ -247,7 +246,7 @@ def leaders(
                 f"UNKNOWN_TOPIC_OR_PARTITION (3): partition {partition}: "
                 f"topic {partition.topic} has {count} partitions, numbered from 0"
             )
-            fresh = engine.just_made(partition.topic)
+            fresh = brokers.just_created(partition.topic)
             (found.moved if fresh else found.errors)[partition] = error
         else:
             leader = led[partition.topic][partition.partition]
@@ -255,26 +254,26 @@ def leaders(
     return found
 
 
-def note_brokers(engine: ClientEngine, answer: MetadataResponse) -> None:
+def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
     """Whoever is asked next is looked up in the client's snapshot: have it renewed where the
     cluster has other brokers now.
     """
-    snapshot = engine.metadata.snapshot
+    snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
     if any(known.get(b.node_id) != (b.host, b.port) for b in answer.brokers):
-        engine.metadata.request("the cluster has other brokers than those known")
+        brokers.metadata.request("the cluster has other brokers than those known")
 
 
-def list_topics(engine: ClientEngine, deadline: float, *, internal: bool) -> Flow[list[str]]:
+def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[list[str]]:
     """The names of all topics, sorted. Of partitions nothing is read, and a large answer in pieces,
     so that no step takes long.
     """
     yield START
-    call = AnyBrokerCall(engine, "list of topics", deadline)
+    call = AnyBrokerCall(brokers, "list of topics", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: PackedMetadataRequest(topics=None, allow_auto_topic_creation=False),
         MetadataResponse,
-        check_metadata(engine),
+        check_metadata(brokers),
         read=lambda answer: not isinstance(answer, PackedMetadataResponse) or answer.read_on(),
     )
     return sorted(

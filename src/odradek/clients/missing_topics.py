@@ -8,19 +8,16 @@ makes it; what `explain()` shows. Must not: end anybody's wait, or make topics.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
-from odradek.common.imports import loaded
 from odradek.common.likeness import similar
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Signal, Wait
-
-if TYPE_CHECKING:
-    from odradek.clients.client_engine import ClientEngine
 
 logger = logging.getLogger("odradek")
 
@@ -58,8 +55,20 @@ class Missing:
 class MissingTopics:
     """What one client misses."""
 
-    def __init__(self, engine: ClientEngine) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        metadata: Metadata,
+        client_id: str,
+        servers: Iterable[object],
+        list_topics: Callable[[float], Flow[list[str]]],
+    ) -> None:
+        """`servers` are those that were given; `list_topics` asks any broker, until a deadline."""
         self._engine = engine
+        self._metadata = metadata
+        self._client_id = client_id
+        self._servers = servers
+        self._list_topics = list_topics
         self._noted = Signal()
         self.topics: dict[str, Missing] = {}
         self.partitions: dict[TopicPartition, Missing] = {}
@@ -84,7 +93,7 @@ class MissingTopics:
     def run(self) -> Flow[None]:
         """Watch for as long as the client lives."""
         now = yield START
-        waits = (self._engine.metadata.changed, self._noted)
+        waits = (self._metadata.changed, self._noted)
         while True:
             self._look(now)
             self._tell_partitions(now)
@@ -97,7 +106,7 @@ class MissingTopics:
             now = yield Wait(waits, min(ahead, default=None))
 
     def _look(self, now: float) -> None:
-        metadata = self._engine.metadata
+        metadata = self._metadata
         missing = {
             name
             for name, code in metadata.topic_errors.items()
@@ -119,7 +128,7 @@ class MissingTopics:
                 del self.partitions[partition]
 
     def _count(self, topic: str) -> int | None:
-        snapshot = self._engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         found = None if snapshot is None else snapshot.topic(topic)
         return None if found is None else len(found.partitions)
 
@@ -130,19 +139,14 @@ class MissingTopics:
                 logger.warning(
                     "%s: topic %s has no partition %d after %.0f s of waiting: it has partitions "
                     "0 to %d",
-                    *(self._engine.config["client.id"], partition.topic, partition.partition),
+                    *(self._client_id, partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
                 )
 
     def _tell_topics(self, names: Iterable[str]) -> Flow[float]:
-        # Imported here: most clients never miss a topic.
-        loaded("odradek.clients.descriptions")
-        from odradek.clients.descriptions import list_topics
-
         there: list[str] = []
         with suppress(KafkaError):  # then nothing is said of names like it
-            until = self._engine.now + LIST_TIME
-            there = yield from list_topics(self._engine, until, internal=False)
+            there = yield from self._list_topics(self._engine.now + LIST_TIME)
         now = self._engine.now
         self._look(now)
         for name in names:
@@ -156,8 +160,8 @@ class MissingTopics:
             missing.near = alike(name, there)
             logger.warning(
                 "%s: topic %s isn't there after %.0f s of waiting%s. %s",
-                *(self._engine.config["client.id"], name, now - missing.since, self.near(name)),
-                cure(name, self._engine.updater.bootstrap),
+                *(self._client_id, name, now - missing.since, self.near(name)),
+                cure(name, self._servers),
             )
         return now
 
@@ -183,7 +187,6 @@ def _where(servers: Iterable[object]) -> str:
 
 def _quoted(word: str) -> str:
     """A word as a shell takes it."""
-    loaded("shlex")
     from shlex import quote  # only here: most clients never miss a topic
 
     return quote(word)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,

@@ -9,8 +9,8 @@ protocol. Must not: decide how often, or who is told.
 
 from __future__ import annotations
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import AuthorizationError, BrokerError, KafkaError, MalformedMessageError
+from odradek.common.errors import kafka as errors
 
 REFUSALS = (
     AuthorizationError,

@@ -56,8 +56,6 @@ class ExponentialBackoff:
         base, maximum, jitter = self.base, self.maximum, self.jitter
         if base >= maximum:  # `constant`
             return maximum
-        if base == 0.0:
-            return 0.0
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
         if failures > DOUBLINGS:
             failures = DOUBLINGS

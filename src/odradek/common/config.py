@@ -14,10 +14,13 @@ from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
-from odradek.common.group_options import check_group
-from odradek.common.habits import CURES, belongs, is_idle
 from odradek.common.likeness import similar
-from odradek.common.option_values import (
+from odradek.common.options.group import check_group
+from odradek.common.options.habits import CURES, belongs, is_idle
+from odradek.common.options.security_values import shown_url
+from odradek.common.options.spellings import ALIASES, dotted, sealed, spelled
+from odradek.common.options.table import OPTIONS
+from odradek.common.options.values import (
     ADMIN,
     ALL,
     CONSUMER,
@@ -27,10 +30,7 @@ from odradek.common.option_values import (
     lookback,
     parse_address,
 )
-from odradek.common.options import OPTIONS
 from odradek.common.security import settle_security
-from odradek.common.security_values import shown_url
-from odradek.common.spellings import ALIASES, dotted, sealed, spelled
 
 __all__ = [
     "ADMIN",

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from odradek.common.imports import loaded
 from odradek.common.log_filter import guard_loggers
 from odradek.common.printable import LONGEST, cleaned, printable
 
@@ -83,6 +82,10 @@ class EventLog:
         self.surface: Callable[[BaseException], None] | None = None
         """Who takes what is meant to end the program, not the step that a listener is called in."""
 
+    def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
+        """Hand errors that are meant to end the program to `surface` from now on."""
+        self.surface = surface
+
     def listen(self, listener: Listener) -> None:
         """Add a listener; it is called inside the client's step and must be quick."""
         self._listeners.append(listener)
@@ -115,7 +118,6 @@ def _shown(value: Any) -> Any:
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
     """An event as one JSON line: its fields, seconds since the epoch, where and whose, kind."""
-    loaded("json")
     from json import dumps  # only here: most clients start without it
 
     fields = {str(name): _plain(value) for name, value in event.fields.items()}

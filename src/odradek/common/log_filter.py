@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from odradek.common.printable import printable
@@ -26,18 +27,15 @@ class PrintableFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Look at the whole text. Errors of ours keep their lines: their parts are clean."""
-        given = record.args
-        try:
+        given: Any = record.args
+        with suppress(TypeError, ValueError, KeyError):  # logging itself reports a broken format
             if record.getMessage().isprintable():
                 return True
             if isinstance(given, Mapping):
-                record.args = {name: _argument(one) for name, one in given.items()}
+                given = {name: _argument(one) for name, one in given.items()}
             elif given:
-                record.args = tuple(map(_argument, given))
-            text = record.getMessage()
-        except (TypeError, ValueError, KeyError):  # a broken format: logging says so by itself
-            record.args = given
-        else:
+                given = tuple(map(_argument, given))
+            text = str(record.msg) % given if given else str(record.msg)
             record.msg, record.args = printable(text, limit=None, lines=True), ()
         return True
 

@@ -16,8 +16,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from odradek.common.imports import loaded
-
 T = TypeVar("T")
 
 LONGEST = 4096
@@ -36,7 +34,6 @@ def _python_escape(character: str) -> str:
 
 def json_escape(character: str) -> str:
     """A character as JSON may write it."""
-    loaded("json")
     from json import dumps  # only here: most clients start without it
 
     return dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
@@ -75,7 +72,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, tuple | list | set | frozenset):
         return type(value)(map(cleaned, value))
     if hasattr(type(value), "__dataclass_fields__"):
-        loaded("dataclasses")
         from dataclasses import fields, replace  # only here: a client starts without it
 
         found = {f.name: getattr(value, f.name) for f in fields(value) if f.init}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.option_values import reads
+from odradek.common.options.values import reads
 from odradek.common.secret import NotText, Secret, hidden
 from odradek.common.types import Address
 

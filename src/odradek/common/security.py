@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.likeness import similar
+from odradek.common.options.security import IAM, IGNORED, OAUTH
+from odradek.common.options.security_values import pem
 from odradek.common.secret import Secret
-from odradek.common.security_options import IAM, IGNORED, OAUTH
-from odradek.common.security_values import pem
 from odradek.common.types import Address
 
 if TYPE_CHECKING:
-    from odradek.common.jaas import LoginModule
+    from odradek.common.options.jaas import LoginModule
 
 logger = logging.getLogger("odradek")
 
@@ -105,7 +105,9 @@ def _warn_idle(names: list[str], protocol: str, better: str) -> None:
 
 def _settle_sasl(values: Values, given: Collection[str]) -> None:
     if values["sasl.jaas.config"] is not None:
-        from odradek.common.jaas import parse_jaas  # only here: most clients start without it
+        from odradek.common.options.jaas import (
+            parse_jaas,  # only here: most clients start without it
+        )
 
         _take_jaas(values, given, parse_jaas(values["sasl.jaas.config"]))
     if values["sasl.mechanism"] is None:

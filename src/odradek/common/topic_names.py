@@ -5,7 +5,7 @@ In: a text. Out: whether it can be one, or the error that says why not. Must not
 
 from __future__ import annotations
 
-from odradek.common.kafka_errors import InvalidTopicExceptionError
+from odradek.common.errors.kafka import InvalidTopicExceptionError
 
 LONGEST = 249
 RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from odradek.api.consumer import Consumer
 from odradek.api.consumer_state import ConsumerState
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
-from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 
 R = TypeVar("R")
 Runs = list[list[ConsumerRecord]]
@@ -68,9 +68,25 @@ class AtHand(ConsumerState, Generic[R]):
         """So many of the rest were taken."""
         self._given += count
 
+    def remember_positions(self) -> None:
+        """Commit the offsets that resets find, where the library above commits the rest."""
+        engine = self._calls.engine
+        with engine.lock:
+            if engine.group is not None:
+                engine.group.remember_positions(True)
+
     def is_assigned(self, topic: str, partition: int) -> bool:
         """Whether it reads a partition."""
         return (topic, partition) in self._engine.subscription.partitions
+
+    def may_commit(self, record: tuple[Any, ...]) -> bool:
+        """Return whether a record was read since its partition was assigned, as far as is known."""
+        group = self._calls.engine.group
+        if group is None or not isinstance(record, ConsumerRecord):
+            return True
+        with self._calls.engine.lock:
+            offsets = {record.topic_partition: OffsetAndMetadata(record.offset + 1)}
+            return not group.commits.asked(offsets, read=True).refused()
 
     def _keep(self, found: Iterator[R] | None) -> bool:
         """These are here now."""

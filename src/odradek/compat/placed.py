@@ -44,5 +44,5 @@ class PlacingProducer(Producer):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._keep_at_hand(self._calls, place, never)  # type: ignore[arg-type]
+        self._set_up_sending(self._calls, place, never)  # type: ignore[arg-type]
         self.report_at_once = self._report_at_once

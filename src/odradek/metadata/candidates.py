@@ -75,7 +75,8 @@ class Candidates:
                 continue
             young = -math.inf if connection.ready else connection.dialled_at + YOUNG
             suspect = not self.answering(connection)
-            found.connected.append(Candidate(address, connection, suspect, young, bootstrap))
+            older = address in self._metadata.heard.older
+            found.connected.append(Candidate(address, connection, suspect, young, bootstrap, older))
         return found
 
     def answered(self, *, quick: bool) -> None:

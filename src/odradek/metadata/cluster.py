@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from odradek.common.arguments import refusal
-from odradek.common.imports import loaded
 from odradek.common.types import Address, is_host
 from odradek.metadata.partitions import (
     Partition,
@@ -79,7 +78,6 @@ class Topic:
     @property
     def uuid(self) -> str:
         """The topic id as text."""
-        loaded("uuid")
         from uuid import UUID  # only here: most clients start without it
 
         return str(UUID(bytes=self.topic_id))
@@ -137,16 +135,6 @@ class Cluster:
             if found is not None:
                 self.asked[name] = found
         return found
-
-    def names_by_id(self, topics: Iterable[str]) -> dict[bytes, str]:
-        """The topics by id; empty unless all ids are known."""
-        names: dict[bytes, str] = {}
-        for name in topics:
-            topic = self.topics.get(name)
-            if topic is None or topic.topic_id == NO_ID:
-                return {}
-            names[topic.topic_id] = name
-        return names
 
     def partition(self, topic: str, partition: int) -> Partition | None:
         """One partition, if it is known."""
@@ -377,6 +365,32 @@ def with_leader(
     return Cluster(
         cluster.cluster_id,
         merged,
+        cluster.controller,
+        topics,
+        cluster.updated_at,
+        led,
+        leaderless,
+    )
+
+
+def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cluster:
+    """Return the snapshot with no leader of these partitions, whose epochs are over."""
+    changes: dict[str, Topic | None] = {}
+    led, leaderless = cluster.led, cluster.leaderless
+    for name, numbers in stale.items():
+        topic = cluster.topics[name]
+        parts = [
+            p._replace(leader=-1, error=5) if p.partition in numbers else p
+            for p in topic.partitions
+        ]
+        made = Topic(topic.name, topic.topic_id, tuple(parts), topic.internal, topic.error)
+        led -= made.leaderless - topic.leaderless
+        leaderless += made.leaderless - topic.leaderless
+        changes[name] = made
+    topics = cluster.topics.changed(changes)
+    return Cluster(
+        cluster.cluster_id,
+        cluster.brokers,
         cluster.controller,
         topics,
         cluster.updated_at,

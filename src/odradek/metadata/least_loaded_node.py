@@ -35,6 +35,8 @@ class Candidate(NamedTuple):
     young_until: float
     """While its pending dial is younger than the round's spacing, it is waited for."""
     bootstrap: bool = False
+    older: bool = False
+    """Its last answer was older than what is known: any other one is asked before (R-ID-4)."""
 
     @property
     def answering(self) -> bool:
@@ -58,9 +60,11 @@ def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom 
 
     Connected and idle, least recently used first; then connected with the fewest in flight; then
     one that is being connected, while its dial is young; then `whom` the dial policy names. No
-    connection is opened while a connected broker can answer.
+    connection is opened while a connected broker can answer; one whose last answer was older than
+    what is known counts as the last resort.
     """
     usable: list[Candidate] = []
+    older: list[Candidate] = []
     young = -math.inf
     later = math.inf
     for candidate in candidates:
@@ -71,16 +75,18 @@ def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom 
         if not connection.ready:
             young = max(young, candidate.young_until)
         elif not throttled and connection.writable and not candidate.suspect:
-            usable.append(candidate)
+            (older if candidate.older else usable).append(candidate)
     if usable:
         return Choice(Action.USE, min(usable, key=_load))
     if young > now:
         return Choice(Action.WAIT, until=young)
     found = whom()
+    if found is not None and found.address is not None:
+        return Choice(Action.DIAL, address=found.address)
+    if older:
+        return Choice(Action.USE, min(older, key=_load))
     if found is None:
         return Choice(Action.NONE, until=later)
-    if found.address is not None:
-        return Choice(Action.DIAL, address=found.address)
     return Choice(Action.NONE, until=min(later, found.at))
 
 

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import BrokerError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     NotLeaderOrFollowerError,
     ReplicaNotAvailableError,
     UnknownLeaderEpochError,
 )
 from odradek.common.types import Address, Rng, TopicPartition
 from odradek.metadata.cluster import (
+    NO_ID,
     Broker,
     Cluster,
     Epochs,
@@ -28,6 +29,7 @@ from odradek.metadata.cluster import (
     updated,
     with_leader,
 )
+from odradek.metadata.heard_epochs import HeardEpochs
 from odradek.metadata.looked_over import LookedOver
 from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.metadata.partitions import none_lower
@@ -79,6 +81,9 @@ class Metadata:
         self._rng = rng
         self._epochs: Epochs = {}
         self._lower = LowerEpochs()
+        self.heard = HeardEpochs()
+        """Epochs above those that metadata has shown."""
+        self._answered_by: Address | None = None
         self._asked = 0
         self._sent = 0
         self._done = 0
@@ -112,7 +117,7 @@ class Metadata:
         """A request for a partition failed at the leader that is known, whose address was `at`;
         `hinted`: the answer named another, so that nobody needs to be asked.
         """
-        if isinstance(error, BrokerError):
+        if isinstance(error, BrokerError) and partition.topic in self.topics:
             self._lower.refused(*partition)
         if at is not None and not hinted and isinstance(error, DENYING):
             for told in self.on_denied:
@@ -155,6 +160,15 @@ class Metadata:
             self._new_topics.pop(name, None)
             self.topic_errors.pop(name, None)
             self._lower.forget(name)
+            self.heard.forget(name)
+            if self.snapshot is None or name not in self.snapshot.topics:
+                self._left(name)  # else when it leaves the snapshot
+
+    def _left(self, name: str) -> None:
+        """Keep nothing of a topic that is neither in use nor in the snapshot."""
+        self._epochs.pop(name, None)
+        for told in self.on_forgotten:
+            told(name)
 
     def _forget_idle(self) -> None:
         """R-MD-7: what nobody has used for metadata.max.idle.ms isn't asked for any more."""
@@ -167,11 +181,7 @@ class Metadata:
             for name in held():
                 if name in self.topics:
                     self.topics[name] = now
-        gone = [name for name in idle if self.topics[name] <= latest]
-        self.forget_topics(gone)
-        for name in gone:
-            if self.snapshot is None or name not in self.snapshot.topics:
-                self._epochs.pop(name, None)  # else when it leaves the snapshot
+        self.forget_topics([name for name in idle if self.topics[name] <= latest])
 
     def start_from(self, snapshot: Cluster, now: float) -> None:
         """Begin with what another process knew."""
@@ -186,6 +196,11 @@ class Metadata:
                     epochs[p.partition] = (topic.topic_id, p.leader_epoch)
 
     # Timing
+
+    def request_once(self, why: str) -> None:
+        """Request a refresh, unless one is requested or in flight already."""
+        if not self.requested and self.in_flight_topics is None:
+            self.request(why)
 
     @property
     def answered(self) -> int:
@@ -266,8 +281,11 @@ class Metadata:
         partial: bool,
         fresh: bool,
         serial: int,
+        at: Address | None = None,
     ) -> Cluster:
-        """Take in a good answer. `fresh` drops the old snapshot (rebootstrap)."""
+        """Take in a good answer, of the broker `at` an address. `fresh` drops the old snapshot
+        (rebootstrap).
+        """
         old = None if fresh else self.snapshot
         names = list(asked)
         self._crowd = partial and len(names) > 1
@@ -284,6 +302,9 @@ class Metadata:
         )
         if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
             snapshot = snapshot.with_id(self.cluster_id)
+        self._answered_by = at
+        if self.heard:
+            snapshot = self.heard.checked(snapshot, at, names, now)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
         for name in names:  # also those that a silent request was to bring, and now has (R-RB-9)
@@ -308,12 +329,12 @@ class Metadata:
         # B 1.3: never closer than the base, further apart while answers bring nothing new.
         # Drawn once per answer (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
-        self.snapshot = snapshot
+        before, self.snapshot = self.snapshot, snapshot
         if snapshot.cluster_id:
             self.cluster_id = snapshot.cluster_id
         if not partial:
             self.refreshed_at = now
-            self._drop_unused(old, snapshot)
+            self._drop_unused(before, snapshot)
         self.changed.notify()
         return snapshot
 
@@ -342,6 +363,7 @@ class Metadata:
                     "made anew",
                     item.name,
                 )
+                self.heard.accept(name, epochs)
                 epochs.clear()
                 anew = True
         return anew
@@ -353,14 +375,13 @@ class Metadata:
         there = set(snapshot.topics)
         for name in old.topics:
             if name not in there and name not in self.topics:
-                self._epochs.pop(name, None)
                 self._lower.forget(name)
-                for told in self.on_forgotten:
-                    told(name)
+                self.heard.forget(name)
+                self._left(name)
 
     def hint(self, topic: str, partition: int, leader: int, epoch: int, b: list[Broker]) -> bool:
         """Apply a leader hint (KIP-951); say whether it brought anything new."""
-        if self.snapshot is None:
+        if self.snapshot is None or not self.heard.allows(TopicPartition(topic, partition), epoch):
             return False
         after = with_leader(self.snapshot, topic, partition, leader, epoch, b)
         if after is self.snapshot:
@@ -372,7 +393,27 @@ class Metadata:
         self.changed.notify()
         return True
 
+    def is_older(self, partition: TopicPartition, epoch: int, topic_id: bytes = NO_ID) -> bool:
+        """Take in the leader epoch of a position (R-ID-4). If what is known of the partition's
+        leader is older, say so, and ask for it elsewhere.
+        """
+        snapshot, now = self.snapshot, self._clock()
+        known = None if snapshot is None else snapshot.partition(*partition)
+        if known is not None and not 0 <= known.leader_epoch < epoch:
+            return False
+        if not self.heard.hear(partition, epoch, topic_id, now):
+            return False
+        if snapshot is not None and known is not None and known.leader >= 0:
+            self.snapshot = self.heard.checked(snapshot, self._answered_by, None, now)
+            self._looked = None
+            why = self.heard.why(partition)
+            logger.info("%s isn't read yet: %s", partition, why)
+            self.request(f"{partition}: {why}")
+            self.changed.notify()
+        return True
+
     def forget(self) -> None:
         """Drop the snapshot (R-RB-4); the cluster id, the topics and the epochs are kept."""
-        self.snapshot = self._looked = None
+        before, self.snapshot, self._looked = self.snapshot, None, None
+        self._drop_unused(before, Cluster())
         self.changed.notify()

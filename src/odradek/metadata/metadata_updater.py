@@ -15,7 +15,7 @@ from typing import cast
 from odradek.common.backoff import Backoff
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import Attempt, DisconnectedError, KafkaError, MalformedMessageError
-from odradek.common.kafka_errors import RebootstrapRequiredError, error_for
+from odradek.common.errors.kafka import RebootstrapRequiredError, error_for
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import Rebootstrap, check_cluster_id, shuffled
@@ -32,7 +32,6 @@ from odradek.network.dial_policy import YOUNG
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
 from odradek.network.flow import START, Flow, Wait
-from odradek.network.handshake import dial_for_metadata
 from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse
 from odradek.protocol.packed_metadata import PackedMetadataRequest
@@ -161,7 +160,7 @@ class MetadataUpdater:
                     self._ask(round_, choice.candidate, now)
                     continue
                 if choice.action is Action.DIAL and choice.address is not None:
-                    made = dial_for_metadata(self._network, choice.address, now)
+                    made = self._network.dial_for_metadata(choice.address, now)
                     round_.dialled.append(made)
                     wait_until = min(wait_until, now + YOUNG)
                 else:
@@ -330,6 +329,7 @@ class MetadataUpdater:
             partial=asked.partial,
             fresh=restarted or self.metadata.snapshot is None,
             serial=asked.serial,
+            at=asked.connection.address,
         )
         address = asked.connection.address
         self.latency.record(now - asked.sent_at, now)
@@ -353,6 +353,9 @@ class MetadataUpdater:
         if self.current is not None:
             self._rebootstrapped(restarted, asked.connection, now)
         self._close_unneeded(snapshot, asked.connection, now)
+        if not asked.partial:
+            known = [*snapshot.addresses(), *self.bootstrap]
+            self._network.forget_addresses(known, now, self._config["metadata.max.idle.ms"])
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
         """Close what leads to no broker, and what was made for metadata and has done its work.

@@ -101,7 +101,7 @@ class Refusals:
 
     def got_in(self) -> bool:
         """Whether any address has ever let this client in."""
-        return any(s.proved_at > -math.inf for s in self._network.states.all())
+        return self._network.states.proved_anywhere
 
     def _connected(self) -> bool:
         # A copy: a call that begins asks from its own thread, beside the host's.

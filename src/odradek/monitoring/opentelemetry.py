@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from odradek.clients.metrics.catalogue import SCOPES, Meaning
 from odradek.clients.metrics.metric import Metric, Metrics
 from odradek.common.errors import ArgumentError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.monitoring.names import Measured, MeasuredClients, words
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class OpenTelemetryMetrics:
         self._clients = MeasuredClients(clients)
         self._asked: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
         self._served: set[str] = set()
-        loaded("opentelemetry.metrics")
+        require_extra("opentelemetry.metrics")
         from opentelemetry.metrics import get_meter
 
         self._make(get_meter(SCOPE, meter_provider=meter_provider))

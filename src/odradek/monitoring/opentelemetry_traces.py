@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ArgumentError, IllegalStateError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.network.handshake import SOFTWARE_VERSION
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class OpenTelemetryTraces:
                 raise ArgumentError(f"clients must be producers and consumers, not {client!r}")
         if not clients:
             raise ArgumentError("traces need a client whose work they are of")
-        loaded("opentelemetry.trace", "opentelemetry.propagate", "odradek.monitoring.spans")
+        require_extra("opentelemetry.trace", "opentelemetry.propagate")
         from opentelemetry.trace import get_tracer
 
         from odradek.monitoring.spans import of_work

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.clients.metrics.metric import Kind, Metrics
 from odradek.common.errors import ArgumentError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.monitoring.names import Measured, MeasuredClients, told_apart, words
 
 if TYPE_CHECKING:
@@ -105,11 +105,10 @@ class PrometheusCollector:
         if not clients:
             raise ArgumentError("a collector needs a client whose metrics it collects")
         self._clients = MeasuredClients(clients)
-        loaded("prometheus_client.core")
+        require_extra("prometheus_client.core")
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """One family after the other, as `prometheus_client` asks for them."""
-        loaded("prometheus_client.core")
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for family in _families(self._clients.snapshots()):

@@ -46,7 +46,7 @@ from odradek.common.errors import (
     KafkaError,
     WakeupError,
 )
-from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.common.types import TopicPartition
 from odradek.monitoring.contexts import (
     FORGIVEN,

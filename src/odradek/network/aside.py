@@ -69,4 +69,9 @@ class Asides:
 
     def worked(self, address: Address) -> None:
         """One has answered."""
+        self.forget(address)
+
+    def forget(self, address: Address) -> None:
+        """Keep nothing of an address."""
         self._failures.pop(address, None)
+        self._again_at.pop(address, None)

@@ -9,7 +9,7 @@ Must not: open anything, or be told of a success at TCP connect (R-CS-3).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.sampled import Sampled
@@ -28,7 +28,7 @@ class AddressState:
         "dial_failed", "dialling", "failures", "failures_before_proof", "heard_at", "last_dial",
         "last_error", "last_error_at", "last_ip", "latency", "numeric", "proved_at", "sent",
         "setup_failures", "setup_timeout", "stepped_down", "stepped_up", "suspicion", "through",
-        "tried",
+        "tried", "unknown_since",
     )  # fmt: skip
 
     def __init__(self, address: Address) -> None:
@@ -42,6 +42,8 @@ class AddressState:
         """When the last byte came from it, on whichever connection."""
         self.setup_failures = 0
         self.setup_timeout = 0.0
+        self.unknown_since: float | None = None
+        """When a metadata answer first didn't name it any more."""
         self.last_dial = -math.inf
         self.dialling = 0
         """Dials that are pending now."""
@@ -102,6 +104,12 @@ class AddressState:
         """A connection to it ends, with what it has measured."""
         self.latency.take_over(measured, now)
 
+    def take_over(self, other: AddressState, now: float) -> None:
+        """Count and measure for another address as well, which is forgotten."""
+        self.sent += other.sent
+        self.answered += other.answered
+        self.latency.take_over(other.latency, now)
+
     def settled(self) -> None:
         """A dial of it is pending no more, whatever came of it."""
         self.dialling -= 1
@@ -123,6 +131,11 @@ class ClusterConnectionStates:
         self._answered_anywhere = -1
         """The newest version of ApiVersions that any address has answered."""
         self._states: dict[Address, AddressState] = {}
+        self.former = AddressState(Address("", 0))
+        """The sum of what was counted and measured for addresses that were forgotten."""
+        self.proved_anywhere = False
+        """Some address has answered a real request."""
+        self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
         """The record of an address that was dialled, else None."""
 
@@ -132,6 +145,24 @@ class ClusterConnectionStates:
         if found is None:
             found = self._states[address] = AddressState(address)
         return found
+
+    def forget(self, known: Collection[Address], now: float, after: float) -> None:
+        """Drop records of addresses that metadata answers haven't named for `after` seconds.
+
+        `known`: those that the newest answer names, the bootstrap addresses, and those with a
+        connection. During an outage no answer comes, so nothing is forgotten: an address that is
+        named again afterwards continues its backoff (R-CS-2).
+        """
+        for address, state in list(self._states.items()):
+            if address in known or state.dialling or state.backoff_until > now:
+                state.unknown_since = None
+            elif state.unknown_since is None:
+                state.unknown_since = now
+            elif now - state.unknown_since >= after:
+                del self._states[address]
+                self.former.take_over(state, now)
+                for told in self.on_forgotten:
+                    told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
         """Whether it failed since it last proved itself; whether its latest dial was in vain."""
@@ -271,6 +302,7 @@ class ClusterConnectionStates:
         state.suspicion = ""
         state.last_error = None
         state.proved_at = now
+        self.proved_anywhere = True
 
     def disproved(self, address: Address) -> None:
         """The answer was another cluster's (R-RB-5): the address goes on backing off."""

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import AuthenticationError, KafkaError
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection_state import ENDED, ConnectionEvent, ConnectionState, move

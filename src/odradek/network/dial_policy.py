@@ -82,6 +82,12 @@ class DialPolicy:
             return When(wait, Why.METADATA if held else Why.PENDING)
         return When(now + wait, Why.SPACING if wait else Why.NOTHING)
 
+    def limited(self, address: Address) -> bool:
+        """Whether the governor spaces connection attempts to an address (R-CS-8): then secondary
+        connections, which are only a convenience, would take the turn of others.
+        """
+        return self._governor.engaged or self._states.standing(address)[0]
+
     def whom(
         self,
         starts: Iterable[Address],

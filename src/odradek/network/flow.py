@@ -84,9 +84,10 @@ class Completion(Waitable, Generic[T]):
             raise RuntimeError("a completion was completed twice")
         self._result = result
         self.done = True
+        self._callbacks.reverse()  # taken from the end: 160,000 from the front cost their square
         while self._callbacks:
             try:
-                callback = self._callbacks.pop(0)
+                callback = self._callbacks.pop()
             except IndexError:  # another thread has just taken it, see `when_done` and `forget`
                 break
             callback(self)
@@ -95,13 +96,17 @@ class Completion(Waitable, Generic[T]):
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
         """Call back in the engine's thread, or at once when it is done already."""
-        self._callbacks.append(callback)
-        if self.done:  # whoever takes it off the list calls it: exactly once in either thread
-            try:
+        over = self.done
+        if not over:
+            self._callbacks.append(callback)
+            over = self.done
+            if not over:
+                return
+            try:  # done since: the thread that takes it off the list calls it, once in all
                 self._callbacks.remove(callback)
             except ValueError:
                 return
-            callback(self)
+        callback(self)
 
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
         """Take a `when_done` back, if it wasn't called yet."""

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from odradek.common.errors import ConnectionFailedError, DisconnectedError, DnsError, KafkaError
-from odradek.common.imports import loaded
-from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
+from odradek.common.errors.kafka import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe
-from odradek.network.connection import ASIDE, DATA, METADATA, Connection
+from odradek.network.connection import ASIDE, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -32,132 +31,179 @@ NEXT_IP = 2.0
 dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
 
 
-def begin(network: NetworkClient, connection: Connection, now: float) -> None:
-    """Resolve if need be, and open. A dial that is refused needs no flow, and most of an outage's
-    dials are.
-    """
-    if connection.record.numeric and network.proxy is None:
-        _open(network, connection, connection.address.host, now)
-        return
-    first = network.connection(connection.address) if connection.purpose == ASIDE else None
-    if first is not None and first.ip is not None:  # another IP might be another broker
-        _open(network, connection, first.ip, now)
-    else:
-        network.engine.start(_resolve_and_open(network, connection))
+class Handshake:
+    """The way of one connection from its dial to READY."""
 
+    def __init__(self, network: NetworkClient, connection: Connection) -> None:
+        self._network, self._connection = network, connection
 
-def dial_for_metadata(network: NetworkClient, address: Address, now: float) -> Connection:
-    """Dial to ask for metadata; beside a silent dial for as long as that one has been waiting.
+    def begin(self, now: float) -> None:
+        """Open the connection, after its address is resolved if need be.
 
-    So an address has two at a time at the most, begun after about 0, 2, 4 and 8 seconds: any may
-    lead to a broker that answers, and the first one has the whole setup timeout for a slow broker.
-    """
-    data = network.connection(address)
-    first = data or network.connection(address, METADATA)
-    purpose = DATA if data is None else METADATA
-    made = network.dial(address, now, purpose=purpose, for_metadata=True)
-    if first is not None and not first.ready:
-        made.beside_of(first, now)
-    return made
+        A numeric address needs no flow: most connection attempts of an outage are refused.
+        """
+        network, connection = self._network, self._connection
+        if connection.record.numeric and network.proxy is None:
+            self._open(connection.address.host, now)
+            return
+        first = network.connection(connection.address) if connection.purpose == ASIDE else None
+        if first is not None and first.ip is not None:  # another IP might be another broker
+            self._open(first.ip, now)
+        else:
+            network.engine.start(self._resolve_and_open())
 
+    def _open(self, ip: str, now: float, through: str = "") -> None:
+        """Open to an IP of the address; `through`: to that one of a proxy which is told the other.
 
-def _open(
-    network: NetworkClient, connection: Connection, ip: str, now: float, through: str = ""
-) -> None:
-    """Open to an IP of the address; `through`: to that one of a proxy which is told the other.
+        A proxy that resolves names itself has them from us as they are, and `ip` is its own.
+        """
+        network, connection = self._network, self._connection
+        connection.opens_to(ip)
+        network.events.emit(
+            now,
+            "dial",
+            address=str(connection.address),
+            purpose=connection.purpose,
+            ip=ip,
+            connection=connection.id,
+        )
+        plain = probe.begin(connection, now)
+        address, proxy, hop = connection.address, network.proxy, None
+        if proxy is not None:
+            hop = Hop(proxy, Address(ip, address.port) if through else address)
+        network.engine.effects.append(Open(connection.id, address, through or ip, plain, hop))
 
-    A proxy that resolves names itself has them from us as they are, and `ip` is its own.
-    """
-    connection.opens_to(ip)
-    network.events.emit(
-        now,
-        "dial",
-        address=str(connection.address),
-        purpose=connection.purpose,
-        ip=ip,
-        connection=connection.id,
-    )
-    plain = probe.begin(connection, now)
-    address, proxy, hop = connection.address, network.proxy, None
-    if proxy is not None:
-        hop = Hop(proxy, Address(ip, address.port) if through else address)
-    network.engine.effects.append(Open(connection.id, address, through or ip, plain, hop))
+    def _resolve_and_open(self) -> Flow[None]:
+        network, connection = self._network, self._connection
+        now, proxy, through, ways = (yield START), network.proxy, "", 1
+        first = connection.address if proxy is None or not proxy.resolves else proxy.address
+        try:
+            ips, now = yield from self._resolve(first, now)
+            if proxy is not None and not proxy.resolves:
+                proxies, now = yield from self._resolve(proxy.address, now)
+                through = network.states.pick_proxy(connection.address, ips, proxies)
+                ways = len(proxies)
+        except KafkaError as error:
+            network.fail(connection, error, network.engine.now)
+            return
+        while (left := network.states.backoff_left(connection.address, now)) > 0:
+            # Another connection to the address failed while the name was resolved (R-CS-2).
+            now = yield Wait((), now + left)
+            if connection.ended:
+                return
+        network.dials.left(connection.dialled_at, now)
+        ip = network.states.pick_ip(connection.address, ips)
+        untried = ways > 1 and connection.record.setup_failures + 1 < ways * len(ips)
+        if untried or network.states.others_wait(connection.address, ips):
+            connection.hurry(now + NEXT_IP)
+        self._open(ip, now, through)
 
+    def _resolve(self, address: Address, now: float) -> Flow[tuple[Sequence[str], float]]:
+        network, connection = self._network, self._connection
+        host = address.host
+        whose = "the" if address is connection.address else "the proxy's"
+        name = f"{whose} name {host!r}"
+        token = network.engine.new_token()
+        answer: Completion[Sequence[str]] = Completion()
+        network.resolving[token] = answer
+        network.engine.effects.append(Resolve(token, host, address.port, connection.setup_deadline))
+        now = yield Wait((answer,), connection.setup_deadline)
+        network.resolving.pop(token, None)
+        if connection.ended:
+            raise DisconnectedError("closed while the name was resolved")
+        if not answer.done:
+            raise DnsError(f"no answer to {name} in time")
+        if answer.error is not None or not answer.result():
+            error = why = str(answer.error or "no address")
+            if address is not connection.address:
+                why = f"{name}: {error}"
+            network.events.emit(now, "dns_failed", address=str(connection.address), error=why)
+            raise DnsError(f"{name} doesn't resolve: {error}")
+        return answer.result(), now
 
-def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
-    now, proxy, through, ways = (yield START), network.proxy, "", 1
-    first = connection.address if proxy is None or not proxy.resolves else proxy.address
-    try:
-        ips, now = yield from _resolve(network, connection, first, now)
-        if proxy is not None and not proxy.resolves:
-            proxies, now = yield from _resolve(network, connection, proxy.address, now)
-            through = network.states.pick_proxy(connection.address, ips, proxies)
-            ways = len(proxies)
-    except KafkaError as error:
-        network.fail(connection, error, network.engine.now)
-        return
-    while (left := network.states.backoff_left(connection.address, now)) > 0:
-        # Another connection to the address failed while the name was resolved (R-CS-2).
-        now = yield Wait((), now + left)
+    def opened(self, now: float) -> None:
+        """Start the handshake, now that TCP (and TLS) is up."""
+        network, connection = self._network, self._connection
+        connection.connected(now)
+        network.events.emit(now, "connected", address=str(connection.address))
+        network.engine.start(self._set_up())
+
+    def _set_up(self) -> Flow[None]:
+        network, connection = self._network, self._connection
+        now = yield START
         if connection.ended:
             return
-    network.dials.left(connection.dialled_at, now)
-    ip = network.states.pick_ip(connection.address, ips)
-    untried = ways > 1 and connection.record.setup_failures + 1 < ways * len(ips)
-    if untried or network.states.others_wait(connection.address, ips):
-        connection.hurry(now + NEXT_IP)
-    _open(network, connection, ip, now, through)
+        event = ConnectionEvent.API_VERSIONS_ANSWERED
+        try:
+            now = yield from self._check_api_versions(now)
+            now = yield from probe.ask(network, connection, now)
+            if network.mechanism is not None and not connection.ended:
+                from odradek.network.sasl.authenticate import Authentication
 
+                now = yield from Authentication(network, connection, network.mechanism).first()
+                event = ConnectionEvent.AUTHENTICATED
+        except KafkaError as error:
+            network.fail(connection, error, network.engine.now)
+            return
+        if self._gone():  # meanwhile, as a checker of types can't know
+            return
+        connection.became_ready(now, event, network.frame_limit, network.buffers)
+        network.states.setup_done(connection.address)
+        network.dials.ended(connection.record)
+        network.events.emit(
+            now,
+            "ready",
+            address=str(connection.address),
+            purpose=connection.purpose,
+            seconds=round(now - connection.dialled_at, 6),
+        )
+        network.changed.notify()
 
-def opened(network: NetworkClient, connection: Connection, now: float) -> None:
-    """TCP (and TLS) is up: go on to the handshake."""
-    connection.connected(now)
-    network.events.emit(now, "connected", address=str(connection.address))
-    network.engine.start(_handshake(network, connection))
+    def _check_api_versions(self, now: float) -> Flow[float]:
+        """Ask which versions the broker speaks, and again in an older version if it knows no newer.
 
+        A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout,
+        with the range that it does know (KIP-511). From version 5 on the request names the broker
+        that is meant (KIP-1242).
+        """
+        network, connection = self._network, self._connection
+        asks = probe.in_plaintext(connection)
+        version = connection.record.api_versions
+        cluster_id, node_id = (None, -1) if asks else network.meant_by(connection.address)
+        for _ in range(2):
+            body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
+            request = network.send_version(connection, body, version, now)
+            now = yield Wait((request.reply,))
+            response = cast("ApiVersionsResponse", request.reply.result())
+            if response.error_code == 0:
+                versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+                told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
+                connection.speaks(versions, node_id if told else None)
+                _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
+                aside = connection.purpose == ASIDE  # nobody knows yet whose it is
+                if not aside:
+                    network.states.api_versions_known(connection.address, version, newest)
+                if not asks and not aside:
+                    levels = {f.name: f.max_version_level for f in response.finalized_features}
+                    network.learned_features(response.finalized_features_epoch, levels)
+                return now
+            if response.error_code != UnsupportedVersionError.code or version == 0:
+                break
+            known = {k.api_key: k.max_version for k in response.api_keys}
+            version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
+        error = error_for(response.error_code)
+        if isinstance(error, RebootstrapRequiredError) and not asks:
+            meant = f", meant was broker {node_id} of cluster {cluster_id}" if cluster_id else ""
+            raise error_for(
+                error.code,
+                f"the broker at {connection.address} says that it is another one{meant}. If that "
+                "lasts, a proxy or an advertised listener leads to the wrong broker; "
+                "metadata.cluster.check.enable=false asks no broker for that",
+            )
+        raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")
 
-def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
-    now = yield START
-    if connection.ended:
-        return
-    event = ConnectionEvent.API_VERSIONS_ANSWERED
-    try:
-        now = yield from check_api_versions(network, connection, now)
-        now = yield from probe.ask(network, connection, now)
-        if network.mechanism is not None and not connection.ended:
-            loaded("odradek.network.sasl.authenticate")
-            from odradek.network.sasl.authenticate import authenticate
-
-            now = yield from authenticate(network, connection, network.mechanism, now)
-            event = ConnectionEvent.AUTHENTICATED
-    except KafkaError as error:
-        network.fail(connection, error, network.engine.now)
-        return
-    if _gone(connection):
-        return
-    connection.became_ready(now, event, network.frame_limit, network.buffers)
-    network.states.setup_done(connection.address)
-    network.dials.ended(connection.record)
-    network.events.emit(
-        now,
-        "ready",
-        address=str(connection.address),
-        purpose=connection.purpose,
-        seconds=round(now - connection.dialled_at, 6),
-    )
-    network.changed.notify()
-
-
-def begin_again(network: NetworkClient, connection: Connection) -> None:
-    """KIP-368: the session of a connection ends soon, so it authenticates once more."""
-    session, mechanism = connection.session, network.mechanism
-    if session is None or mechanism is None:
-        return
-    loaded("odradek.network.sasl.reauthentication")
-    from odradek.network.sasl.reauthentication import reauthenticate
-
-    session.renews()
-    network.engine.start(reauthenticate(network, connection, mechanism, session))
+    def _gone(self) -> bool:
+        return self._connection.ended
 
 
 def silent_refusal() -> ConnectionFailedError:
@@ -166,73 +212,3 @@ def silent_refusal() -> ConnectionFailedError:
         "the broker closed the connection during SASL authentication without a word: it is going "
         "away; or it is older than Kafka 1.0, whose refusals look like that"
     )
-
-
-def _resolve(
-    network: NetworkClient, connection: Connection, address: Address, now: float
-) -> Flow[tuple[Sequence[str], float]]:
-    host = address.host
-    name = f"the name {host!r}" if address is connection.address else f"the proxy's name {host!r}"
-    token = network.engine.new_token()
-    answer: Completion[Sequence[str]] = Completion()
-    network.resolving[token] = answer
-    network.engine.effects.append(Resolve(token, host, address.port, connection.setup_deadline))
-    now = yield Wait((answer,), connection.setup_deadline)
-    network.resolving.pop(token, None)
-    if connection.ended:
-        raise DisconnectedError("closed while the name was resolved")
-    if not answer.done:
-        raise DnsError(f"no answer to {name} in time")
-    if answer.error is not None or not answer.result():
-        error = why = str(answer.error or "no address")
-        if address is not connection.address:
-            why = f"{name}: {error}"
-        network.events.emit(now, "dns_failed", address=str(connection.address), error=why)
-        raise DnsError(f"{name} doesn't resolve: {error}")
-    return answer.result(), now
-
-
-def _gone(connection: Connection) -> bool:
-    return connection.ended
-
-
-def check_api_versions(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
-    """Ask which versions the broker speaks; ask again more simply where it knows only older ones.
-
-    A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout, with
-    the range that it does know (KIP-511). From version 5 on it is told whom we mean (KIP-1242).
-    """
-    asks = probe.in_plaintext(connection)
-    version = connection.record.api_versions
-    cluster_id, node_id = (None, -1) if asks else network.meant_by(connection.address)
-    for _ in range(2):
-        body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
-        request = network.send_version(connection, body, version, now)
-        now = yield Wait((request.reply,))
-        response = cast("ApiVersionsResponse", request.reply.result())
-        if response.error_code == 0:
-            versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-            told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
-            connection.speaks(versions, node_id if told else None)
-            _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-            aside = connection.purpose == ASIDE  # nobody knows yet whose it is
-            if not aside:
-                network.states.api_versions_known(connection.address, version, newest)
-            if not asks and not aside:
-                levels = {f.name: f.max_version_level for f in response.finalized_features}
-                network.learned_features(response.finalized_features_epoch, levels)
-            return now
-        if response.error_code != UnsupportedVersionError.code or version == 0:
-            break
-        known = {k.api_key: k.max_version for k in response.api_keys}
-        version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
-    error = error_for(response.error_code)
-    if isinstance(error, RebootstrapRequiredError) and not asks:
-        meant = f", meant was broker {node_id} of cluster {cluster_id}" if cluster_id else ""
-        raise error_for(
-            error.code,
-            f"the broker at {connection.address} says that it is another one{meant}. If that lasts,"
-            " a proxy or an advertised listener leads to the wrong broker; "
-            "metadata.cluster.check.enable=false asks no broker for that",
-        )
-    raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")

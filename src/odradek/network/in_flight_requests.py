@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from odradek.common.errors import KafkaError, MalformedMessageError
-from odradek.common.kafka_errors import InvalidRequestError
+from odradek.common.errors.kafka import InvalidRequestError
 from odradek.common.sampled import Sampled
 from odradek.network.effects import AnyRequest
 from odradek.network.failures import in_words

@@ -9,7 +9,7 @@ Must not: know what a broker leads, or retry a request.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.network.aside import PATIENCE, Asides, AsideState
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.network.connection import ASIDE, DATA, Connection
+from odradek.network.connection import ASIDE, DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
@@ -36,7 +36,7 @@ from odradek.network.engine import Engine
 from odradek.network.failures import as_error, ended_in_handshake, ended_unexplained, in_words
 from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
-from odradek.network.handshake import begin, begin_again, opened, silent_refusal
+from odradek.network.handshake import Handshake, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import in_plaintext, judged, suspect
 from odradek.protocol.headers import decode_answer, peek_correlation_id
@@ -88,6 +88,7 @@ class NetworkClient:
         first_wait = jitter * rng.random() if jitter else 0.0
         self.dials = DialPolicy(self.states, governor, first_wait)
         self.asides = Asides(rng)
+        self.states.on_forgotten.append(self.asides.forget)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}
@@ -164,6 +165,10 @@ class NetworkClient:
         name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
         return name
 
+    def authenticates_by(self, mechanism: Mechanism | None) -> None:
+        """Authenticate new connections by this mechanism."""
+        self.mechanism = mechanism
+
     def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
         """The connection to an address, whatever its state, if there is one."""
         return self.connections.get((address, purpose))
@@ -199,6 +204,7 @@ class NetworkClient:
         aside = self.connections.get((address, ASIDE))
         if aside is None:
             allowed = self.asides.allowed_at(address) <= now and self.proxy is None
+            allowed = allowed and not self.dials.limited(address)
             if not allowed or not self.may_dial(address, now, purpose=ASIDE):
                 return self.ready(address, now)
             aside = self.dial(address, now, purpose=ASIDE)
@@ -247,8 +253,22 @@ class NetworkClient:
         connection.setup_deadline = now + self.dials.begun(record, now, for_metadata=for_metadata)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
-        begin(self, connection, now)
+        Handshake(self, connection).begin(now)
         return connection
+
+    def dial_for_metadata(self, address: Address, now: float) -> Connection:
+        """Connect to ask for metadata, perhaps beside an attempt that has had no answer so far.
+
+        So an address has two attempts at a time at most, begun after about 0, 2, 4 and 8 seconds:
+        any may lead to a broker that answers, and the first has the whole setup timeout.
+        """
+        data = self.connection(address)
+        first = data or self.connection(address, METADATA)
+        purpose = DATA if data is None else METADATA
+        made = self.dial(address, now, purpose=purpose, for_metadata=True)
+        if first is not None and not first.ready:
+            made.beside_of(first, now)
+        return made
 
     def send(
         self,
@@ -314,6 +334,11 @@ class NetworkClient:
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
         """The highest version of an API that both sides speak."""
         return connection.version_for(request)
+
+    def forget_addresses(self, known: Iterable[Address], now: float, after: float) -> None:
+        """Forget addresses that metadata no longer names and that have no connection."""
+        connected = (address for address, _ in self.connections)
+        self.states.forget({*known, *connected}, now, after)
 
     def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
         """Have brokers told which one is meant by their address (KIP-1242)."""
@@ -391,7 +416,7 @@ class NetworkClient:
                 moved = True
             session = connection.session
             if session is not None and now >= session.due_at and not connection.ended:
-                begin_again(self, connection)
+                self._authenticate_again(connection)
                 moved = True
         return moved
 
@@ -400,6 +425,16 @@ class NetworkClient:
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address was silent")
+
+    def _authenticate_again(self, connection: Connection) -> None:
+        """Have a connection authenticate once more, as its session ends soon (KIP-368)."""
+        session, mechanism = connection.session, self.mechanism
+        if session is None or mechanism is None:
+            return
+        from odradek.network.sasl.reauthentication import reauthenticate
+
+        session.renews()
+        self.engine.start(reauthenticate(self, connection, mechanism, session))
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
@@ -465,7 +500,7 @@ class NetworkClient:
     def _connected(self, number: int, now: float) -> None:
         connection = self._by_id.get(number)
         if connection is not None and connection.state is ConnectionState.CONNECTING:
-            opened(self, connection, now)
+            Handshake(self, connection).opened(now)
 
     # Answers
 

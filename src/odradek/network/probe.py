@@ -23,7 +23,7 @@ from odradek.common.errors import (
     PlaintextPortError,
     SaslExpectedError,
 )
-from odradek.common.kafka_errors import UnsupportedSaslMechanismError
+from odradek.common.errors.kafka import UnsupportedSaslMechanismError
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.failures import ended_in_handshake, ended_unexplained

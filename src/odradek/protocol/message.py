@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from odradek.common.errors import MalformedMessageError
-from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.common.errors.kafka import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.primitives import (
     AbsentFieldError,
     Buffer,

@@ -7,11 +7,10 @@ API. Must not: import any message module by itself; that is what keeps `import o
 from __future__ import annotations
 
 import re
-import sys
+from importlib import import_module
 from typing import Any
 
 from odradek.common.errors import UnsupportedFeatureError
-from odradek.common.imports import loaded
 from odradek.protocol.api_keys import API_NAMES, FLEXIBLE_FROM, GENERATED
 from odradek.protocol.message import Request
 
@@ -36,8 +35,7 @@ def request_class(api_key: int) -> type[Request[Any]]:
         if name not in GENERATED:
             raise UnsupportedFeatureError(f"no messages for {name} (API key {api_key}) yet")
         module = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        home = f"odradek.protocol.messages.{module}"
-        loaded(home)
-        found = getattr(sys.modules[home], f"{name}Request")
+        home = import_module(f"odradek.protocol.messages.{module}")
+        found = getattr(home, f"{name}Request")
         _classes[api_key] = found
     return found

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
-from odradek.common.imports import loaded
 
 HEADER_SIZE = 61
 """Bytes before the first record."""
@@ -168,7 +167,6 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     """
     if _compiled_crc32c is not None:
         return _compiled_crc32c(data)
-    loaded("google_crc32c")
     import google_crc32c
 
     if isinstance(data, bytes):

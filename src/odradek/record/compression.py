@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.imports import loaded
 from odradek.record.batch import BadBatchError
 from odradek.record.limits import DECOMPRESSED_LIMIT, NO_ROOM, BeyondLimitError, Limits
 
@@ -61,12 +60,10 @@ def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearr
     if codec == _GZIP:
         return _gzip(level, data)
     if codec == _LZ4:
-        loaded("odradek.record.lz4_frame")
         from odradek.record import lz4_frame
 
         return lz4_frame.write(data, level)
     if codec == _SNAPPY:
-        loaded("odradek.record.snappy_frame")
         from odradek.record import snappy_frame
 
         return snappy_frame.write(data)
@@ -99,7 +96,6 @@ class Scratch:
     def unzstd(self) -> zstandard.ZstdDecompressor:
         """Give the decompressor of zstd, whose tables are worth keeping too."""
         if self._unzstd is None:
-            loaded("zstandard")
             import zstandard
 
             self._unzstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_LARGEST_WINDOW)
@@ -159,7 +155,6 @@ def decompress_into(
 def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
     """Decompress only to count."""
     if codec == _LZ4:
-        loaded("odradek.record.lz4_frame")
         from odradek.record import lz4_frame
 
         sizes = lz4_frame.measure(data)
@@ -185,7 +180,6 @@ def _too_large(limit: int) -> BadBatchError:
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
     """Read snappy; its blocks say their sizes, which are checked against what they can hold."""
-    loaded("odradek.record.snappy_frame")
     from odradek.record import snappy_frame
 
     blocks = snappy_frame.blocks(data)
@@ -203,7 +197,6 @@ def _fast_zlib() -> Any:
     There are no wheels of it for rare processors, so it is no dependency there.
     """
     try:
-        loaded("isal.isal_zlib")
         from isal import isal_zlib
     except ImportError:
         return zlib
@@ -279,7 +272,6 @@ def _zstd(level: int, data: memoryview) -> bytes:
     try:
         packer = kept.pop()
     except IndexError:
-        loaded("zstandard")
         import zstandard
 
         packer = zstandard.ZstdCompressor(level=level)
@@ -291,7 +283,6 @@ def _zstd(level: int, data: memoryview) -> bytes:
 
 def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
     """Read zstd. A frame that ends early isn't noticed here, but by its records."""
-    loaded("zstandard")
     import zstandard
 
     total = 0
@@ -306,7 +297,6 @@ def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
 
 def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
     """Read zstd in pieces."""
-    loaded("zstandard")
     import zstandard
 
     try:
@@ -318,7 +308,6 @@ def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
 
 
 def _unlz4_into(data: memoryview, room: memoryview, _: Scratch) -> int:
-    loaded("odradek.record.lz4_frame")
     from odradek.record import lz4_frame
 
     return lz4_frame.read_into(data, room)

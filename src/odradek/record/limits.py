@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.common.record_errors import RecordLimitError
+from odradek.common.errors.records import RecordLimitError
 from odradek.record.batch import BadBatchError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import host_from_sources
-from odradek.runtime.left_open import Opened, made_at, opened
+from odradek.runtime.left_open import Opened, opened
 
 E = TypeVar("E", bound=ClientEngine)
 
@@ -57,8 +57,8 @@ def assembled(
         made.close_events.append(topic.queue.close)
     host.attach(made.engine)
     if real:
-        what = (kind, config["client.id"], host, made.engine, made.writes, made.close_timeout)
-        left_open = Opened(*what, *made_at())
+        timeout = made.close_timeout if made.writes is not None else None
+        left_open = Opened(kind, config["client.id"], host, made.engine, timeout)
         made.watched_by(left_open)
         opened(client, left_open)
     return made

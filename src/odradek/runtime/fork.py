@@ -2,8 +2,6 @@
 
 In: hosts and event files register here when they open something. Out: `ClientForkedError` for
 every call in a child, raised before any lock is taken (the thread that held it isn't in the child).
-A fork waits until no other thread is in the middle of an import of ours: the child would have half
-a module whose lock nobody gives back, so that the same import there hangs, or goes on with half.
 Must not: take a socket out of an epoll set. The set is shared with the parent, so that would make
 the parent deaf; closing the child's file descriptors changes nothing there.
 """
@@ -11,19 +9,11 @@ the parent deaf; closing the child's file descriptors changes nothing there.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
 from odradek.common.errors import ClientForkedError
-from odradek.common.imports import keep_amid
-
-FORK_WAITS_S = 5.0
-"""No longer: a fork may itself be in the middle of an import that the other thread waits for. An
-import waits for a fork as long: then it was interrupted, or is another's import that takes long.
-"""
 
 
 class Forkable(Protocol):
@@ -35,7 +25,6 @@ class Forkable(Protocol):
 
 _opened: WeakSet[Forkable] = WeakSet()
 _hooked = False
-_importing = threading.RLock()
 
 
 def watch(owner: Forkable) -> None:
@@ -44,38 +33,10 @@ def watch(owner: Forkable) -> None:
     _opened.add(owner)
     if not _hooked:
         _hooked = True
-        keep_amid(_import)
-        os.register_at_fork(
-            before=lambda: _importing.acquire(timeout=FORK_WAITS_S),
-            after_in_parent=_go_on,
-            after_in_child=_abandon_all,
-        )
-
-
-@contextmanager
-def _import() -> Iterator[None]:
-    """In the main thread an exception from outside could leave the lock held."""
-    global _importing
-    if threading.get_ident() == threading.main_thread().ident:
-        yield
-        return
-    while not (lock := _importing).acquire(timeout=FORK_WAITS_S):
-        if lock is _importing:  # who forked was interrupted before `_go_on`, and has it for good
-            _importing = threading.RLock()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _go_on() -> None:
-    with suppress(RuntimeError):  # it wasn't to be had in time
-        _importing.release()
+        os.register_at_fork(after_in_child=_abandon_all)
 
 
 def _abandon_all() -> None:
-    global _importing
-    _importing = threading.RLock()
     for owner in list(_opened):
         with suppress(Exception):  # the child's own work must not suffer
             owner.abandon()

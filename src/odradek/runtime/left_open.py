@@ -1,23 +1,25 @@
 """Clients that nobody closed: let go of when they are dropped, flushed when the program ends.
 
-In: clients as they are made. Out: a `ResourceWarning` that says where (R-HO-4); at the end of the
-interpreter, or of a child of `multiprocessing`, what producers hold is sent, an open transaction
-aborted, for `close.timeout.ms`; stderr hears what was lost, and no record is taken any more.
+In: new clients. Out: a `ResourceWarning` with the line that created each (R-HO-4). When `atexit`
+calls this module, no record is accepted any more, buffered records are sent and open transactions
+aborted within `close.timeout.ms`, and stderr names the records that were lost. A forked child of
+`multiprocessing` ends without `atexit`: there its last finaliser does the same.
 Must not: do anything for a parent's clients in a forked child, keep a client alive, or wait in a
 finaliser, which may run at any place of any thread.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from odradek.common.errors import ClientClosedError, ClientForkedError, KafkaError
+from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.runtime.hosts.io_log import io_log
 
 if TYPE_CHECKING:
@@ -27,138 +29,88 @@ if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
     from odradek.network.flow import Completion
     from odradek.network.host import Host
-    from odradek.runtime.process_end import ProcessEnd
 
 logger = logging.getLogger("odradek")
 
 GRACE = 0.05
 """Seconds beyond the deadline for a flush to end by itself."""
+LAST = -(1 << 30)
+"""The priority of a finaliser of `multiprocessing` that is called after all others."""
 
 
 class Opened:
     """What is left of a client when nobody knows it any more."""
 
-    __slots__ = (
-        "engine", "file", "given_up", "host", "kind", "left", "line", "name", "producer", "timeout",
-        "warned",
-    )  # fmt: skip
-
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        host: Host,
-        engine: ClientEngine,
-        producer: ProducerEngine | None,
-        timeout: float,
-        file: str,
-        line: int,
+        self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None
     ) -> None:
+        """`timeout`: seconds that a producer's records have; other clients have none."""
         self.kind = kind
         self.name = name
         self.host = host
         self.engine = engine
-        self.producer = producer
         self.timeout = timeout
-        self.file = file
-        self.line = line
-        self.left: float | None = None
-        """Seconds of the timeout that are left once the program's end has waited; None: all."""
-        self.given_up = False
-        """The time was too short, and stderr has heard what was lost."""
-        self.warned = False
-
-    @property
-    def used(self) -> bool:
-        """Something is open, and this is the process that opened it."""
-        try:
-            self.host.check()
-        except ClientForkedError:
-            return False
-        except BaseException:
-            logger.exception("a callback of %s had raised", self)
-        return self.host.in_use
-
-    @property
-    def held(self) -> list[ProducerBatch]:
-        """Batches without an outcome."""
-        if self.producer is None or self.producer.ended is not None:
-            return []
-        return self.producer.sender.incomplete()
-
-    @property
-    def transaction(self) -> TransactionManager | None:
-        """Its transaction, if one is open: also where all records are acknowledged."""
-        if self.producer is None or self.producer.ended is not None:
-            return None
-        manager = self.producer.transactions
-        return manager if manager is not None and manager.open else None
-
-    @property
-    def works(self) -> ProducerEngine | None:
-        """The producer, unless it has ended or was given up."""
-        if self.producer is None or self.given_up or self.producer.ended is not None:
-            return None
-        return self.producer
-
-    @property
-    def unfinished(self) -> bool:
-        """Something would be lost with it."""
-        return not self.given_up and (bool(self.held) or self.transaction is not None)
+        self.file, self.line = _made_at()
+        self.ending: LastFlush | None = None
+        """Its records are being sent, or its transaction ended."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (made at {self.file}:{self.line})"
 
+    @property
+    def used(self) -> bool:
+        """Something is open, and this is the process that opened it."""
+        return not self.host.forked and self.host.in_use
+
+    @property
+    def producer(self) -> ProducerEngine | None:
+        """Its engine, if it is a producer's that hasn't ended."""
+        if self.timeout is None or self.engine.ended is not None:
+            return None
+        return cast("ProducerEngine", self.engine)
+
     def warn(self) -> None:
-        """Say where it was made, once."""
-        if self.warned:
-            return
-        self.warned = True
+        """Warn, with the line that created it."""
         cure = "close() it, or use it in a `with` block"
         if self.kind.startswith("Async"):
             cure = "await its close(), or use it in an `async with` block"
-        text = f"unclosed {self}: {cure}"
-        warnings.warn_explicit(text, ResourceWarning, self.file, self.line)
+        warnings.warn_explicit(f"unclosed {self}: {cure}", ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
         """It was closed in order."""
-        if (detach := _open.pop(self, None)) is not None:
-            detach()
-
-    def refuse(self) -> None:
-        """Take no more records: nobody would send them."""
-        if self.producer is None or self.producer.ended is not None:
-            return
-        accumulator = self.producer.accumulator
-        accumulator.refuse(ClientClosedError(f"{self} takes no more records: the program ends"))
-        accumulator.close_all()  # `send` asks no open batch
+        if (watch := _open.pop(self, None)) is not None:
+            watch.detach()
 
     def shut(self) -> None:
         """Have it end by itself."""
         self.engine.shut()
         self.host.drop()
 
+    def tell_unheard(self, say: Callable[[str], object]) -> None:
+        """Say what a callback raised for the program (R-HO-5), which makes no call any more."""
+        try:
+            self.host.check()
+        except BaseException as error:
+            say(f"a callback of {self} raised {error!r}, and no call was left to raise it")
 
-_open: dict[Opened, Callable[[], object]] = {}
-"""All that aren't closed, each with how to take its finaliser back."""
-_going: dict[Opened, _Ending] = {}
-"""Producers that were dropped and still send."""
-_process: list[ProcessEnd] = []
+
+_open: dict[Opened, weakref.finalize[[Opened], Any]] = {}
+"""Clients that the program still refers to, and dropped producers that still send."""
+_in_children = False
 
 
 def opened(client: object, what: Opened) -> None:
     """Watch over a client until it is `closed`."""
-    finalizer = weakref.finalize(client, _dropped, what)
-    finalizer.atexit = False
-    _open[what] = finalizer.detach
-    if not _process:
-        from odradek.runtime.process_end import ProcessEnd
+    watch = weakref.finalize(client, _dropped, what)
+    watch.atexit = False
+    _open[what] = watch
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None and not _in_children:  # without, this is none of its children
+        util.register_after_fork(_watch_child, _watch_child)  # which forgets its finalisers
+        _watch_child()
 
-        _process.append(ProcessEnd(_at_exit, _at_last, _concerned))
-    _process[0].watch()
 
-
-def made_at() -> tuple[str, int]:
+def _made_at() -> tuple[str, int]:
     """The line outside of this package that makes a client."""
     frame = sys._getframe(1)  # noqa: SLF001  # `inspect` would read the sources
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
@@ -172,167 +124,158 @@ def _is_ours(module: str) -> bool:
 
 def _dropped(what: Opened) -> None:
     """Nobody knows this client any more. This only records: its thread does what has to be done."""
-    _open.pop(what, None)
     if not what.used:
+        _open.pop(what, None)
         return
-    if what.unfinished and what.producer is not None:
-        _going[what] = end = _Ending(what, what.producer)
-        end.done.when_done(lambda _: _sent(what, end))
+    what.tell_unheard(logger.error)
+    producer = what.producer
+    if producer is not None and (producer.incomplete() or _transaction(producer)):
+        what.ending = LastFlush(what, producer)
+        what.ending.done.when_done(lambda _: _ended(what))
         what.host.wake()
     else:
+        _open.pop(what, None)
         what.shut()
     what.warn()
 
 
-def _sent(what: Opened, end: _Ending) -> None:
-    end.tell(lambda text: logger.error("%s", text))
-    _going.pop(what, None)  # last: the program's end may stop this thread anywhere
-    what.shut()
+def _ended(what: Opened) -> None:
+    if what in _open and what.ending is not None:  # or else the exit handler reports it
+        what.ending.tell(logger.error)
+        _open.pop(what, None)  # last: the program's end may stop this thread anywhere
+        what.shut()
 
 
-def _concerned() -> bool:
-    """Some client belongs to this process, and not to the one that forked it."""
-    return any(not what.host.forked for what in [*_open, *_going])
-
-
+@atexit.register
 def _at_exit() -> None:
-    """The interpreter ends; the threads of hosts still run, and exit handlers may go on sending."""
-    ends = []
-    for what in [*_open, *_going]:
-        with suppress(KafkaError):
-            # One that has nothing left to send may be amid the callbacks of what it has sent.
-            if what.used and what.works:
-                what.host.surfacing = False  # nothing of a callback's may end this
-                ends.append(_going.get(what) or _Ending(what, what.works))
-                what.host.wake()
+    """The interpreter ends; the threads of hosts still run. Handlers that were registered before
+    this one come later: `send` raises there.
+    """
+    known: dict[Opened, bool] = {}
+    """Ours, each with whether it was not dropped before."""
     try:
-        for end in ends:
-            with suppress(KafkaError):
-                end.what.host.run(end.done, end.deadline + GRACE)
-            end.waited()
-    finally:
-        for end in ends:
-            end.over(lambda text: sys.stderr.write(f"odradek: {text}\n"))
-            _tell_of_callbacks(end.what)
         for what in list(_open):
-            if what.used:
+            if not what.host.forked and (watch := _open.pop(what, None)) is not None:
+                known[what] = watch.detach() is not None
+                _end(what)
+        for what in known:
+            if what.ending is not None:
+                with suppress(KafkaError):
+                    what.host.run(what.ending.done, what.ending.deadline + GRACE)
+    finally:
+        for what, was_known in known.items():
+            if what.ending is not None:
+                what.ending.tell(_to_stderr)
+            what.host.surfacing = True
+            what.tell_unheard(_to_stderr)
+            if was_known and what.host.in_use:
                 what.warn()
         io_log.drain()
 
 
-def _at_last() -> None:
-    """No exit handler is left: what they have sent is the last that is taken."""
-    for what in [*_open, *_going]:
-        if not what.host.forked:
-            what.refuse()
-    _at_exit()
+def _end(what: Opened) -> None:
+    """Take no record any more, and have all be sent that were taken."""
+    if (producer := what.producer) is None:
+        return
+    ends = ClientClosedError(f"{what} takes no more records: the program ends")
+    producer.accumulator.refuse(ends)
+    producer.accumulator.close_all()  # `send` asks no open batch
+    if what.host.in_use:
+        what.host.surfacing = False  # nothing of a callback's may end this
+        # One that has nothing left to send may be amid the callbacks of what it has sent.
+        what.ending = what.ending or LastFlush(what, producer)
+        what.host.wake()
 
 
-def _tell_of_callbacks(what: Opened) -> None:
-    """What callbacks raised meanwhile that was meant for the program (R-HO-5): it has no call."""
-    what.host.surfacing = True
-    while True:
-        try:
-            what.host.check()
-            return
-        except KafkaError:
-            return
-        except BaseException as error:
-            sys.stderr.write(
-                f"odradek: a callback of {what} raised {error!r} while the program ended, "
-                "which no longer changes how it ends\n"
-            )
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"odradek: {text}\n")
 
 
-class _Ending:
+def _watch_child(_: object = None) -> None:
+    global _in_children
+    _in_children = True
+    sys.modules["multiprocessing.util"].Finalize(None, _child_ends, exitpriority=LAST)
+
+
+def _child_ends() -> None:
+    """Called in the parent as well, where `atexit` calls us later."""
+    if sys.modules["multiprocessing.process"].parent_process() is not None:
+        _at_exit()
+
+
+def _transaction(producer: ProducerEngine) -> TransactionManager | None:
+    """Its transaction, if one is open: also where all records are acknowledged."""
+    manager = producer.transactions
+    return manager if manager is not None and manager.open else None
+
+
+class LastFlush:
     """The end of a producer that nobody closed: what it holds is sent, or its transaction ended."""
 
     def __init__(self, what: Opened, producer: ProducerEngine) -> None:
         self.what = what
-        self.told = False
-        self.producer = producer
-        self.batches = what.held
-        left = what.timeout if what.left is None else what.left
-        self.deadline = deadline = what.host.now() + left
-        self.transaction = what.transaction
-        pending = None if self.transaction is None else self.transaction.pending
+        self.batches = producer.incomplete()
+        self.deadline = deadline = what.host.now() + (what.timeout or 0.0)
+        self.transaction = manager = _transaction(producer)
+        pending = None if manager is None else manager.pending
         self.committing = pending is not None and pending.name == "commit_transaction"
-        if self.transaction is None:
+        if manager is None:
             flow = producer.flush(deadline)
         elif self.committing:  # nobody waits for it any more, and it goes on
-            flow = self.transaction.commit(deadline)
+            flow = manager.commit(deadline)
         else:
-            flow = self.transaction.abort(deadline)
-        self.done: Completion[None] = what.engine.start(flow)
-
-    def waited(self) -> None:
-        """So long has the program's end waited; what exit handlers send later has the rest."""
-        what = self.what
-        what.left = max(0.0, self.deadline - what.host.now()) if self.done.done else 0.0
-
-    def over(self, say: Callable[[str], object]) -> None:
-        """Nobody waits any more. A producer that has lost something takes no more records."""
-        if not self.done.done or self.done.error is not None:
-            self.what.refuse()
-            known = {*self.batches, *(b for batch in self.batches for b in batch.leaves())}
-            self.batches += [batch for batch in self.what.held if batch not in known]
-            self.what.given_up = True
-        self.tell(say)
+            flow = manager.abort(deadline)
+        self.done: Completion[None] = producer.start(flow)
 
     def tell(self, say: Callable[[str], object]) -> None:
-        """Say what was lost; at the program's end rather twice than not at all."""
-        if not self.told and (text := self.lost()):
-            say(text)
-            self.told = True
+        """Say which records were lost, or what became of the open transaction."""
+        if text := self._lost() if self.transaction is None else self._of(self.transaction):
+            error = self.done.error
+            say(text if error is None else f"{text} {type(error).__name__}: {error}")
 
-    def lost(self) -> str:
-        """What became of records that nobody waited for; empty where all is well."""
-        if self.transaction is not None:
-            return self._not_committed(self.transaction)
+    def _lost(self) -> str:
         what = self.what
         leaves: dict[ProducerBatch, int] = {}
         for batch in self.batches:
             leaves |= batch.leaves()
-        errors = [leaf.done.error for leaf in leaves if leaf.done.error is not None]
-        lost = sum(
-            count
-            for leaf, count in leaves.items()
-            if not leaf.done.done or leaf.done.error is not None
-        )
+        open_still = {leaf: count for leaf, count in leaves.items() if not leaf.done.done}
+        refused = {leaf: count for leaf, count in leaves.items() if leaf.done.error is not None}
+        lost = open_still | refused
         if not lost:
             return ""
-        why: BaseException = (
-            errors[0] if errors else self.producer.undelivered("acknowledgement", what.host.now())
-        )
-        hurried = any(not leaf.done.done for leaf in leaves)
-        blame = (
-            "its event loop had ended"
-            if what.host.gone
-            else f"close.timeout.ms ({what.timeout:g} s) was too short for them"
-            if hurried
-            else "nobody asked what became of them"
-        )
-        text = f"{lost} records of {what} were lost: it wasn't closed, and {blame}. "
-        if what.host.gone and not errors:  # nothing was tried after that
-            return f"{text}Use it in an `async with` block, which waits for what was sent."
-        return f"{text}{type(why).__name__}: {why}"
+        from odradek.clients.producer.doubt import counted, were  # only where something was lost
 
-    def _not_committed(self, transaction: TransactionManager) -> str:
+        if what.host.gone:
+            blame = "its event loop had ended: use it in an `async with` block"
+        elif open_still:
+            blame = f"close.timeout.ms ({what.timeout:g} s) was too short for them"
+        else:
+            blame = "their outcome was not asked for"
+        sent = {leaf for leaf in open_still if leaf.attempts}
+        perhaps = sum(count for leaf, count in lost.items() if leaf.doubtful or leaf in sent)
+        also = f" ({perhaps} of them may have been written)" if perhaps else ""
+        total = sum(lost.values())
+        text = (
+            f"{counted(total)} of {what} {were(total)} lost{also}: it wasn't closed, and {blame}."
+        )
+        for leaf in refused:
+            return f"{text} {type(leaf.done.error).__name__}: {leaf.done.error}"
+        return text
+
+    def _of(self, transaction: TransactionManager) -> str:
         """What became of the transaction that was open, as far as that is known."""
-        name, ended = f"transaction {transaction.transactional_id!r}", self.done.done
-        if self.committing and ended and self.done.error is None:
+        ended = self.done.done and self.done.error is None
+        if self.committing and ended:
             return ""
-        text = f"{self.what} ended amid its {name}"
         if self.committing:
-            text += ", whose commit hadn't ended: it isn't known whether that is carried out."
-        elif ended and self.done.error is None:
-            text += ": it was aborted, so none of its records is committed."
+            how = "whose commit hadn't ended: it isn't known whether that is carried out"
+        elif ended:
+            how = "which was aborted: none of its records is committed"
         else:
             seconds = self.what.engine.config["transaction.timeout.ms"]
-            text += (
-                ": none of its records is committed. It couldn't be aborted; its coordinator does "
-                f"that {seconds:g} s after its begin (transaction.timeout.ms)."
+            how = (
+                "which couldn't be aborted: none of its records is committed. Its coordinator "
+                f"aborts it {seconds:g} s after its begin (transaction.timeout.ms)"
             )
-        if (error := self.done.error) is not None:
-            text += f" {type(error).__name__}: {error}"
-        return f"{text} Call commit_transaction(), then close()."
+        name = f"transaction {transaction.transactional_id!r}"
+        return f"{self.what} ended amid its {name}, {how}. Call commit_transaction(), then close()."

@@ -16,8 +16,7 @@ from typing import Any, ParamSpec
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.imports import loaded
-from odradek.common.spellings import sealed
+from odradek.common.options.spellings import sealed
 
 logger = logging.getLogger("odradek")
 
@@ -97,7 +96,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
     found, problem = _read(_text(place))
     if problem is not None:
         raise ConfigurationError(f"{place}, {problem}")
-    from odradek.common.properties import idle_names
+    from odradek.common.options.properties import idle_names
 
     idle = idle_names(found, client)
     if idle:
@@ -107,8 +106,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
 def _read(text: str) -> tuple[dict[str, Any], str | None]:
     """The settings with their secrets wrapped, or what is wrong with them."""
-    loaded("odradek.common.properties")
-    from odradek.common.properties import bad_line, parse_properties
+    from odradek.common.options.properties import bad_line, parse_properties
 
     problem = bad_line(text)
     return ({} if problem else sealed(parse_properties(text))), problem

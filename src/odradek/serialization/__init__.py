@@ -11,19 +11,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 
 if TYPE_CHECKING:
-    from odradek.serialization.async_registry_client import (
-        AsyncSchemaRegistryClient as AsyncSchemaRegistryClient,
-    )
-    from odradek.serialization.avro import AvroDeserializer as AvroDeserializer
-    from odradek.serialization.avro import AvroSerializer as AvroSerializer
-    from odradek.serialization.avro_columns import arrow_to_avro as arrow_to_avro
-    from odradek.serialization.avro_columns import avro_to_arrow as avro_to_arrow
+    from odradek.serialization.avro.columns import arrow_to_avro as arrow_to_avro
+    from odradek.serialization.avro.columns import avro_to_arrow as avro_to_arrow
+    from odradek.serialization.avro.serializers import AvroDeserializer as AvroDeserializer
+    from odradek.serialization.avro.serializers import AvroSerializer as AvroSerializer
+    from odradek.serialization.columns.converted_column import ConvertedColumn as ConvertedColumn
     from odradek.serialization.context import MessageField as MessageField
     from odradek.serialization.context import SerializationContext as SerializationContext
-    from odradek.serialization.converted_column import ConvertedColumn as ConvertedColumn
     from odradek.serialization.errors import DeserializationError as DeserializationError
     from odradek.serialization.errors import IncompatibleSchemaError as IncompatibleSchemaError
     from odradek.serialization.errors import InvalidSchemaError as InvalidSchemaError
@@ -37,11 +34,11 @@ if TYPE_CHECKING:
     from odradek.serialization.errors import SchemaNotFoundError as SchemaNotFoundError
     from odradek.serialization.errors import SchemaRegistryError as SchemaRegistryError
     from odradek.serialization.errors import SerializationError as SerializationError
-    from odradek.serialization.json_columns import arrow_to_json as arrow_to_json
-    from odradek.serialization.json_columns import json_to_arrow as json_to_arrow
-    from odradek.serialization.json_columns import plain_json_to_arrow as plain_json_to_arrow
-    from odradek.serialization.json_schema import JSONDeserializer as JSONDeserializer
-    from odradek.serialization.json_schema import JSONSerializer as JSONSerializer
+    from odradek.serialization.json.columns import arrow_to_json as arrow_to_json
+    from odradek.serialization.json.columns import json_to_arrow as json_to_arrow
+    from odradek.serialization.json.columns import plain_json_to_arrow as plain_json_to_arrow
+    from odradek.serialization.json.serializers import JSONDeserializer as JSONDeserializer
+    from odradek.serialization.json.serializers import JSONSerializer as JSONSerializer
     from odradek.serialization.plain import DoubleDeserializer as DoubleDeserializer
     from odradek.serialization.plain import DoubleSerializer as DoubleSerializer
     from odradek.serialization.plain import IntegerDeserializer as IntegerDeserializer
@@ -52,29 +49,34 @@ if TYPE_CHECKING:
     from odradek.serialization.plain import PlainJSONSerializer as PlainJSONSerializer
     from odradek.serialization.plain import StringDeserializer as StringDeserializer
     from odradek.serialization.plain import StringSerializer as StringSerializer
-    from odradek.serialization.protobuf import ProtobufDeserializer as ProtobufDeserializer
-    from odradek.serialization.protobuf import ProtobufSerializer as ProtobufSerializer
-    from odradek.serialization.protobuf_columns import arrow_to_protobuf as arrow_to_protobuf
-    from odradek.serialization.protobuf_columns import protobuf_to_arrow as protobuf_to_arrow
-    from odradek.serialization.registry_client import SchemaRegistryClient as SchemaRegistryClient
-    from odradek.serialization.schemas import RegisteredSchema as RegisteredSchema
-    from odradek.serialization.schemas import Schema as Schema
-    from odradek.serialization.schemas import SchemaReference as SchemaReference
-    from odradek.serialization.subjects import (
+    from odradek.serialization.protobuf.columns import arrow_to_protobuf as arrow_to_protobuf
+    from odradek.serialization.protobuf.columns import protobuf_to_arrow as protobuf_to_arrow
+    from odradek.serialization.protobuf.serializers import (
+        ProtobufDeserializer as ProtobufDeserializer,
+    )
+    from odradek.serialization.protobuf.serializers import ProtobufSerializer as ProtobufSerializer
+    from odradek.serialization.registry.async_client import (
+        AsyncSchemaRegistryClient as AsyncSchemaRegistryClient,
+    )
+    from odradek.serialization.registry.client import SchemaRegistryClient as SchemaRegistryClient
+    from odradek.serialization.registry.schemas import RegisteredSchema as RegisteredSchema
+    from odradek.serialization.registry.schemas import Schema as Schema
+    from odradek.serialization.registry.schemas import SchemaReference as SchemaReference
+    from odradek.serialization.registry.subjects import (
         record_subject_name_strategy as record_subject_name_strategy,
     )
-    from odradek.serialization.subjects import (
+    from odradek.serialization.registry.subjects import (
         topic_record_subject_name_strategy as topic_record_subject_name_strategy,
     )
-    from odradek.serialization.subjects import (
+    from odradek.serialization.registry.subjects import (
         topic_subject_name_strategy as topic_subject_name_strategy,
     )
 
 _HOME = {
-    "AsyncSchemaRegistryClient": "odradek.serialization.async_registry_client",
-    "AvroDeserializer": "odradek.serialization.avro",
-    "AvroSerializer": "odradek.serialization.avro",
-    "ConvertedColumn": "odradek.serialization.converted_column",
+    "AsyncSchemaRegistryClient": "odradek.serialization.registry.async_client",
+    "AvroDeserializer": "odradek.serialization.avro.serializers",
+    "AvroSerializer": "odradek.serialization.avro.serializers",
+    "ConvertedColumn": "odradek.serialization.columns.converted_column",
     "DeserializationError": "odradek.serialization.errors",
     "DoubleDeserializer": "odradek.serialization.plain",
     "DoubleSerializer": "odradek.serialization.plain",
@@ -82,38 +84,38 @@ _HOME = {
     "IntegerDeserializer": "odradek.serialization.plain",
     "IntegerSerializer": "odradek.serialization.plain",
     "InvalidSchemaError": "odradek.serialization.errors",
-    "JSONDeserializer": "odradek.serialization.json_schema",
-    "JSONSerializer": "odradek.serialization.json_schema",
+    "JSONDeserializer": "odradek.serialization.json.serializers",
+    "JSONSerializer": "odradek.serialization.json.serializers",
     "LongDeserializer": "odradek.serialization.plain",
     "LongSerializer": "odradek.serialization.plain",
     "MessageField": "odradek.serialization.context",
     "PlainJSONDeserializer": "odradek.serialization.plain",
     "PlainJSONSerializer": "odradek.serialization.plain",
-    "ProtobufDeserializer": "odradek.serialization.protobuf",
-    "ProtobufSerializer": "odradek.serialization.protobuf",
+    "ProtobufDeserializer": "odradek.serialization.protobuf.serializers",
+    "ProtobufSerializer": "odradek.serialization.protobuf.serializers",
     "RecordDeserializationError": "odradek.serialization.errors",
-    "RegisteredSchema": "odradek.serialization.schemas",
+    "RegisteredSchema": "odradek.serialization.registry.schemas",
     "RegistryAuthenticationError": "odradek.serialization.errors",
     "RegistryUnreachableError": "odradek.serialization.errors",
-    "Schema": "odradek.serialization.schemas",
+    "Schema": "odradek.serialization.registry.schemas",
     "SchemaNotFoundError": "odradek.serialization.errors",
-    "SchemaReference": "odradek.serialization.schemas",
-    "SchemaRegistryClient": "odradek.serialization.registry_client",
+    "SchemaReference": "odradek.serialization.registry.schemas",
+    "SchemaRegistryClient": "odradek.serialization.registry.client",
     "SchemaRegistryError": "odradek.serialization.errors",
     "SerializationContext": "odradek.serialization.context",
     "SerializationError": "odradek.serialization.errors",
     "StringDeserializer": "odradek.serialization.plain",
     "StringSerializer": "odradek.serialization.plain",
-    "arrow_to_avro": "odradek.serialization.avro_columns",
-    "arrow_to_json": "odradek.serialization.json_columns",
-    "arrow_to_protobuf": "odradek.serialization.protobuf_columns",
-    "avro_to_arrow": "odradek.serialization.avro_columns",
-    "json_to_arrow": "odradek.serialization.json_columns",
-    "plain_json_to_arrow": "odradek.serialization.json_columns",
-    "protobuf_to_arrow": "odradek.serialization.protobuf_columns",
-    "record_subject_name_strategy": "odradek.serialization.subjects",
-    "topic_record_subject_name_strategy": "odradek.serialization.subjects",
-    "topic_subject_name_strategy": "odradek.serialization.subjects",
+    "arrow_to_avro": "odradek.serialization.avro.columns",
+    "arrow_to_json": "odradek.serialization.json.columns",
+    "arrow_to_protobuf": "odradek.serialization.protobuf.columns",
+    "avro_to_arrow": "odradek.serialization.avro.columns",
+    "json_to_arrow": "odradek.serialization.json.columns",
+    "plain_json_to_arrow": "odradek.serialization.json.columns",
+    "protobuf_to_arrow": "odradek.serialization.protobuf.columns",
+    "record_subject_name_strategy": "odradek.serialization.registry.subjects",
+    "topic_record_subject_name_strategy": "odradek.serialization.registry.subjects",
+    "topic_subject_name_strategy": "odradek.serialization.registry.subjects",
 }
 
 
@@ -121,7 +123,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    loaded(home)  # also amid calls of Spark's workers (R-HO-1)
+    require_extra(home)
     found = globals()[name] = getattr(sys.modules[home], name)
     return found
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 
 
 def fastavro() -> Any:
     """Avro's codec."""
-    loaded("fastavro")
+    require_extra("fastavro")
     import fastavro as found
 
     return found
@@ -21,7 +21,7 @@ def fastavro() -> Any:
 
 def jsonschema_rs() -> Any:
     """The validator of JSON Schema."""
-    loaded("jsonschema_rs")
+    require_extra("jsonschema_rs")
     import jsonschema_rs as found
 
     return found
@@ -29,7 +29,7 @@ def jsonschema_rs() -> Any:
 
 def protobuf() -> Any:
     """Protobuf's own package."""
-    loaded("google.protobuf.descriptor")
+    require_extra("google.protobuf.descriptor")
     from google.protobuf import descriptor as found
 
     return found

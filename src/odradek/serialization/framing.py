@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import SerializationError
-from odradek.serialization.registry_client import SchemaRegistryClient
-from odradek.serialization.schemas import RegisteredSchema, Schema
-from odradek.serialization.subjects import strategy
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schemas import RegisteredSchema, Schema
+from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
 
 PREFIX, HEADER = "prefix", "header"

@@ -14,7 +14,7 @@ from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import ConfigurationError
-from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.common.types import TopicPartition
 from odradek.serialization.context import (
     NO_WAITING,

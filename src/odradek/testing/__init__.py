@@ -15,40 +15,40 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odradek.testing.async_tests import loop_factories as loop_factories
-    from odradek.testing.authority import Authority as Authority
-    from odradek.testing.authority import KeyAndCertificate as KeyAndCertificate
-    from odradek.testing.broker_set import TimelineEvent as TimelineEvent
+    from odradek.testing.brokers.authority import Authority as Authority
+    from odradek.testing.brokers.authority import KeyAndCertificate as KeyAndCertificate
+    from odradek.testing.brokers.broker_set import TimelineEvent as TimelineEvent
+    from odradek.testing.brokers.front_door import FrontDoor as FrontDoor
     from odradek.testing.errors import ClusterStartError as ClusterStartError
     from odradek.testing.errors import JarsError as JarsError
     from odradek.testing.errors import JavaNotFoundError as JavaNotFoundError
     from odradek.testing.errors import ToolError as ToolError
-    from odradek.testing.fake_cluster import FakeCluster as FakeCluster
-    from odradek.testing.front_door import FrontDoor as FrontDoor
+    from odradek.testing.fake.fake_cluster import FakeCluster as FakeCluster
     from odradek.testing.java import ensure_java_environment as ensure_java_environment
     from odradek.testing.java import java_home as java_home
     from odradek.testing.local_cluster import LocalCluster as LocalCluster
     from odradek.testing.registry import LocalRegistry as LocalRegistry
     from odradek.testing.simulated import KafkaSimulation as KafkaSimulation
-    from odradek.testing.virtual_loop import VirtualLoop as VirtualLoop
+    from odradek.testing.virtual.async_tests import loop_factories as loop_factories
+    from odradek.testing.virtual.virtual_loop import VirtualLoop as VirtualLoop
 
 _HOME = {
-    "Authority": "odradek.testing.authority",
+    "Authority": "odradek.testing.brokers.authority",
     "ClusterStartError": "odradek.testing.errors",
-    "FakeCluster": "odradek.testing.fake_cluster",
-    "FrontDoor": "odradek.testing.front_door",
-    "KeyAndCertificate": "odradek.testing.authority",
+    "FakeCluster": "odradek.testing.fake.fake_cluster",
+    "FrontDoor": "odradek.testing.brokers.front_door",
+    "KeyAndCertificate": "odradek.testing.brokers.authority",
     "JarsError": "odradek.testing.errors",
     "JavaNotFoundError": "odradek.testing.errors",
     "KafkaSimulation": "odradek.testing.simulated",
     "LocalCluster": "odradek.testing.local_cluster",
     "LocalRegistry": "odradek.testing.registry",
-    "TimelineEvent": "odradek.testing.broker_set",
+    "TimelineEvent": "odradek.testing.brokers.broker_set",
     "ToolError": "odradek.testing.errors",
-    "VirtualLoop": "odradek.testing.virtual_loop",
+    "VirtualLoop": "odradek.testing.virtual.virtual_loop",
     "ensure_java_environment": "odradek.testing.java",
     "java_home": "odradek.testing.java",
-    "loop_factories": "odradek.testing.async_tests",
+    "loop_factories": "odradek.testing.virtual.async_tests",
 }
 
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.runtime.private_files import write_privately
 from odradek.testing import jars
-from odradek.testing.broker import FULL_JVM, SMALL_JVM, JavaSetup, LocalBroker
-from odradek.testing.broker_set import BrokerSet, Timeline
-from odradek.testing.front_door import FrontDoor
+from odradek.testing.brokers.broker import FULL_JVM, SMALL_JVM, JavaSetup, LocalBroker
+from odradek.testing.brokers.broker_set import BrokerSet, Timeline
+from odradek.testing.brokers.front_door import FrontDoor
+from odradek.testing.brokers.process import Keeper
+from odradek.testing.brokers.security import ClientCertificates, Protocol, Security, properties_text
 from odradek.testing.java import java_home, own_cache
-from odradek.testing.process import Keeper
-from odradek.testing.security import ClientCertificates, Protocol, Security, properties_text
 
 if TYPE_CHECKING:
-    from odradek.testing.authority import Authority, Kind
+    from odradek.testing.brokers.authority import Authority, Kind
 
 _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more JVMs
 

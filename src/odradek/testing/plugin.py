@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from odradek.testing.brokers.shared_clusters import SharedClusters
     from odradek.testing.local_cluster import LocalCluster
-    from odradek.testing.shared_clusters import SharedClusters
     from odradek.testing.simulated import KafkaSimulation
 
 SIMULATION = pytest.StashKey["KafkaSimulation"]()
@@ -98,7 +98,7 @@ def kafka_simulation(request: pytest.FixtureRequest) -> Iterator[KafkaSimulation
 @pytest.fixture(scope="session")
 def kafka_clusters(request: pytest.FixtureRequest) -> Iterator[SharedClusters]:
     """The real clusters of this run: started when they are first needed, closed at its end."""
-    from odradek.testing.shared_clusters import SharedClusters
+    from odradek.testing.brokers.shared_clusters import SharedClusters
 
     with SharedClusters(
         brokers=int(request.config.getini("kafka_cluster_brokers")),
@@ -135,6 +135,6 @@ def kafka_cluster(
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: LocalCluster) -> str:
     """The name of a fresh topic on `kafka_cluster`, of three partitions."""
-    from odradek.testing.shared_clusters import make_topic
+    from odradek.testing.brokers.shared_clusters import make_topic
 
     return make_topic(kafka_cluster, request.node.name)

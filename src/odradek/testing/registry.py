@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Self
 
 from odradek.testing import jars
-from odradek.testing.broker import SMALL_JVM, free_port
+from odradek.testing.brokers.broker import SMALL_JVM, free_port
+from odradek.testing.brokers.process import Child, Keeper
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.java import java_home
-from odradek.testing.process import Child, Keeper
 
 HOST = "127.0.0.1"
 LISTED = jars.LISTS / "apicurio-registry-3.3.3.txt"

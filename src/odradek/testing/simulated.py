@@ -35,8 +35,8 @@ from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.world import World
-from odradek.testing.job_host import JobHost, in_loop
-from odradek.testing.virtual_loop import HOUR, VirtualLoop
+from odradek.testing.virtual.job_host import JobHost, in_loop
+from odradek.testing.virtual.virtual_loop import HOUR, VirtualLoop
 
 if TYPE_CHECKING:
     from odradek.api.client_options import AdminOptions, ConsumerOptions, ProducerOptions

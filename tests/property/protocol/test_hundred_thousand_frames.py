@@ -17,7 +17,7 @@ import pytest
 from tests.answers import decode_response
 from tests.peak_memory import peak_below
 from tests.property.protocol.test_broken_frames import PAIRS, fitted, mutated
-from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
+from tests.spec.world import ClusterPicture, World, parse, up
 from tests.volume import part
 
 from odradek.clients.admin import cluster, topics
@@ -26,9 +26,10 @@ from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import ClientBrokenError, KafkaError, MalformedMessageError
 from odradek.common.types import TopicPartition
-from odradek.network.effects import Send
+from odradek.network.effects import IncomingResponse, Send
 from odradek.network.frame import FrameReader
 from odradek.network.frame_buffers import STEP
+from odradek.network.host import EngineInputs
 from odradek.protocol.headers import (
     decode_request_header,
     encode_request,
@@ -36,9 +37,10 @@ from odradek.protocol.headers import (
     peek_correlation_id,
 )
 from odradek.protocol.message import Message, Request
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.registry import request_class
 from odradek.record import BatchBuilder
+from odradek.simulation.world.host import SimulatedHost
 
 READ = part(88_000)
 THROUGH_CLIENTS = part(12_000)
@@ -118,31 +120,24 @@ def test_the_reader_and_the_decoders(chunk: int) -> None:
     assert len(outcomes) == 3
 
 
-class Wire(World):
-    """The scripted world, with answers as bytes, of which many are broken."""
+class Breaking(SimulatedHost):
+    """Hands answers to the engine as bytes, of which many are broken."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.versions: dict[tuple[int, int], int] = {}
         self.broken = 0
-        self.chance = random.Random(seed)
-        super().__init__({"bootstrap.servers": "front:9092"}, client=kind, seed=seed)
-        self.pictures["*"] = ClusterPicture(
-            brokers={1: "b1:9092", 2: "b2:9092"}, topics={"t": [1, 2]}
-        )
-        up(self, "front:9092", "b1:9092", "b2:9092")
+        self.chance = random.Random(0)
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, engine: EngineInputs, effect: Send) -> None:
         request = effect.request
         self.versions[effect.connection, request.correlation_id] = request.version
-        super()._send(effect)
+        super()._send(engine, effect)
 
-    def _answer(self, number: int, identity: int, body: Any) -> None:
-        if number not in self._open:
-            return
+    def link_message(self, number: int, response: IncomingResponse) -> None:
+        identity, message = response.correlation_id, response.message
         version = self.versions.pop((number, identity))
-        message = self.answer(self._open[number][0], body, "up")
-        assert message is not None
-        if isinstance(message, FetchResponse) and isinstance(body, FetchRequest):
+        if isinstance(message, FetchResponse):
             for topic in message.responses:
                 for partition in topic.partitions:
                     partition.records = memoryview(RECORDS)
@@ -150,15 +145,24 @@ class Wire(World):
         if self.chance.random() < 0.5:
             self.broken += 1
             frame = broken(frame, self.chance)
-        rest = memoryview(frame)
-        while rest and number in self._open:
-            buffer = self.engine.get_buffer(number)
-            count = min(len(buffer), len(rest))
-            buffer[:count] = rest[:count]
-            self.engine.buffer_updated(number, count)
-            rest = rest[count:]
-        if self.chance.random() < 0.02:
-            self.later(LATENCY, lambda: self._end(number, None))
+        self.link_bytes(number, [memoryview(frame)])
+        if number in self.links and self.chance.random() < 0.02:
+            self.links[number].close(reset=False)
+
+
+class Wire(World):
+    """The spec's world, with such a host."""
+
+    host: Breaking
+
+    def __init__(self, kind: str, seed: int) -> None:
+        config = {"bootstrap.servers": "front:9092"}
+        super().__init__(config, client=kind, seed=seed, hosts=Breaking)
+        self.host.chance = random.Random(seed)
+        self.pictures["*"] = ClusterPicture(
+            brokers={1: "b1:9092", 2: "b2:9092"}, topics={"t": [1, 2]}
+        )
+        up(self, "front:9092", "b1:9092", "b2:9092")
 
 
 def some_records() -> bytes:
@@ -215,7 +219,7 @@ def test_whole_clients(kind: str) -> None:
             if world.engine.ended is not None:
                 break
         lives += 1
-        total += world.broken
+        total += world.host.broken
         assert all(0 < parse(d.address).port < 65536 for d in world.dials), "an address that isn't"
         ended = world.engine.ended
         # An answer that decodes may say anything: another cluster's id, or no permission at all.

@@ -7,6 +7,7 @@ import random
 import cramjam
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from odradek.record.batch import BadBatchError
 from odradek.record.compression import LEVELS, Scratch, codec_number, compress, decompress_into
@@ -14,7 +15,7 @@ from odradek.record.compression import LEVELS, Scratch, codec_number, compress, 
 NAMES = st.sampled_from(["gzip", "snappy", "lz4", "zstd"])
 MUTATIONS = 150
 LIMIT = 1 << 20
-relaxed = settings(deadline=None, max_examples=60)
+relaxed = settings(deadline=None, max_examples=examples(60))
 
 
 @st.composite

@@ -7,6 +7,7 @@ import struct
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import DecodedRecords, decode
@@ -93,7 +94,7 @@ def survives(buffer: bytes, rng: random.Random) -> bool:
     raise AssertionError("decoding makes no progress")
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(st.integers(0, 2**32), st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"]))
 def test_mutated_batches(seed: int, codec: str | None) -> None:
     rng = random.Random(seed)
@@ -116,7 +117,7 @@ def test_mutated_batches(seed: int, codec: str | None) -> None:
     assert errors
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 4]))
 def test_mutated_records_inside_of_sound_compression(seed: int, codec: int) -> None:
     rng = random.Random(seed)
@@ -132,7 +133,7 @@ def test_mutated_records_inside_of_sound_compression(seed: int, codec: int) -> N
     assert errors
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.binary(max_size=300), st.integers(0, 3))
 def test_noise(noise: bytes, shape: int) -> None:
     rng = random.Random(len(noise))

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.avro import Avros, differ
 from tests.fuzz.kernels import native
+from tests.volume import examples
 
 native("kernel_columns")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_kernel_makes_what_fastavro_makes(seed: int) -> None:
     """Values, types, and which rows can't be read, with the words why."""

@@ -18,7 +18,7 @@ from tests.volume import part
 
 from odradek.record import reference
 
-CASES = part(88_000)
+CASES = part(88_000, least=11_000)
 ON_AND_ON = part(12_000)
 CHUNKS = 8
 kernel = native("kernel")

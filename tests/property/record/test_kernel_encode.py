@@ -22,8 +22,8 @@ from tests.volume import part
 from odradek.record import builder, encoder, murmur2, partition_for_key
 from odradek.record.sent_columns import SentColumns, StopReason
 
-SENDINGS = part(16_000)
-APPENDINGS = part(8_000)
+SENDINGS = part(16_000, least=2_000)
+APPENDINGS = part(8_000, least=1_000)
 CHUNKS = 4
 ROUNDS = 12
 kernel = native("kernel_encode")

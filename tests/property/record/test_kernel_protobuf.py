@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.kernels import native
 from tests.fuzz.protobuf import Protobufs, differ, drive
+from tests.volume import examples
 
 kernel = native("kernel_columns")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_kernel_makes_what_protobuf_makes(seed: int) -> None:
     """Values, types, and which rows can't be read, with the words why."""

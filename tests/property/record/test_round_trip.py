@@ -7,6 +7,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
+from tests.volume import examples
 
 from odradek.record import BatchBuilder, decode, read_header
 from odradek.record.arrow import to_record_batch
@@ -27,7 +28,7 @@ HEADERS: st.SearchStrategy[Headers] = st.lists(
 ).map(tuple)
 CONTENTS = st.lists(st.tuples(TIMES, BYTES, BYTES, HEADERS), min_size=1, max_size=12)
 Content = tuple[int, bytes | None, bytes | None, Headers]
-relaxed = settings(deadline=None, max_examples=80)
+relaxed = settings(deadline=None, max_examples=examples(80))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from odradek.api.producer import Producer
 from odradek.simulation import SimulatedCluster
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 PATIENCE = 20.0
 

@@ -12,7 +12,7 @@ from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 
 @pytest.mark.parametrize("newest", [0, 3])

@@ -104,6 +104,7 @@ def test_threads_share_a_producer(fork: bool) -> None:
             assert consumer.end_offsets([TP], PATIENCE)[TP] == sent
 
 
+@pytest.mark.slow
 def test_a_close_amid_sends_ends_them_all() -> None:
     with one_broker() as (_, servers):
         producer = Producer(bootstrap_servers=servers)

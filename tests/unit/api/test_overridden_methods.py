@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from odradek import Consumer, KafkaTimeoutError, Producer, TopicPartition
+from odradek import AsyncConsumer, Consumer, KafkaTimeoutError, Producer, TopicPartition
 from odradek.testing.simulated import KafkaSimulation
 
 NAMES = ("begin_transaction", "commit_transaction", "abort_transaction", "flush")
@@ -111,13 +111,25 @@ def committed(consumer: Consumer, callback: Callable[..., object]) -> None:
     consumer.commit_async({TopicPartition("t", 0): 0}, callback)
 
 
+def ended(client: Any) -> bool:
+    """Whether its host has ended, and its thread with it."""
+    closed: bool = client._host.closed
+    return closed
+
+
 @pytest.mark.parametrize("begin", [subscribed, committed])
 @pytest.mark.parametrize("close", [False, True])
-def test_stop_iteration_of_a_callback_is_not_the_end_of_its_call(
-    simulation: KafkaSimulation, begin: Callable[..., None], close: bool
+@pytest.mark.parametrize("kind", [StopIteration, GeneratorExit, SystemExit])
+def test_what_a_callback_raises_is_not_the_end_of_its_call(
+    simulation: KafkaSimulation,
+    begin: Callable[..., None],
+    close: bool,
+    kind: type[BaseException],
 ) -> None:
-    """PEP 479 makes a RuntimeError of it where it leaves a generator."""
-    stop, seen = StopIteration("mine"), []
+    """PEP 479 makes a RuntimeError of the first where it leaves a generator, and the second says to
+    a generator that it is left: `close()` closes nevertheless.
+    """
+    stop, seen = kind("mine"), []
 
     def callback(*_: object) -> None:
         seen.append(1)
@@ -131,7 +143,7 @@ def test_stop_iteration_of_a_callback_is_not_the_end_of_its_call(
             not consumer.group_metadata().member_id or not consumer._engine.subscription.partitions
         ):
             consumer.poll(0.5)
-    with pytest.raises(StopIteration) as caught:
+    with pytest.raises(kind) as caught:
         if close:
             consumer.close()
         else:
@@ -139,6 +151,31 @@ def test_stop_iteration_of_a_callback_is_not_the_end_of_its_call(
                 consumer.poll(0.5)
     assert caught.value is stop
     assert seen == [1]
+    assert consumer._closed == close
+    assert ended(consumer) == close
+    consumer.close()
+    assert ended(consumer)
+
+
+async def test_what_a_callback_of_an_event_loop_raises_is_not_the_end_of_close(
+    kafka_simulation: KafkaSimulation,
+) -> None:
+    kafka_simulation.create_topic("t", partitions=1)
+    stop = GeneratorExit("mine")
+
+    def callback(*_: object) -> None:
+        raise stop
+
+    servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
+    consumer = AsyncConsumer(servers, group_id="g")
+    await consumer.subscribe(["t"], on_revoked=callback)
+    while not consumer._engine.subscription.partitions:
+        await consumer.poll(0.5)
+    with pytest.raises(GeneratorExit) as caught:
+        await consumer.close()
+    assert caught.value is stop
+    assert consumer._closed
+    assert ended(consumer)
 
 
 def test_a_runtime_error_that_a_callback_made_of_it_stays_one(simulation: KafkaSimulation) -> None:

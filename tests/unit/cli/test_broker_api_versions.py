@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from odradek.cli.broker_api_versions import as_dict, as_text
+from odradek.cli.brokers.broker_api_versions import as_dict, as_text
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions, api_ranges
 from odradek.clients.descriptions import BrokerDescription
 from odradek.common.errors import Attempt, KafkaTimeoutError

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from odradek.cli.demo import picture, report, svg
+from odradek.cli.demo import report, svg
 from odradek.cli.demo.data import Aggregate, Flights
-from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, PanelPicture, labels
+from odradek.cli.demo.picture import Line, Panel, PanelPicture, labels
 from odradek.cli.demo.sample import FlightSample, NoSuchRowsError, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
 
@@ -229,19 +229,6 @@ def texts(rendered: str) -> list[str]:
     return [e.text or "" for e in root.iter() if e.tag.endswith("text")]
 
 
-def test_the_picture_is_drawn_twice_or_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert picture.draw(drawing(), tmp_path / "demo") == [
-        tmp_path / "demo.svg",
-        tmp_path / "demo.png",
-    ]
-    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
-    monkeypatch.setattr(picture, "find_spec", lambda _: None)
-    assert picture.draw(drawing(), tmp_path / "plain") == [tmp_path / "plain.svg"]
-
-
 def test_a_vector_picture_says_what_it_shows() -> None:
     words = texts(svg.render(drawing()))
     for expected in ("seconds", "rows so far", "sent & done", "read", "no broker", "4,000"):
@@ -258,17 +245,6 @@ def test_names_of_lines_never_lie_on_each_other(values: tuple[float, ...]) -> No
     assert len(placed) == len(values)
     assert all(above - below >= 0.1 - 1e-9 for above, below in pairwise(placed))
     assert all(0.05 - 1e-9 <= share <= 0.95 + 1e-9 for share in placed)
-
-
-def test_lanes_have_names_and_notes() -> None:
-    lanes = [Lane("one", [(0.0, 4.0, "green")], "never stopped"), Lane("two", [], "never came")]
-    panels = [Panel("", lanes=lanes), Panel("rows behind", [Line("one", "black", [(0.0, 1.0)])])]
-    bands, marks = [Band("no broker", "red", 1.0, 2.0)], [Mark("back", "green", 2.0)]
-    shown = PanelPicture("Title", panels, bands, marks)
-    words = texts(svg.render(shown))
-    for expected in ("one", "never stopped", "two", "never came", "rows behind", "no broker"):
-        assert expected in words, expected
-    assert shown.end == 4.0
 
 
 @pytest.mark.parametrize(

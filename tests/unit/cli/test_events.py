@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from odradek.cli import events, spark_session
-from odradek.cli.events import app
+from odradek.cli.events import tables as events
+from odradek.cli.events.tables import app
+from odradek.cli.frame import spark_session
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from odradek.cli.events import app
         (["tables", "--topic", "t"], "--bootstrap-server host:port"),
         (["tables", "--topic", "t", "--option", "secret-without-equals"], "NAME=VALUE"),
         (["tables", "not-there"], "no folder"),
-        (["tables", "--topic", "t", "--picture", "fleet.gif"], ".svg or .png"),
+        (["tables", "--topic", "t", "--picture", "fleet.png"], "ends with .svg"),
         (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from rich.text import Text
 
 from odradek.cli.demo.display import DemoDisplay
-from odradek.cli.live_view import LiveView
+from odradek.cli.frame.live_view import LiveView
 
 
 class Picture(LiveView):

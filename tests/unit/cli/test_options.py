@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli import build
-from odradek.common.habits import IDLE, INSTEAD
-from odradek.common.options import OPTIONS
+from odradek.common.options.habits import IDLE, INSTEAD
+from odradek.common.options.table import OPTIONS
 
 
 def run(*words: str) -> Any:

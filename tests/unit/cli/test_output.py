@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.volume import pairs, some
 
 import odradek.__main__ as entry
 from odradek import cli
@@ -40,17 +41,20 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status"),
-    [
-        (["version"], 0),
-        (["options"], 0),
-        (["--version"], 0),
-        (["simulate", "recovery", "--help"], 0),
-        (["cluster", "start", "--brokers", "0"], 2),
-        (["doctor", "127.0.0.1:1", "--timeout", "0.1"], 11),
-        (["explain", "127.0.0.1:1", "--timeout", "0.1", "--json"], 1),
-        (["topics", "list", "--json", *NOWHERE], 1),
-        (["topics", "describe", "/", "--json", *NOWHERE], 1),
-    ],
+    some(
+        [
+            (["version"], 0),
+            (["options"], 0),
+            (["--version"], 0),
+            (["simulate", "recovery", "--help"], 0),
+            (["cluster", "start", "--brokers", "0"], 2),
+            (["doctor", "127.0.0.1:1", "--timeout", "0.1"], 11),
+            (["explain", "127.0.0.1:1", "--timeout", "0.1", "--json"], 1),
+            (["topics", "list", "--json", *NOWHERE], 1),
+            (["topics", "describe", "/", "--json", *NOWHERE], 1),
+        ],
+        4,
+    ),
 )
 def test_a_reader_that_has_gone_changes_no_status(words: list[str], status: int) -> None:
     """As in `odradek ... | head`."""
@@ -102,8 +106,13 @@ def test_a_command_without_stdout_is_no_failure() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("words", [["topics", "list"], ["consume", "--topic", "t", "--exit"]])
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    pairs(
+        [">&-", "<&-", "2>&-", "<&- >&- 2>&-"],
+        [["topics", "list"], ["consume", "--topic", "t", "--exit"]],
+    ),
+)
 def test_a_command_whose_streams_the_shell_has_closed_does_its_work(
     words: list[str], closed: str
 ) -> None:
@@ -125,7 +134,7 @@ def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
     def interrupted(*_names: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(entry, "loaded", interrupted)
+    monkeypatch.setattr(entry, "require_extra", interrupted)
     with pytest.raises(SystemExit) as caught:
         entry.main()
     assert caught.value.code == cli.INTERRUPTED

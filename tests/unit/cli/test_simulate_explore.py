@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 from odradek.cli.simulate import app
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
-from odradek.simulation.runs.schedule import load, random_schedule
-from odradek.testing.virtual_loop import VirtualLoop
+from odradek.simulation.runs.random_schedules import random_schedule
+from odradek.simulation.runs.schedule import load
+from odradek.testing.virtual.virtual_loop import VirtualLoop
 
 HOSTS = ("simulated", "asyncio", "moody-asyncio")
 
@@ -29,10 +30,18 @@ def test_seeds_are_explored_and_counted() -> None:
     result = json.loads(found.stdout)
     assert (result["first_seed"], result["schedules"], result["failed"]) == (3, 10, [])
     assert result["dials"] > 10
+    assert sum(result["faults"]["drawn"].values()) >= 10
     assert (
         "10 schedules from seed 3 on"
         in call("explore", "--seeds", "3..12", "--family", "plain").stdout
     )
+
+
+def test_faults_that_took_effect_are_counted() -> None:
+    found = call("explore", "--seeds", "1..6", "--family", "groups", "--json")
+    faults = json.loads(found.stdout)["faults"]
+    assert faults["took_effect"]["coordinator moved and loaded its state"] > 0
+    assert "faults took effect: " in call("explore", "--seeds", "1..6", "--family", "groups").stdout
 
 
 def test_long_schedules_and_a_limit_by_time() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from odradek.cli.brokers.quotas import entity, told, wanted
 from odradek.cli.console.properties import UsageError
-from odradek.cli.moments import parse_moment, shown_moment
-from odradek.cli.offsets import parse_time
-from odradek.cli.partitions import parse_scope
-from odradek.cli.passwords import read_password
-from odradek.cli.quotas import entity, told, wanted
-from odradek.cli.words import listed, one_word
+from odradek.cli.frame.moments import parse_moment, shown_moment
+from odradek.cli.frame.numbers_and_words import listed, one_word
+from odradek.cli.frame.passwords import read_password
+from odradek.cli.topics.offsets import parse_time
+from odradek.cli.topics.partitions import parse_scope
 from odradek.clients.admin.users import ClientQuotaEntity
 
 NOBODY = (None, False, "")

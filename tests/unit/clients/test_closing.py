@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.testing.simulated import KafkaSimulation
 
 

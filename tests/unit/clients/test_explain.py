@@ -8,11 +8,15 @@ import pytest
 
 from odradek import Admin
 from odradek.api.base import on_host
-from odradek.clients.explain import explain_words
+from odradek.clients.explain import explanation
 from odradek.clients.explain import explanation as module
 from odradek.clients.explain.causes import CAUSES, DialStage, cause, cure_of
-from odradek.clients.explain.explain_words import diagnosis, line
-from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
+from odradek.clients.explain.explanation import (
+    AddressExplanation,
+    OutageExplanation,
+    diagnosis,
+    line,
+)
 from odradek.common import errors
 from odradek.common.types import Address
 from odradek.record import PoolState
@@ -213,4 +217,4 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
     ("seconds", "said"), [(0.0, "being made"), (0.04, "being made"), (0.06, "in 0.1 s")]
 )
 def test_no_attempt_is_in_no_time(seconds: float, said: str) -> None:
-    assert explain_words._in(seconds) == said
+    assert explanation._in(seconds) == said

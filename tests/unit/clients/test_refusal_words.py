@@ -10,7 +10,7 @@ from tests.simulation.transactional import Scene
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.refusal_words import of_batch, of_offset, of_producer_id
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,

@@ -9,7 +9,7 @@ from odradek.clients.admin.admin_call import by_any
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.asking import Inquiry
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.common.errors.kafka import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.messages import create_topics as c
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.simulation import SimulatedCluster

@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from odradek.clients.producer.transaction_errors import abortable
-from odradek.common import kafka_errors
 from odradek.common.errors import AbortableTransactionError, AuthorizationError
+from odradek.common.errors import kafka as kafka_errors
 
 
 @pytest.mark.parametrize(

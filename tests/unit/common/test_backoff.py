@@ -36,6 +36,22 @@ def test_jitter_outside_zero_to_one_is_refused_with_its_value(jitter: float) -> 
         ExponentialBackoff(0.1, 1.0, jitter)
 
 
+def test_a_jitter_of_one_is_accepted() -> None:
+    assert ExponentialBackoff(0.1, 1.0, 1.0).jitter == 1.0
+
+
+class Greatest(random.Random):
+    """The largest number that `random` returns."""
+
+    def random(self) -> float:
+        return 1.0 - 2.0**-53
+
+
+@pytest.mark.parametrize("maximum", [0.875, 1.375, 1.75])
+def test_rounding_never_exceeds_the_maximum(maximum: float) -> None:
+    assert ExponentialBackoff(0.1, maximum).delay(9, Greatest()) == maximum
+
+
 def test_negative_times_are_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
         ExponentialBackoff(-0.1, 1.0)
@@ -50,6 +66,8 @@ def test_a_running_backoff_keeps_its_deadline_and_starts_over_after_a_success() 
     assert b.failures == 0
     assert b.until < 0
     assert b.failed(20.0) == pytest.approx(20.1)
+    b.go_on(2)
+    assert b.failed(30.0) == pytest.approx(30.4)
 
 
 def test_the_same_seed_gives_the_same_waits() -> None:

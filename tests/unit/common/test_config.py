@@ -17,16 +17,16 @@ from odradek.common.config import (
     parse_address,
 )
 from odradek.common.errors import ConfigurationError
-from odradek.common.security_options import IGNORED
+from odradek.common.options.security import IGNORED
 from odradek.common.types import Address
 
-SERVERS, IDLE = "bootstrap.servers", "connections.max.idle.ms"
-DELIVERY, REQUEST = "delivery.timeout.ms", "request.timeout.ms"
-B = {SERVERS: "h:9092"}
+SERVERS, MAX_IDLE = "bootstrap.servers", "connections.max.idle.ms"
+DELIVERY_TIMEOUT, REQUEST_TIMEOUT = "delivery.timeout.ms", "request.timeout.ms"
+BROKER = {SERVERS: "h:9092"}
 
 
 def config(client: str = CONSUMER, **values: Any) -> Config:
-    return Config(client, {**B, **{k.replace("__", "."): v for k, v in values.items()}})
+    return Config(client, {**BROKER, **{k.replace("__", "."): v for k, v in values.items()}})
 
 
 SEEDS = {
@@ -39,9 +39,11 @@ SEEDS = {
     "metadata.recovery.strategy": "rebootstrap",
     "metadata.recovery.rebootstrap.trigger.ms": 300.0,
 }
-AWAY, RACK, SIZE = "metadata.unavailable.timeout.ms", "client.rack", "max.request.size"
-STRATEGY, RESET, RETRY = "metadata.recovery.strategy", "auto.offset.reset", "retry.backoff.ms"
-NONE = {STRATEGY: "none"}
+UNAVAILABLE_TIMEOUT, CLIENT_RACK = "metadata.unavailable.timeout.ms", "client.rack"
+MAX_REQUEST_SIZE = "max.request.size"
+RECOVERY, OFFSET_RESET = "metadata.recovery.strategy", "auto.offset.reset"
+RETRY_BACKOFF = "retry.backoff.ms"
+NO_RECOVERY = {RECOVERY: "none"}
 
 
 @pytest.mark.parametrize(
@@ -49,33 +51,40 @@ NONE = {STRATEGY: "none"}
     [
         *((client, {}, SEEDS) for client in (PRODUCER, CONSUMER, ADMIN)),
         (CONSUMER, {"retry.backoff.ms": 5000}, {"retry.backoff.max.ms": 1.0}),
-        *((CONSUMER, {RETRY: value}, {RETRY: 0.25}) for value in ("250", 250, 250.0)),
         *(
-            (CONSUMER, {STRATEGY: s}, {STRATEGY: "rebootstrap"})
+            (CONSUMER, {RETRY_BACKOFF: value}, {RETRY_BACKOFF: 0.25})
+            for value in ("250", 250, 250.0)
+        ),
+        *(
+            (CONSUMER, {RECOVERY: s}, {RECOVERY: "rebootstrap"})
             for s in ("REBOOTSTRAP", "Rebootstrap ")
         ),
         # A poll raises after a minute with none only.
-        (CONSUMER, {}, {AWAY: None, IDLE: 540.0, RACK: None}),
-        (CONSUMER, NONE, {AWAY: 60.0}),
-        (CONSUMER, {**NONE, AWAY: 5}, {AWAY: 0.005}),
+        (CONSUMER, {}, {UNAVAILABLE_TIMEOUT: None, MAX_IDLE: 540.0, CLIENT_RACK: None}),
+        (CONSUMER, NO_RECOVERY, {UNAVAILABLE_TIMEOUT: 60.0}),
+        (CONSUMER, {**NO_RECOVERY, UNAVAILABLE_TIMEOUT: 5}, {UNAVAILABLE_TIMEOUT: 0.005}),
         # As in Java, a long linger leaves a request its time; a short delivery shortens it.
-        (PRODUCER, {"linger.ms": 10**9}, {DELIVERY: 10**6 + 30.0, REQUEST: 30.0}),
-        (PRODUCER, {REQUEST: 10**9}, {DELIVERY: 10**6 + 0.005, REQUEST: 10.0**6}),
-        (PRODUCER, {DELIVERY: 5000, "linger.ms": 1000}, {REQUEST: 4.0}),
-        (PRODUCER, {DELIVERY: 1000}, {"linger.ms": 0.005, REQUEST: 0.995}),
-        (PRODUCER, {"message.max.bytes": 5_000_000}, {SIZE: 5_000_000}),
-        (PRODUCER, {IDLE: 100}, {IDLE: 0.1}),
-        *((PRODUCER, {IDLE: never}, {IDLE: math.inf}) for never in (0, "0", -1, "-1")),
-        (CONSUMER, {RACK: "eu-1a"}, {RACK: "eu-1a"}),
-        (PRODUCER, {RACK: "eu-1a"}, {}),  # Java's producers take it; here it means nothing
-        (PRODUCER, {"buffer.memory": 16384}, {SIZE: 16384}),
-        (PRODUCER, {}, {SIZE: 1 << 20}),
+        (PRODUCER, {"linger.ms": 10**9}, {DELIVERY_TIMEOUT: 10**6 + 30.0, REQUEST_TIMEOUT: 30.0}),
+        (
+            PRODUCER,
+            {REQUEST_TIMEOUT: 10**9},
+            {DELIVERY_TIMEOUT: 10**6 + 0.005, REQUEST_TIMEOUT: 10.0**6},
+        ),
+        (PRODUCER, {DELIVERY_TIMEOUT: 5000, "linger.ms": 1000}, {REQUEST_TIMEOUT: 4.0}),
+        (PRODUCER, {DELIVERY_TIMEOUT: 1000}, {"linger.ms": 0.005, REQUEST_TIMEOUT: 0.995}),
+        (PRODUCER, {"message.max.bytes": 5_000_000}, {MAX_REQUEST_SIZE: 5_000_000}),
+        (PRODUCER, {MAX_IDLE: 100}, {MAX_IDLE: 0.1}),
+        *((PRODUCER, {MAX_IDLE: never}, {MAX_IDLE: math.inf}) for never in (0, "0", -1, "-1")),
+        (CONSUMER, {CLIENT_RACK: "eu-1a"}, {CLIENT_RACK: "eu-1a"}),
+        (PRODUCER, {CLIENT_RACK: "eu-1a"}, {}),  # Java's producers take it; here it means nothing
+        (PRODUCER, {"buffer.memory": 16384}, {MAX_REQUEST_SIZE: 16384}),
+        (PRODUCER, {}, {MAX_REQUEST_SIZE: 1 << 20}),
     ],
 )
 def test_what_is_given_and_what_it_means(
     client: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    found = Config(client, {**B, **given})
+    found = Config(client, {**BROKER, **given})
     assert {name: found[name] for name in expected} == expected
 
 
@@ -85,29 +94,32 @@ def test_what_is_given_and_what_it_means(
         (CONSUMER, {"bootstrap.server": "1"}, "server'.*did you mean bootstrap.servers"),
         (CONSUMER, {"retry.backof.ms": "1"}, "ms'.*did you mean retry.backoff.ms"),
         (CONSUMER, {"linger.ms": 5}, "option of the producer, not the consumer"),
-        (CONSUMER, {STRATEGY: "xyz"}, "rebootstrap, none"),
-        *((CONSUMER, {RETRY: value}, RETRY) for value in ("x", 1.5, True, None, "")),
+        (CONSUMER, {RECOVERY: "xyz"}, "rebootstrap, none"),
+        *(
+            (CONSUMER, {RETRY_BACKOFF: value}, RETRY_BACKOFF)
+            for value in ("x", 1.5, True, None, "")
+        ),
         (CONSUMER, {"client.id": "a", "client_id": "b"}, "twice"),
         (CONSUMER, {"fetch.max.wait.ms": 30000}, "fetch.max.wait.ms"),
-        (CONSUMER, {RACK: ""}, RACK),
-        (PRODUCER, {DELIVERY: 5000, "linger.ms": 5000}, "must be at least linger"),
-        (PRODUCER, {DELIVERY: 5000, REQUEST: 5000}, "must be at least linger"),
+        (CONSUMER, {CLIENT_RACK: ""}, CLIENT_RACK),
+        (PRODUCER, {DELIVERY_TIMEOUT: 5000, "linger.ms": 5000}, "must be at least linger"),
+        (PRODUCER, {DELIVERY_TIMEOUT: 5000, REQUEST_TIMEOUT: 5000}, "must be at least linger"),
         *(
-            (PRODUCER, {IDLE: n}, f"must be 100 or more, or 0 .* for never, not {n}: ")
+            (PRODUCER, {MAX_IDLE: n}, f"must be 100 or more, or 0 .* for never, not {n}: ")
             for n in (1, 20, 99)
         ),
-        (PRODUCER, {SIZE: 50_000_000}, r"\(50000000\) .* \(33554432, the default\)"),
+        (PRODUCER, {MAX_REQUEST_SIZE: 50_000_000}, r"\(50000000\) .* \(33554432, the default\)"),
         (
             PRODUCER,
-            {SIZE: 2000, "buffer.memory": 1024},
+            {MAX_REQUEST_SIZE: 2000, "buffer.memory": 1024},
             r"\(2000\) .* \(1024\): .* raise buffer.memory",
         ),
         # KIP-1106
-        (CONSUMER, {RESET: "by_duration"}, "reset.*latest, earliest, none or by_duration"),
-        (CONSUMER, {RESET: "by_duration:"}, "reset.*'' isn't a duration"),
-        (CONSUMER, {RESET: "by_duration:P1W"}, "reset.*'P1W' isn't a duration.*weeks"),
-        (CONSUMER, {RESET: "by_duration:PT-1S"}, "reset.*'PT-1S' is negative"),
-        (CONSUMER, {RESET: "smallest"}, "reset.*latest, earliest, none or by_duration"),
+        (CONSUMER, {OFFSET_RESET: "by_duration"}, "reset.*latest, earliest, none or by_duration"),
+        (CONSUMER, {OFFSET_RESET: "by_duration:"}, "reset.*'' isn't a duration"),
+        (CONSUMER, {OFFSET_RESET: "by_duration:P1W"}, "reset.*'P1W' isn't a duration.*weeks"),
+        (CONSUMER, {OFFSET_RESET: "by_duration:PT-1S"}, "reset.*'PT-1S' is negative"),
+        (CONSUMER, {OFFSET_RESET: "smallest"}, "reset.*latest, earliest, none or by_duration"),
         # Addresses
         *(
             (CONSUMER, {SERVERS: h}, "host:port")
@@ -123,7 +135,7 @@ def test_what_is_given_and_what_it_means(
 )
 def test_what_is_refused(client: str, given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
-        Config(client, {**B, **given})
+        Config(client, {**BROKER, **given})
 
 
 @pytest.mark.parametrize(
@@ -139,12 +151,12 @@ def test_what_is_refused(client: str, given: dict[str, Any], text: str) -> None:
 def test_kip_144_max_follows_the_base_by_presence(
     given: dict[str, int], pair: tuple[float, float]
 ) -> None:
-    policy = Config(CONSUMER, {**B, **given}).backoff("reconnect.backoff")
+    policy = Config(CONSUMER, {**BROKER, **given}).backoff("reconnect.backoff")
     assert (policy.base, policy.maximum) == pair
 
 
 def test_kip_144_presence_counts_for_keywords_too() -> None:
-    assert Config(PRODUCER, B, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
+    assert Config(PRODUCER, BROKER, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
 
 
 @pytest.mark.parametrize(
@@ -161,7 +173,7 @@ def test_kip_144_presence_counts_for_keywords_too() -> None:
 def test_a_serializer_s_setting_is_told_where_it_belongs(
     client: str, name: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Config(client, {**B, name: "s3cr3t"})
+    Config(client, {**BROKER, name: "s3cr3t"})
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert place in record.getMessage()
@@ -173,7 +185,7 @@ def test_a_base_above_its_max_warns_once_at_construction(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    c = Config(CONSUMER, {**B, f"{name}.ms": 40000, f"{name}.max.ms": 30000})
+    c = Config(CONSUMER, {**BROKER, f"{name}.ms": 40000, f"{name}.max.ms": 30000})
     (record,) = caplog.records
     assert f"{name}.ms (40000)" in record.getMessage()
     assert "constant 30000 ms" in record.getMessage()
@@ -192,13 +204,13 @@ def test_a_base_above_its_max_warns_once_at_construction(
 )
 def test_no_warning_without_need(given: dict[str, int], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    Config(CONSUMER, {**B, **given})
+    Config(CONSUMER, {**BROKER, **given})
     assert not caplog.records
 
 
 def test_a_name_like_no_other_gets_no_suggestion() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Config(CONSUMER, {**B, "zzz": 1})
+        Config(CONSUMER, {**BROKER, "zzz": 1})
     assert "did you mean" not in str(caught.value)
 
 
@@ -225,7 +237,7 @@ IN_FLIGHT = "max.in.flight.requests.per.connection"
 def test_kip_679_weaker_settings_switch_idempotence_off(
     given: dict[str, Any], acks: int, idempotent: bool
 ) -> None:
-    found = Config(PRODUCER, {**B, **given})
+    found = Config(PRODUCER, {**BROKER, **given})
     assert (found["acks"], found["enable.idempotence"]) == (acks, idempotent)
 
 
@@ -252,7 +264,7 @@ def test_kip_679_weaker_settings_switch_idempotence_off(
 )
 def test_kip_679_settings_that_contradict_each_other(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(named)):
-        Config(PRODUCER, {**B, **given})
+        Config(PRODUCER, {**BROKER, **given})
 
 
 @pytest.mark.parametrize(
@@ -273,7 +285,9 @@ def test_kip_1106_where_to_begin(given: str, kept: str, seconds: float | None) -
 def test_negative_times_are_refused(name: str) -> None:
     client = next(iter(sorted(OPTIONS[name].clients)))
     with pytest.raises(ConfigurationError, match=name):
-        Config(client, {**B, name: -2 if name == IDLE else -1})  # -1 is Java's "never" there
+        Config(
+            client, {**BROKER, name: -2 if name == MAX_IDLE else -1}
+        )  # -1 is Java's "never" there
 
 
 @pytest.mark.parametrize(
@@ -294,7 +308,7 @@ def test_times_that_requests_carry_have_32_bits(name: str) -> None:
         with pytest.raises(
             ConfigurationError, match=f"{name} must be . to 2147483647, not {value}"
         ):
-            Config(client, {**B, name: value})
+            Config(client, {**BROKER, name: value})
 
 
 NAMES = [
@@ -308,17 +322,17 @@ def test_names_that_no_request_can_hold_are_refused_at_once(name: str) -> None:
     """Found when a request is encoded, they would look like trouble with the brokers."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     assignor = {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
-    kept = Config(client, {**B, **assignor, name: "ü" * 16_383})
+    kept = Config(client, {**BROKER, **assignor, name: "ü" * 16_383})
     assert len(kept[name]) == 16_383
     with pytest.raises(ConfigurationError, match=f"^{name} .*32767 bytes at most, and has 32768"):
-        Config(client, {**B, name: "ü" * 16_384})
+        Config(client, {**BROKER, name: "ü" * 16_384})
     with pytest.raises(ConfigurationError, match=f"^{name} .*lone surrogate"):
-        Config(client, {**B, name: "app-\udcfc"})
+        Config(client, {**BROKER, name: "app-\udcfc"})
 
 
 def test_a_name_given_twice_is_refused_in_whatever_spelling() -> None:
     with pytest.raises(ConfigurationError, match="twice"):
-        Config(CONSUMER, {**B, "client.id": "a"}, client_id="b")
+        Config(CONSUMER, {**BROKER, "client.id": "a"}, client_id="b")
 
 
 class TestAddresses:
@@ -352,12 +366,12 @@ def test_levels_have_kafkas_names_defaults_and_ranges(
     codec: str, default: int, good: list[int], bad: list[Any]
 ) -> None:
     name = f"compression.{codec}.level"
-    assert Config(PRODUCER, dict(B))[name] == default
+    assert Config(PRODUCER, dict(BROKER))[name] == default
     for level in good:
-        assert Config(PRODUCER, {**B, name: str(level)})[name] == level
+        assert Config(PRODUCER, {**BROKER, name: str(level)})[name] == level
     for level in bad:
         with pytest.raises(ConfigurationError, match=re.escape(name)):
-            Config(PRODUCER, {**B, name: level})
+            Config(PRODUCER, {**BROKER, name: level})
 
 
 @pytest.mark.parametrize(
@@ -387,6 +401,6 @@ def test_there_must_be_an_address() -> None:
 
 def test_an_admin_client_has_its_article() -> None:
     with pytest.raises(ConfigurationError, match="'zzz' for an admin$"):
-        Config(ADMIN, {**B, "zzz": 1})
+        Config(ADMIN, {**BROKER, "zzz": 1})
     with pytest.raises(ConfigurationError, match="'zzz' for a producer$"):
-        Config(PRODUCER, {**B, "zzz": 1})
+        Config(PRODUCER, {**BROKER, "zzz": 1})

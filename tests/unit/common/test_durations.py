@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError
+from odradek.common.options.durations import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from odradek.common.config import CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
 
-B = {"bootstrap.servers": "h:1"}
+BROKER = {"bootstrap.servers": "h:1"}
 
 
 def config(**given: Any) -> Config:
-    return Config(CONSUMER, {**B, **{k.replace("__", "."): v for k, v in given.items()}})
+    return Config(CONSUMER, {**BROKER, **{k.replace("__", "."): v for k, v in given.items()}})
 
 
 class Mine:
@@ -88,7 +88,7 @@ def test_without_a_group_nothing_is_committed_by_itself() -> None:
     ],
 )
 def test_what_the_other_protocol_has(protocol: str, name: str, value: object) -> None:
-    given = {**B, "group.id": "g", "group.protocol": protocol, name: value}
+    given = {**BROKER, "group.id": "g", "group.protocol": protocol, name: value}
     with pytest.raises(ConfigurationError, match=rf"{name} can't be set with group.protocol="):
         Config(CONSUMER, given)
 
@@ -100,4 +100,4 @@ def test_heartbeats_come_within_the_session() -> None:
 
 def test_a_producer_has_no_group() -> None:
     with pytest.raises(ConfigurationError, match="option of the consumer, not the producer"):
-        Config(PRODUCER, {**B, "group.id": "g"})
+        Config(PRODUCER, {**BROKER, "group.id": "g"})

@@ -27,8 +27,16 @@ from odradek.common.errors import (
     KafkaError,
     UnsupportedFeatureError,
 )
-from odradek.common.habits import CLASSES, CURES, IDLE, IDLE_IN_FILES, KEYWORDS, METHODS, is_idle
-from odradek.common.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.habits import (
+    CLASSES,
+    CURES,
+    IDLE,
+    IDLE_IN_FILES,
+    KEYWORDS,
+    METHODS,
+    is_idle,
+)
+from odradek.common.options.spellings import ALIASES, REFUSED, dotted
 
 FROZEN: dict[str, dict[str, list[str]]] = json.loads(
     Path(__file__).with_name("settings_of_others.json").read_text()

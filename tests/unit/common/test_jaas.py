@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.jaas import LoginModule, parse_jaas
+from odradek.common.options.jaas import LoginModule, parse_jaas
 from odradek.common.secret import Secret
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -103,7 +103,7 @@ def test_any_text_is_read_or_refused_and_never_shown(text: str) -> None:
         return
     assert "planted" not in str(error)
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
-    own = [frame for frame in shown.stack if frame.filename.endswith("/common/jaas.py")]
+    own = [frame for frame in shown.stack if frame.filename.endswith("/common/options/jaas.py")]
     assert own
     for frame in own:
         assert "planted" not in str(frame.locals)

@@ -26,8 +26,8 @@ from odradek import (
 )
 from odradek.clients.admin.reachability import Reachability
 from odradek.clients.descriptions import PartitionDescription
-from odradek.common.html_tables import LONGEST, arrow_html, html
-from odradek.common.notebook import ShownDict, ShownList, shown
+from odradek.common.notebooks.display import ShownDict, ShownList, shown
+from odradek.common.notebooks.html_tables import LONGEST, arrow_html, html
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e&lt;\"'><img src=x onerror=alert(1)>"
 PLAIN_TAGS = {"table", "tr", "th", "td", "p", "b", "br", "details", "summary", "pre"}
@@ -150,7 +150,9 @@ def test_copies_and_pickles_are_plain(value: Any) -> None:
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301
         assert type(again) in (dict, list)
         assert again == value
-    assert b"odradek.common.notebook.Shown" not in pickle.dumps(value, 0).replace(b"\n", b".")
+    assert b"odradek.common.notebooks.display.Shown" not in pickle.dumps(value, 0).replace(
+        b"\n", b"."
+    )
 
 
 @pytest.mark.parametrize("value", [ShownDict(), ShownList(), ShownList(["a"])])
@@ -171,7 +173,7 @@ def test_whoever_uses_no_notebook_loads_none_of_it() -> None:
     code = (
         "import sys, odradek\n"
         "with odradek.Admin({'bootstrap.servers': '127.0.0.1:1'}) as admin: admin.explain()\n"
-        "print(*(name for name in ('html', 'odradek.common.html_tables', 'IPython')"
+        "print(*(name for name in ('html', 'odradek.common.notebooks.html_tables', 'IPython')"
         " if name in sys.modules))"
     )
     done = subprocess.run(

@@ -16,8 +16,8 @@ import pytest
 
 from odradek.cli.options import CHANGES_NOTHING, every_option
 from odradek.common.errors import ConfigurationError
-from odradek.common.option_values import Option
-from odradek.common.options import GROUPS, OPTIONS
+from odradek.common.options.table import GROUPS, OPTIONS
+from odradek.common.options.values import Option
 
 OTHERS = json.loads(Path(__file__).with_name("defaults_of_others.json").read_text())
 FEWEST_WORDS = 6

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from odradek.common import errors
 from odradek.common.errors import Attempt, ExplainedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors.kafka import error_for
 from odradek.common.events import Event, EventLog, event_line
-from odradek.common.kafka_errors import error_for
 from odradek.common.log_filter import LOGGERS
 from odradek.common.printable import LONGEST, cleaned, json_escape, printable
 from odradek.common.types import Address, TopicPartition

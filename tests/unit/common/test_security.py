@@ -12,13 +12,13 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError, UnsupportedFeatureError
-from odradek.common.options import OPTIONS
+from odradek.common.options.security import IGNORED, SECRETS
+from odradek.common.options.spellings import ALIASES, REFUSED
+from odradek.common.options.table import OPTIONS
 from odradek.common.proxy import Proxy
 from odradek.common.secret import Secret
-from odradek.common.security_options import IGNORED, SECRETS
-from odradek.common.spellings import ALIASES, REFUSED
 
-B = {"bootstrap.servers": "h:9092"}
+BROKER = {"bootstrap.servers": "h:9092"}
 PLANTED = "planted-Pa55"
 OAUTH = "sasl.oauthbearer"
 SSL, SASL = {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL"}
@@ -32,7 +32,7 @@ KEY = f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----"
 
 
 def config(given: dict[str, Any], **keywords: Any) -> Config:
-    return Config(ADMIN, {**B, **given}, **keywords)
+    return Config(ADMIN, {**BROKER, **given}, **keywords)
 
 
 def jaas(module: str, rest: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def jaas(module: str, rest: str) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
 def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> None:
-    found = Config(client, {**B, **given})
+    found = Config(client, {**BROKER, **given})
     assert found["security.protocol"] == "SASL_SSL"
     assert found["sasl.mechanism"] == "SCRAM-SHA-512"
     assert found["sasl.username"] == "alice"

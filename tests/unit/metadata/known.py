@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import Address
 from odradek.metadata.metadata import Metadata
 from odradek.protocol.messages.metadata import (
     MetadataResponse,
@@ -52,12 +53,14 @@ class Known(Metadata):
         )
         self.want(["t"])
 
-    def refresh(self, now: float, response: MetadataResponse) -> int | None:
-        """Take in an answer; who leads the last partition of `t` then."""
+    def refresh(
+        self, now: float, response: MetadataResponse, at: Address | None = None
+    ) -> int | None:
+        """Take in an answer of an address; who leads the last partition of `t` then."""
         self.now = now
         topics, partial = self.next_topics()
         serial = self.sent(topics)
-        self.apply(response, topics, now, partial=partial, fresh=False, serial=serial)
+        self.apply(response, topics, now, partial=partial, fresh=False, serial=serial, at=at)
         assert self.snapshot is not None
         found = self.snapshot.topics.get("t")
         return found.partitions[-1].leader if found is not None else None

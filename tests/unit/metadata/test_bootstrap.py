@@ -5,7 +5,14 @@ import random
 import pytest
 
 from odradek.common.types import Address
-from odradek.metadata.bootstrap import ENOUGH, Silence, check_cluster_id, reason, shuffled
+from odradek.metadata.bootstrap import (
+    ENOUGH,
+    Rebootstrap,
+    Silence,
+    check_cluster_id,
+    reason,
+    shuffled,
+)
 
 A = [Address(f"b{n}", 1) for n in range(20)]
 
@@ -66,9 +73,25 @@ def test_one_question_is_enough_when_nobody_said_anything_meanwhile() -> None:
 def test_silence_in_a_small_cluster_takes_all_of_it() -> None:
     silence = silent(1)
     silence.asked()
-    assert not silence.general(0, heard_at=0.0)
+    assert silence.general(0, heard_at=0.0) is False
     assert not silence.general(2, heard_at=0.0)
     assert silence.general(1, heard_at=0.0)
+
+
+def result(one: Rebootstrap) -> tuple[float | None, Address | None]:
+    return one.ended, one.address
+
+
+def test_a_rebootstrap_ends_first_with_the_first_answer() -> None:
+    one = Rebootstrap("no broker is available", 5.0)
+    assert (one.why, one.started) == ("no broker is available", 5.0)
+    assert result(one) == (None, None)
+    assert one.end(7.0, A[0])
+    assert result(one) == (7.0, A[0])
+    one.go_on()
+    assert result(one) == (None, A[0])
+    assert not one.end(9.0, A[1])
+    assert result(one) == (9.0, A[1])
 
 
 def test_cluster_ids() -> None:

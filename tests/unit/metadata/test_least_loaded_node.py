@@ -58,6 +58,15 @@ def test_a_young_dial_is_waited_for_and_an_old_one_is_not() -> None:
     assert chosen(pending("a", 10.0)) == (Action.DIAL, "next")
 
 
+def test_who_said_something_older_is_the_last_resort() -> None:
+    older = connected("a", used=1.0, older=True)
+    assert chosen(older, connected("b", used=3.0, in_flight=2)) == (Action.USE, "b")
+    assert choice_of(older, pending("b", 10.05), whom=NEXT).until == 10.05
+    assert chosen(older) == (Action.DIAL, "next")
+    for whom in (None, LATER):
+        assert chosen(older, connected("b", used=0.5, older=True), whom=whom) == (Action.USE, "b")
+
+
 def test_unusable_connections_are_no_choice() -> None:
     for candidate in (
         connected("a", suspect=True),
@@ -70,7 +79,8 @@ def test_unusable_connections_are_no_choice() -> None:
 
 def test_waits_end_with_a_dial_or_a_throttle() -> None:
     throttled = connected("a", throttled_until=12.0)
-    assert choice_of(whom=LATER).until == 11.0
+    assert choice_of(whom=LATER) == Choice(Action.NONE, until=11.0)
     assert choice_of(throttled, whom=LATER).until == 11.0
     assert choice_of(throttled, whom=None).until == 12.0
     assert choice_of(whom=None).until == math.inf
+    assert chosen(connected("a", throttled_until=10.0)) == (Action.USE, "a")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.metadata.known import ID, Known, answer, topic
 
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import NotLeaderOrFollowerError, UnknownLeaderEpochError
+from odradek.common.errors.kafka import NotLeaderOrFollowerError, UnknownLeaderEpochError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
 

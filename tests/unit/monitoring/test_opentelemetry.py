@@ -122,7 +122,6 @@ def test_a_real_client() -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
-    monkeypatch.setattr("odradek.common.imports._loaded", set())
     client = Client()
     with pytest.raises(ConfigurationError, match=r"odradek\[opentelemetry\]"):
         OpenTelemetryMetrics(client)

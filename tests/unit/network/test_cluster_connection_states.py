@@ -1,10 +1,12 @@
 """What is remembered of each address (KIP-144, KIP-601) (R-CS-2)."""
 
+import math
 import random
 
 import pytest
 
 from odradek.common.backoff import ExponentialBackoff
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 
@@ -39,6 +41,12 @@ def test_a_proof_says_that_the_latest_dial_was_not_in_vain() -> None:
     assert s.standing(A) == (True, True)
     s.proved(A, 1.0)
     assert s.standing(A) == (False, False)  # R-RB-2: it is available again
+
+
+def test_an_attempt_in_vain_is_noted_until_a_proof() -> None:
+    s = states()
+    s.state(A).dialled_in_vain()
+    assert s.standing(A) == (False, True)
 
 
 def test_the_deadline_is_drawn_once() -> None:
@@ -100,3 +108,252 @@ class TestPickIp:
         for n in range(1000):
             s.pick_ip(A, [f"10.0.{n // 256}.{n % 256}"])
         assert len(s.state(A).tried) < 5
+
+
+def test_an_address_is_forgotten_once_metadata_has_not_named_it_for_so_long() -> None:
+    s, gone = states(), list[Address]()
+    s.on_forgotten.append(gone.append)
+    for address in (A, B):
+        s.state(address).asked()
+    s.forget([A], 100.0, after=60.0)
+    s.forget([A], 159.0, after=60.0)
+    assert gone == []
+    s.forget([A], 160.0, after=60.0)
+    assert (gone, s.find(B), [one.address for one in s.all()]) == ([B], None, [A])
+    assert s.former.sent == 1
+
+
+def test_forgetting_halves_no_backoff() -> None:
+    """A connection attempt, a running backoff and a new answer that names it reset the time."""
+    s = states(maximum=1000.0)
+    for _ in range(12):
+        until = s.failed(A, 0.0, None, connecting=True)
+    s.forget([], 1.0, after=0.5)
+    s.forget([], until - 1.0, after=0.5)
+    assert s.state(A).failures == 12
+    s.forget([], until, after=60.0)
+    s.forget([A], until + 59.0, after=60.0)  # another broker has come to it, or it has come back
+    s.forget([], until + 61.0, after=60.0)
+    assert s.state(A).failures == 12
+    s.dialling(s.state(A), until + 100.0)
+    s.forget([], until + 200.0, after=60.0)
+    assert s.state(A).failures == 12
+
+
+def test_a_new_address_has_no_history() -> None:
+    one = states().state(A)
+    assert {name: getattr(one, name) for name in one.__slots__ if name != "latency"} == {
+        "address": A, "answered": 0, "api_versions": 5, "api_versions_answered": -1,
+        "backoff_until": -math.inf, "dial_failed": False, "dialling": 0, "failures": 0,
+        "failures_before_proof": 0, "heard_at": -math.inf, "last_dial": -math.inf,
+        "last_error": None, "last_error_at": -math.inf, "last_ip": None, "numeric": False,
+        "proved_at": -math.inf, "sent": 0, "setup_failures": 0, "setup_timeout": 0.0,
+        "stepped_down": False, "stepped_up": False, "suspicion": "", "through": None,
+        "tried": [], "unknown_since": None,
+    }  # fmt: skip
+    assert states().standing(A) == (False, False)
+    assert states().backoff_left(A, 0.0) == 0.0
+    assert states().proved_anywhere is False
+    assert states(base=0.3).base == 0.3
+
+
+@pytest.mark.parametrize(
+    ("host", "numeric"),
+    [("10.0.0.1", True), ("::1", True), ("b1.example.com", False), ("10.0.0.1a", False)],
+)
+def test_an_ip_address_needs_no_lookup(host: str, numeric: bool) -> None:
+    assert states().state(Address(host, 9092)).numeric is numeric
+
+
+def test_the_record_notes_ips_bytes_and_suspicions() -> None:
+    one = states().state(A)
+    one.opens_to("10.0.0.1")
+    one.heard(7.0)
+    one.suspect_of("tls")
+    assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
+
+
+def test_the_record_notes_times_of_connection_attempts_and_proofs() -> None:
+    s = states()
+    s.dialling(s.state(A), 3.0)
+    s.proved(A, 4.0)
+    assert (s.state(A).last_dial, s.state(A).proved_at) == (3.0, 4.0)
+
+
+def test_the_latency_of_a_connection_outlives_it() -> None:
+    measured = Sampled()
+    measured.record(0.25, 1.0)
+    s = states()
+    s.state(A).connection_ended(measured, 1.0)
+    assert (s.state(A).latency.count, s.state(A).latency.total) == (1, 0.25)
+
+
+def test_the_numbers_of_forgotten_addresses_are_kept() -> None:
+    s = states()
+    for times, address in enumerate((A, B), start=2):
+        for _ in range(times):
+            s.state(address).asked()
+            s.state(address).answers()
+    assert (s.state(A).sent, s.state(B).answered) == (2, 3)
+    s.forget([], 1.0, after=0.0)
+    s.forget([], 2.0, after=0.0)
+    assert (s.former.sent, s.former.answered) == (5, 5)
+    assert s.former.address == Address("", 0)
+
+
+def test_an_address_is_not_forgotten_while_connection_attempts_are_pending() -> None:
+    s = states()
+    for _ in range(3):
+        s.dialling(s.state(A), 0.0)
+    s.state(A).settled()
+    assert s.state(A).dialling == 2
+    s.forget([], 10.0, after=0.0)
+    s.forget([], 20.0, after=0.0)
+    assert s.find(A) is not None
+    s.state(A).settled()
+    s.state(A).settled()
+    s.forget([], 30.0, after=0.0)
+    s.forget([], 40.0, after=0.0)
+    assert s.find(A) is None
+
+
+def test_a_backoff_that_just_ended_keeps_no_record() -> None:
+    s = states()
+    until = s.failed(A, 0.0, None, connecting=True)
+    s.forget([], until, after=0.0)
+    s.forget([], until, after=0.0)
+    assert s.find(A) is None
+
+
+def test_a_new_turn_does_not_begin_with_the_ip_that_was_just_used() -> None:
+    s, ips = states(), ["1", "2"]
+    for _ in ips:
+        s.pick_ip(A, ips)
+    s.state(A).opens_to("1")
+    assert s.pick_ip(A, ips) == "2"
+    assert s.pick_ip(B, ["1"]) == s.pick_ip(B, ["1"]) == "1"
+    t = states()
+    for _ in range(3):
+        t.pick_ip(A, ["1", "2", "3"])
+    t.state(A).opens_to("2")
+    assert [t.pick_ip(A, ["1", "2", "3"]) for _ in ips] == ["1", "2"]
+
+
+def test_ips_wait_for_their_turn_until_each_has_failed() -> None:
+    s, ips = states(), ["1", "2"]
+    assert s.others_wait(A, ips)
+    s.pick_ip(A, ips)
+    assert s.others_wait(A, ips)
+    s.failed(A, 0.0, None, connecting=True)
+    assert s.others_wait(A, ips)
+    s.failed(A, 0.0, None, connecting=True)
+    assert not s.others_wait(A, ips)
+    for _ in ips:
+        s.pick_ip(B, ips)
+    assert not s.others_wait(B, ips)
+
+
+def test_a_proxy_is_kept_until_all_ips_of_the_broker_failed_through_it() -> None:
+    s, ips, proxies = states(), ["1", "2"], ["p", "q", "r"]
+    assert s.pick_proxy(A, ips, proxies) == s.pick_proxy(A, ips, proxies) == "p"
+    s.failed(A, 0.0, None, connecting=True)
+    assert s.pick_proxy(A, ips, proxies) == "p"
+    s.failed(A, 0.0, None, connecting=True)
+    assert s.pick_proxy(A, ips, proxies) == "q"
+    assert s.pick_proxy(A, ips, proxies) == "r"
+    assert s.pick_proxy(A, ips, proxies) == "p"
+    assert s.state(A).through == "p"
+    assert s.pick_proxy(A, ips, ["x"]) == "x"
+
+
+@pytest.mark.parametrize("end", ["failed", "closed"])
+def test_the_end_of_a_connection_that_no_ip_is_known_of_leaves_nothing_tried(end: str) -> None:
+    s = states()
+    if end == "closed":
+        s.closed(A, 0.0)
+    else:
+        s.failed(A, 0.0, None, connecting=True)
+        s.failed(A, 0.0, None, connecting=False)
+    assert s.state(A).tried == []
+    assert s.state(A).setup_failures == 0
+
+
+def test_versions_of_api_versions_are_gone_through_once_without_a_failure() -> None:
+    s = states()
+    steps = []
+    for _ in range(5):
+        asked = s.state(A).api_versions
+        steps.append((asked, s.step_down(A, asked)))
+    assert steps == [(5, True), (4, True), (3, True), (0, False), (5, False)]
+    assert s.state(A).stepped_down
+    s.state(A).stepped_down = False
+    assert (s.step_down(A, 5), s.state(A).api_versions) == (True, 4)
+    assert (s.step_down(A, 0), s.state(A).api_versions) == (True, 4)  # by another connection
+
+
+def test_a_version_that_was_answered_is_no_reason_to_step_down() -> None:
+    s = states()
+    s.api_versions_known(A, 3, 3)
+    assert (s.state(A).api_versions, s.state(A).api_versions_answered) == (3, 3)
+    assert not s.step_down(A, 3)
+    assert s.state(A).api_versions == 3
+    s.api_versions_known(A, 0, 0)
+    assert s.state(A).api_versions_answered == 3
+
+
+def test_a_version_that_another_broker_answered_excuses_nothing() -> None:
+    s = states()
+    s.api_versions_known(B, 4, 4)
+    assert s.step_down(A, 5)
+    assert not s.step_down(A, 4)
+    s.api_versions_known(B, 3, 3)
+    t = states()
+    t.api_versions_known(B, 4, 4)
+    assert not t.step_down(A, 4)  # an older version is next already
+    assert not t.step_down(A, 3)
+
+
+def test_a_newer_version_is_tried_once() -> None:
+    s = states()
+    s.step_down(A, 5)
+    s.step_down(A, 4)
+    for newest in (4, 9):
+        s.api_versions_known(A, 3, newest)
+        assert (s.state(A).stepped_up, s.state(A).api_versions) == (True, 4)
+    t = states()
+    t.api_versions_known(A, 4, 9)
+    assert t.state(A).api_versions == 5  # none is newer than ours
+    u = states()
+    for newest in (3, 4):
+        u.api_versions_known(A, 3, newest)
+        assert u.state(A).api_versions == newest
+
+
+def test_an_excused_end_is_an_error_and_no_failure() -> None:
+    s, error = states(), OSError("reset")
+    s.excused(A, 3.0, error)
+    one = s.state(A)
+    assert (one.last_error, one.last_error_at, one.failures) == (error, 3.0, 0)
+
+
+def test_a_proof_ends_what_failures_left() -> None:
+    s = states()
+    s.failed(A, 0.0, OSError("reset"), connecting=True)
+    s.state(A).suspect_of("tls")
+    s.proved(A, 2.0)
+    one = s.state(A)
+    assert (one.backoff_until, one.suspicion, one.last_error) == (-math.inf, "", None)
+    assert s.proved_anywhere is True
+
+
+def test_a_proof_by_another_cluster_resets_nothing() -> None:
+    s = states()
+    for _ in range(3):
+        s.failed(A, 0.0, None, connecting=True)
+    s.proved(A, 1.0)
+    s.disproved(A)
+    assert s.state(A).failures == 3
+    s.proved(B, 1.0)
+    s.failed(B, 2.0, None, connecting=True)
+    s.disproved(B)
+    assert s.state(B).failures == 1

@@ -3,7 +3,9 @@
 import math
 import random
 
-from odradek.network.dial_governor import FRESH, MAX_PER_SECOND, DialGovernor
+import pytest
+
+from odradek.network.dial_governor import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
 
 
 def governor(longest: float = math.inf) -> DialGovernor:
@@ -105,3 +107,97 @@ def test_a_proof_renews_the_close_dials() -> None:
         g.failed(now)
         assert all(0.04 <= wait <= 0.06 for wait in dials(g, now, FRESH))
         g.proved()
+
+
+def test_a_new_client_is_not_limited() -> None:
+    g = DialGovernor(random.Random(1))
+    assert (g.engaged, g.metadata_only, g.for_metadata_only(False)) == (False, False, False)
+    g.dialled(0.0, for_metadata=False)
+    assert g.wait(0.0, for_metadata=True) == 0.0
+
+
+@pytest.mark.parametrize("proofs", [0, 1])
+def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
+    g = DialGovernor(random.Random(1))
+    for _ in range(proofs):
+        g.dialled(0.0, for_metadata=True, **AGAIN)
+        g.proved()
+    g.dialled(0.0, for_metadata=True, **AGAIN)
+    assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
+
+
+def test_a_proof_that_never_came_can_be_disproved() -> None:
+    g = DialGovernor(random.Random(1))
+    g.disproved()
+    g.dialled(0.0, for_metadata=True, **AGAIN)
+    assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
+
+
+def test_all_close_dials_together_are_the_first_try() -> None:
+    g = DialGovernor(random.Random(1))
+    for now in range(FRESH):
+        g.dialled(10.0 * now, for_metadata=True)
+        g.ended()
+        assert 0.04 <= g.wait(10.0 * now, for_metadata=True) <= 0.06
+    g.dialled(90.0, for_metadata=True)
+    assert 0.16 <= g.wait(90.0, for_metadata=True) <= 0.24
+
+
+def test_the_seventh_dial_waits_until_a_second_after_the_first() -> None:
+    g = governor()
+    for n in range(MAX_PER_SECOND):
+        g.dialled(0.1 * n, for_metadata=True)
+        g.ended()
+    assert g.wait(0.6, for_metadata=True) == pytest.approx(0.401)
+
+
+def test_a_shorter_backoff_of_the_user_allows_more_dials_in_a_second() -> None:
+    g = governor(0.1)
+    for _ in range(10):
+        g.dialled(0.0, for_metadata=True)
+        g.ended()
+    assert g.wait(0.0, for_metadata=True) <= 0.1
+    g.dialled(0.0, for_metadata=True)
+    g.ended()
+    assert g.wait(0.0, for_metadata=True) == pytest.approx(1.001)
+
+
+def test_dials_that_ended_are_not_pending() -> None:
+    g = governor()
+    for _ in range(3):
+        g.dialled(0.0, for_metadata=True)
+    g.ended()
+    assert g.pending == 2
+
+
+def test_a_dial_that_is_no_longer_counted_may_leave() -> None:
+    g = governor()
+    for _ in range(MAX_PER_SECOND):
+        g.left(0.0, 0.6)
+    assert g.wait(0.6, for_metadata=True) == pytest.approx(1.001)
+
+
+def test_a_failure_limits_all_connection_attempts_and_a_proof_none() -> None:
+    g = DialGovernor(random.Random(1))
+    g.failed(0.0)
+    assert g.engaged is True
+    assert g.wait(0.0, for_metadata=False) > 0.0
+    g.proved()
+    assert g.engaged is False
+
+
+def test_leaders_wait_while_no_metadata_is_available() -> None:
+    g = governor()
+    assert not g.for_metadata_only(True)
+    assert g.wait(9.0, for_metadata=False) == math.inf
+    assert g.wait(9.0, for_metadata=True) == 0.0
+    assert g.for_metadata_only(False)
+    assert g.wait(9.0, for_metadata=False) == 0.0
+
+
+def test_six_connection_attempts_may_be_pending() -> None:
+    g = governor()
+    for n in range(MAX_PENDING):
+        assert g.wait(10.0 * n + 10.0, for_metadata=True) == 0.0
+        g.dialled(10.0 * n + 10.0, for_metadata=True)
+    assert g.wait(90.0, for_metadata=True) == math.inf

@@ -20,7 +20,7 @@ from tests.unit.network.tls_peers import authority as authority
 from odradek.common import errors
 from odradek.common.types import Address
 from odradek.network.failures import as_error, ended_unexplained
-from odradek.testing.authority import Authority
+from odradek.testing.brokers.authority import Authority
 
 WHERE = Address("broker-1", 9093)
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3

@@ -33,6 +33,23 @@ def raises(error: Exception) -> Flow[None]:
     raise error
 
 
+def test_callbacks_run_in_order_at_a_cost_in_proportion_to_their_number() -> None:
+    number = 1000
+    done: Completion[None] = Completion()
+    callbacks = done._callbacks = Counting()
+    calls: list[int] = []
+
+    def call(n: int) -> None:
+        calls.append(n)
+        done.when_done(lambda _: calls.append(-n))  # at once
+
+    for n in range(1, number + 1):
+        done.when_done(lambda _, n=n: call(n))  # type: ignore[misc]
+    done.complete(None)
+    assert calls == [sign * n for n in range(1, number + 1) for sign in (1, -1)]
+    assert callbacks.moved <= 2 * number
+
+
 class TestCompletion:
     def test_ends_once_and_says_how(self) -> None:
         done: Completion[int] = Completion()
@@ -54,6 +71,37 @@ class TestCompletion:
         done.complete(1)
         done.when_done(lambda c: calls.append(c.result() + 1))
         assert calls == [1, "inner", 2]
+
+    def test_one_that_is_forgotten_amid_the_others_does_not_run(self) -> None:
+        done: Completion[None] = Completion()
+        calls: list[str] = []
+
+        def last(_: object) -> None:
+            calls.append("last")
+
+        done.when_done(lambda _: done.forget(last))
+        done.when_done(lambda _: calls.append("second"))
+        done.when_done(last)
+        done.complete(None)
+        assert calls == ["second"]
+
+
+class Counting(list[Any]):
+    """A list that counts how many of its elements are moved or compared."""
+
+    moved = 0
+
+    def pop(self, at: Any = -1) -> Any:
+        self.moved += 1 if at == -1 else len(self) - at
+        return super().pop(at)
+
+    def remove(self, one: Any) -> None:
+        self.moved += len(self)
+        super().remove(one)
+
+    def reverse(self) -> None:
+        self.moved += len(self)
+        super().reverse()
 
 
 class TestWaits:

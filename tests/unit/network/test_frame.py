@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.volume import examples
 
 from odradek.common.errors import MalformedMessageError, NotKafkaError
 from odradek.network import frame_buffers
@@ -43,7 +44,7 @@ LARGE = (EDGES, st.integers(20000, 70000))  # around the size of the scratch
 
 
 @pytest.mark.parametrize(("lengths", "sizes"), [SMALL, LARGE], ids=["small", "large"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_any_split_gives_the_same_frames(
     lengths: st.SearchStrategy[int], sizes: st.SearchStrategy[int], data: st.DataObject

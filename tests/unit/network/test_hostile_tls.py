@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.network.tls_peers import NAME, server_context, trusting
 from tests.unit.network.tls_peers import authority as authority
+from tests.volume import examples
 
 from odradek.common.errors import KafkaError, TlsError
 from odradek.network.failures import as_error
-from odradek.testing.authority import Authority
+from odradek.testing.brokers.authority import Authority
 
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
@@ -64,7 +65,7 @@ def test_a_handshake_cut_off_at_every_byte(client: ssl.SSLContext, flight: bytes
 
 def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -> None:
     @given(at=st.integers(0, len(flight) - 1), byte=st.integers(0, 255))
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     def check(at: int, byte: int) -> None:
         changed = flight[:at] + bytes([byte]) + flight[at + 1 :]
         assert isinstance(answered(client, changed), TlsError)
@@ -76,6 +77,6 @@ def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -
 @given(
     data=st.binary(max_size=200), record=st.sampled_from((b"", b"\x16\x03\x03", b"\x15\x03\x03"))
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bytes_that_mean_nothing(data: bytes, record: bytes) -> None:
     assert isinstance(answered(ssl.create_default_context(), record + data), TlsError)

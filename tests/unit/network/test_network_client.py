@@ -7,44 +7,34 @@ import pytest
 from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.common.errors import DisconnectedError, MalformedMessageError
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.dial_governor import MAX_PENDING
-from odradek.network.effects import IncomingResponse, Send
-from odradek.protocol.headers import encode_response
+from odradek.network.effects import IncomingResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import Link
 
 
-class ByteWorld(World):
-    """The same brokers, their answers as bytes in pieces of `piece`."""
+class Pieces(SimulatedHost):
+    """Hands bytes to the engine in pieces of `piece`."""
 
     piece = 7
 
-    def _answer(self, number: int, identity: int, body: Any) -> None:
-        if number not in self._open:
-            return
-        answer = self.answer(self._open[number][0], body, "up")
-        assert answer is not None
-        data = b"".join(
-            bytes(b) for b in encode_response(answer, self.versions[identity, number], identity)
-        )
-        while data:
-            buffer = self.engine.get_buffer(number)
-            size = min(len(buffer), len(data), self.piece)
-            buffer[:size] = data[:size]
-            data = data[size:]
-            self.engine.buffer_updated(number, size)
+    def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
+        data = memoryview(b"".join(pieces))
+        size = self.piece
+        super().link_bytes(number, [data[n : n + size] for n in range(0, len(data), size)])
 
-    def _send(self, effect: Send) -> None:
-        self.versions[effect.request.correlation_id, effect.connection] = effect.request.version
-        frame = b"".join(bytes(b) for b in effect.request.encode())
-        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-        super()._send(effect)
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        self.versions: dict[tuple[int, int], int] = {}
-        super().__init__(*args, **keywords)
+class ByteWorld(World):
+    """The same brokers, their answers as bytes in pieces."""
+
+    host: Pieces
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config, hosts=Pieces, mode="bytes")
 
 
 def world(kind: type[World] = World, **config: Any) -> World:
@@ -59,6 +49,11 @@ def asked(kind: type[World] = World, **config: Any) -> tuple[World, Connection]:
     made = world(kind, **config)
     ask(made).result()
     return made, connection_of(made)
+
+
+def links(w: World) -> dict[int, Link]:
+    assert isinstance(w.host, SimulatedHost)
+    return w.host.links
 
 
 def connection_of(w: World) -> Connection:
@@ -85,7 +80,7 @@ def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
     w = world()
     b = world(ByteWorld)
     assert isinstance(b, ByteWorld)
-    b.piece = piece
+    b.host.piece = piece
     for each in (w, b):
         each.wait(each.engine.topic("t", 9.0), 9.0).result()
         ask(each).result()
@@ -103,7 +98,7 @@ def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnect
     assert isinstance(lost.error, DisconnectedError)
     assert "HTTP" in str(lost.error)
     assert w.engine.network.states.state(parse("b1:9092")).failures == 1
-    assert w.closed[-1].connection == connection.id
+    assert connection.id not in links(w)
 
 
 def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
@@ -190,7 +185,7 @@ def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
     assert data is not None
     assert coordinator is not None
     assert data is not coordinator
-    w.cut("b1:9092", "reset")
+    w.cut("b1:9092", error="reset")
     w.run(w.now + 0.001)
     assert network.states.state(address).failures == 2
 
@@ -220,11 +215,10 @@ def test_the_end_closes_every_connection_and_pending_dial() -> None:
     w.modes["b2:9092"] = "black_hole"
     do(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
     w.run(w.now + 0.1)
-    open_ones = set(w._open)
-    assert len(open_ones) == 2
+    assert len(links(w)) == 2
     w.engine.shut()
     w.run(w.now + 0.1)
-    assert open_ones <= {c.connection for c in w.closed}
+    assert not links(w)
     assert not w.engine.network.connections
     assert w.engine.step(w.now + 100) is None
 

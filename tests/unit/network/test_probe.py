@@ -19,17 +19,47 @@ from odradek.common.errors import (
     SaslNotExpectedError,
 )
 from odradek.network.connection import Connection
-from odradek.network.effects import Open
+from odradek.network.effects import IncomingResponse, Open
 from odradek.network.failures import ended_in_handshake
-from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey
+from odradek.simulation.world.host import SimulatedHost
 
 USUAL = type(ended_in_handshake())
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 
+class Ending(SimulatedHost):
+    """Ends every TLS handshake; what comes in plaintext is `words`, if there are any."""
+
+    words = b""
+    ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.plain: set[int] = set()
+
+    def _open(self, effect: Open) -> None:
+        if effect.plain:
+            self.plain.add(effect.connection)
+        super()._open(effect)
+
+    def link_connected(self, number: int) -> None:
+        if number in self.plain:
+            super().link_connected(number)
+        elif number in self.links:
+            self.links[number].close_by_client()
+            self.link_lost(number, self.ending)
+
+    def link_message(self, number: int, response: IncomingResponse) -> None:
+        if self.words:
+            self.link_bytes(number, [memoryview(self.words)])
+        else:
+            super().link_message(number, response)
+
+
 class Proxy(World):
     """Ends every TLS handshake; in plaintext it says `words`, or answers as a broker does."""
+
+    host: Ending
 
     def __init__(
         self, words: bytes = b"", mode: str = "up", *, probe: bool = True, **settings: Any
@@ -37,44 +67,19 @@ class Proxy(World):
         asked = {"security.protocol": "SSL", **settings}
         if probe:
             asked["security.protocol.probe.enable"] = "true"
-        super().__init__({"bootstrap.servers": "front:9092", **asked})
+        super().__init__({"bootstrap.servers": "front:9092", **asked}, hosts=Ending)
         self.modes["front:9092"] = mode
         self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
-        self.words = words
-        self.ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
-        self.plain: set[int] = set()
+        self.host.words = words
         self.ends: list[tuple[bool, KafkaError]] = []
         self.engine.network.on_lost.append(self._lost)
 
+    @property
+    def plain(self) -> set[int]:
+        return self.host.plain
+
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
         self.ends.append((connection.id in self.plain, error))
-
-    def _dial(self, effect: Open) -> None:
-        if effect.plain:
-            self.plain.add(effect.connection)
-        super()._dial(effect)
-
-    def _reached(self, number: int) -> None:
-        there = number in self._open and self._mode(number) != "refused"
-        if there and number not in self.plain:
-            self._end(number, self.ending)
-        else:
-            super()._reached(number)
-
-    def _answer(self, number: int, identity: int, body: Any) -> None:
-        network = self.engine.network
-        if not self.words:
-            super()._answer(number, identity, body)
-        elif number in self._open:
-            network.get_buffer(number)[: len(self.words)] = self.words
-            network.buffer_updated(number, len(self.words))
-
-    def answer(self, address: str, body: Any, mode: str) -> Message | None:
-        found = super().answer(address, body, mode)
-        if isinstance(found, ApiVersionsResponse):
-            found.finalized_features_epoch = 7
-            found.finalized_features = [FinalizedFeatureKey("group.version", 1, 0)]
-        return found
 
     def go(self) -> None:
         """Ask for a topic for a while, and look how the plaintext dials ended."""
@@ -84,7 +89,7 @@ class Proxy(World):
 def test_a_handshake_that_is_cut_off_says_what_to_look_at() -> None:
     """A port without TLS resets the connection, as it has more bytes than it has read."""
     proxy = Proxy(probe=False)
-    proxy.ending = ConnectionResetError(104, "Connection reset by peer")
+    proxy.host.ending = ConnectionResetError(104, "Connection reset by peer")
     proxy.go()
     assert len(proxy.ends) > 2
     for _, error in proxy.ends:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.spec.world import ClusterPicture, World
 
@@ -17,6 +19,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.effects import Hop, Open
 from odradek.network.proxies import conversation
+from odradek.simulation.world.host import SimulatedHost
 
 AT = Address("proxy", 1)
 SOCKS = Proxy("socks5h", AT)
@@ -134,17 +137,31 @@ def test_a_host_that_can_be_none_is_told_to_no_proxy(proxy: Proxy, host: str) ->
         talk(proxy, Address(host, 9092), b"\x05\x00")
 
 
+class Through(SimulatedHost):
+    """Reaches a broker through the proxy's ip."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.dialled: list[Open] = []
+
+    def _open(self, effect: Open) -> None:
+        self.dialled.append(effect)
+        super()._open(effect if effect.ip == "::1" else effect._replace(ip=effect.address.host))
+
+
 class Behind(World):
     """A cluster behind a proxy; names are looked up as the world's table says."""
 
-    def __init__(self, scheme: str) -> None:
-        super().__init__({"bootstrap.servers": "front:9092", "proxy.url": f"{scheme}://proxy:99"})
-        self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
-        self.dialled: list[Open] = []
+    host: Through
 
-    def _dial(self, effect: Open) -> None:
-        self.dialled.append(effect)
-        super()._dial(effect)
+    def __init__(self, scheme: str) -> None:
+        config = {"bootstrap.servers": "front:9092", "proxy.url": f"{scheme}://proxy:99"}
+        super().__init__(config, hosts=Through)
+        self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+
+    @property
+    def dialled(self) -> list[Open]:
+        return self.host.dialled
 
     def go(self) -> None:
         self.modes |= {"front:9092": "up", "b1:9092": "up"}
@@ -155,12 +172,13 @@ class Behind(World):
 def test_who_resolves_names(scheme: str) -> None:
     """What is dialled is the proxy; what it is asked for is a name, or what we looked up."""
     world = Behind(scheme)
+    world.names |= {"proxy": ["10.0.0.1"], "front": ["10.1.0.1"]}
     world.go()
     ours = scheme == "socks5"
     asked = ["front", "proxy"] if ours else ["proxy"]
     assert {host for _, host in world.resolved} == set(asked)
-    assert {effect.ip for effect in world.dialled} == {"ip-of-proxy"}
-    host = "ip-of-front" if ours else "front"
+    assert {effect.ip for effect in world.dialled} == {"10.0.0.1"}
+    host = "10.1.0.1" if ours else "front"
     hop = Hop(Proxy(scheme, Address("proxy", 99)), Address(host, 9092))
     assert {effect.hop for effect in world.dialled} == {hop}
 
@@ -171,8 +189,8 @@ def test_every_ip_of_a_socks5_proxys_name_is_tried() -> None:
     world.names["proxy"] = ["::1", "127.0.0.1"]
     world.modes["::1:9092"] = "refused"
     world.go()
-    world.cut("front:9092", "reset")
-    world.cut("b1:9092", "reset")
+    world.cut("front:9092", error="reset")
+    world.cut("b1:9092", error="reset")
     world.wait(world.engine.topic("u", world.now + 3.0), 3.0)
     to_front = [effect.ip for effect in world.dialled if effect.address.host == "front"]
     assert to_front[0] == "::1"
@@ -205,6 +223,6 @@ def test_what_a_proxy_takes_counts_within_the_setup_timeout() -> None:
     timeout = world.engine.config["socket.connection.setup.timeout.ms"]
     world.wait(world.engine.topic("t", 20.0), 20.0)
     first = world.dialled[0].connection
-    (end,) = (c for c in world.closed if c.connection == first)
+    (end,) = (e for e in world.kinds("dial_failed") if e.fields["connection"] == first)
     assert 0.7 * timeout <= end.at <= 1.3 * timeout
-    assert "(connecting)" in end.reason
+    assert "(connecting)" in str(end)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 NAME = "localhost"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.common import errors, kafka_errors
+from odradek.common import errors
 from odradek.common.errors import BrokerError, UnknownErrorCodeError
-from odradek.common.kafka_errors import (
+from odradek.common.errors import kafka as kafka_errors
+from odradek.common.errors.kafka import (
     ERRORS,
     KafkaStorageError,
     UnknownServerError,

@@ -11,7 +11,7 @@ from tests.answers import decode_response
 
 from odradek.clients.consumer.group.committed_offsets import OffsetCommitByName
 from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
-from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.common.errors.kafka import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.headers import decode_request_header, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.protocol.messages import streams_group_describe as s

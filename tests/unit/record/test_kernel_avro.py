@@ -15,9 +15,9 @@ from tests.fuzz.sent import exact
 
 from odradek import avro_to_arrow
 from odradek.common.errors import KafkaError
-from odradek.serialization.avro_plan import program
-from odradek.serialization.avro_types import arrow_type
-from odradek.serialization.column_layout import Columns, array_of
+from odradek.serialization.avro.plan import program
+from odradek.serialization.avro.types import arrow_type
+from odradek.serialization.columns.column_layout import Columns, array_of
 from odradek.serialization.wire_format import varint
 
 kernel = native("kernel_columns")
@@ -276,7 +276,7 @@ class Watched:
 
 def test_most_random_rows_are_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """The property test compares nothing where the kernel leaves all rows."""
-    monkeypatch.setattr("odradek.serialization.framed_rows.column_reader", Watched)
+    monkeypatch.setattr("odradek.serialization.columns.framed_rows.column_reader", Watched)
     taken = there = 0
     for seed in range(20):
         case = Avros(seed).case()

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from tests.peak_memory import peak_below
 
-from odradek.common.record_errors import RecordLimitError
+from odradek.common.errors.records import RecordLimitError
 from odradek.record import decode, reference
 from odradek.record.batch import HEADER_SIZE, behind, seal
 from odradek.record.columns import RawHeaderColumn, RawHeaders

@@ -10,7 +10,7 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.thread_host import ThreadHost
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 
 @pytest.fixture(autouse=True)

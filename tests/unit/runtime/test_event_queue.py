@@ -16,8 +16,8 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     ProxyRefusedError,
 )
+from odradek.common.errors.kafka import TopicAuthorizationError
 from odradek.common.events import Event
-from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.runtime.events.event_queue import DROPPED, EventQueue
 
 WAIT = 10.0

@@ -1,13 +1,9 @@
-"""A forked child's copy of a client is dead; the parent's goes on (R-BO-4)."""
+"""Forks never wait (R-HO-1), and a forked child's copy of a client is dead (R-BO-4)."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
-import sys
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +19,6 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
 from odradek.common.events import Event
-from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.runtime import fork
@@ -192,86 +187,9 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-HALF = """
-from tests.unit.runtime.test_fork import amid, done
-amid.set()
-done.wait({wait})
-whole = True
-"""
-amid, done = threading.Event(), threading.Event()
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    where = tmp_path / "modules"
-    where.mkdir()
-    monkeypatch.syspath_prepend(str(where))
-    return where
-
-
-@contextmanager
-def amid_an_import(folder: Path, wait: float) -> Iterator[str]:
-    """Another thread imports a module of this name, which goes on when the test is done."""
-    fork.watch(fork.ForkSwitch())
-    name = f"half_{folder.parent.name}"
-    amid.clear()
-    done.clear()
-    (folder / f"{name}.py").write_text(HALF.format(wait=wait))
-    importlib.invalidate_caches()
-    importer = threading.Thread(target=loaded, args=(name,))
-    importer.start()
-    assert amid.wait(PATIENCE)
-    yield name
-    done.set()
-    importer.join()
-
-
-def test_a_fork_waits_until_no_other_thread_is_amid_an_import(folder: Path) -> None:
-    def load_again() -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
-        loaded(name)
-        assert sys.modules[name].whole
-
-    with amid_an_import(folder, 0.3) as name:
-        in_child(load_again)
-
-
-def test_imports_go_on_after_a_fork_that_was_interrupted(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C before the first step of what a fork calls afterwards: nobody gives the lock back."""
-    monkeypatch.setattr(fork, "FORK_WAITS_S", 0.2)
-    fork.watch(fork.ForkSwitch())
-    name = f"plain_{folder.parent.name}"
-    (folder / f"{name}.py").write_text("")
-    importlib.invalidate_caches()
-
-    def interrupt(frame: Any, event: str, arg: Any) -> None:
-        if frame.f_code is fork._go_on.__code__:
-            raise KeyboardInterrupt
-
-    ignored: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda about: ignored.append(about.exc_type))
-    before = sys.gettrace()
-    sys.settrace(interrupt)
-    try:
-        in_child(lambda: None)
-    finally:
-        sys.settrace(before)
-    assert ignored == [KeyboardInterrupt]
-    importer = threading.Thread(target=loaded, args=(name,), daemon=True)
-    importer.start()
-    importer.join(PATIENCE)
-    assert not importer.is_alive()
-    in_child(lambda: loaded("odradek.common.likeness"))
-
-
-def test_a_fork_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be in the middle of an import that the other thread waits for."""
-    monkeypatch.setattr(fork, "FORK_WAITS_S", 0.2)
-    with amid_an_import(folder, PATIENCE * 2):
-        began = time.monotonic()
-        in_child(lambda: loaded("odradek.common.likeness"))
-        assert time.monotonic() < began + PATIENCE
-    in_child(lambda: loaded("odradek.common.likeness"))
+def test_nothing_runs_before_a_fork_that_could_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: list[str] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
+    monkeypatch.setattr(fork, "_hooked", False)
+    fork.ForkSwitch()
+    assert hooks == ["after_in_child"]

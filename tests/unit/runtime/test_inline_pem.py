@@ -13,7 +13,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.stores import tidy_pem
 from odradek.runtime.tls.tls_context import build
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Shape = Callable[[str], str]

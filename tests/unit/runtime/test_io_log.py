@@ -229,9 +229,7 @@ import logging, sys, time
 from tests.unit.runtime.peers import ScriptedEngine
 from odradek.network.flow import Completion
 from odradek.runtime.hosts.thread_host import ThreadHost
-from odradek.runtime.left_open import _at_exit
-import atexit
-atexit.register(_at_exit)
+import odradek.runtime.left_open
 
 class Slow(logging.StreamHandler):
     def emit(self, record):

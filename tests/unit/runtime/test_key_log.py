@@ -14,7 +14,7 @@ from tests.unit.runtime.test_tls_context import config, hashed
 
 from odradek.common.errors import ConfigurationError
 from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 
 def asked(authority: Authority, **given: Any) -> dict[str, Any]:

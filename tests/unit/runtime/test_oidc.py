@@ -29,7 +29,7 @@ from odradek.runtime.credentials import oidc
 from odradek.runtime.credentials.allowed_sources import ALLOWED_URLS, allowed_url, shown
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
-from odradek.testing.authority import Authority
+from odradek.testing.brokers.authority import Authority
 
 FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
 NOBODY_TRUSTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

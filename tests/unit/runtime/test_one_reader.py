@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_consumer import PARTITIONS, make
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import FREE_THREADS
 from odradek.runtime.hosts.one_reader import OneReader

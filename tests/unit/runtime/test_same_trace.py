@@ -45,7 +45,7 @@ from odradek.simulation import (
 )
 from odradek.simulation.world.environment import Environment, ReceivedRequest
 from odradek.simulation.world.link import Mode
-from odradek.testing.loopback import LoopbackServer
+from odradek.testing.fake.loopback import LoopbackServer
 
 T = TypeVar("T")
 

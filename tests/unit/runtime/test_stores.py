@@ -23,12 +23,13 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.runtime.keytool import keytool
+from tests.volume import examples
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.pkcs12_keys import without_keys
 from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
-from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
+from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
 from odradek.testing.java import java_home
 
 pytestmark = pytest.mark.slow  # keytool is a JVM each time
@@ -215,7 +216,7 @@ def loads(source: StoreSource) -> None:
             return
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), kind=st.sampled_from(["JKS", "PKCS12", "PEM"]), keys=st.booleans())
 def test_a_broken_store_is_a_configuration_error(
     stores: dict[str, Path],

@@ -14,7 +14,7 @@ from tests.unit.network.tls_peers import server_context, trusting
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, Talk, echo, peer, run
 
 from odradek.runtime.hosts.selector_host import SelectorHost
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from odradek.network.failures import as_error
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
-from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Version = ssl.TLSVersion

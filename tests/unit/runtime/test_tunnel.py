@@ -17,7 +17,7 @@ from odradek.common.types import Address
 from odradek.network.effects import Hop, Open
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.thread_host import ThreadHost
-from odradek.testing.authority import Authority, KeyAndCertificate
+from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 LOGIN = ("alice", "pa55-of-alice")
 SCHEMES = ("socks5h", "http")

@@ -14,7 +14,7 @@ from weakref import ref
 
 import pytest
 from confluent_kafka import serialization as theirs
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 
 from odradek import (
     ArgumentError,
@@ -38,7 +38,7 @@ from odradek import (
     StringDeserializer,
     TopicPartition,
 )
-from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.serialization.record_reading import RecordReading
 from odradek.serialization.record_writing import RecordWriting, serialized_put
 from odradek.testing import FakeCluster
@@ -53,12 +53,6 @@ def cluster() -> Iterator[FakeCluster]:
     with FakeCluster(
         brokers=1, topics=["t", "u", "v", "w", "x", "y", "z", "arrow", "missing", "two:2"]
     ) as found:
-        yield found
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
         yield found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -12,7 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
+from tests.volume import examples
 
 from odradek import (
     AvroDeserializer,
@@ -116,17 +116,6 @@ ROW = {
     "cost": Decimal("12.34"),
     "key": "00000000-0000-0000-0000-000000000007",
 }
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
 
 
 def column(*rows: bytes | None) -> pa.Array:
@@ -264,7 +253,7 @@ def test_a_registry_that_is_away_fails_the_call(server: RegistryServer) -> None:
         avro_to_arrow(column(b"\0\0\0\0\1\2"), away)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.none() | st.binary(max_size=12).map(lambda rest: b"\0\0\0\0\1" + rest)))
 def test_any_bytes(registry: SchemaRegistryClient, rows: list[bytes | None]) -> None:
     """What one row's reader takes, the column's takes; what it refuses is an error of that row."""

@@ -11,17 +11,20 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from fastavro import parse_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.avro import without_kernel
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
+from tests.volume import examples
 
 from odradek import (
     AvroDeserializer,
@@ -43,11 +46,13 @@ from odradek import (
 from odradek.common.types import FREE_THREADS
 from odradek.runtime.hosts.in_thread import at_hand
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
-from odradek.serialization import avro_nesting, column_room, references
-from odradek.serialization.avro_reading import AvroReading
+from odradek.serialization import schema_limits
+from odradek.serialization.avro.reading import AvroReading
+from odradek.serialization.columns import column_room
 from odradek.serialization.context import NO_WAITING
-from odradek.serialization.json_effort import JsonEffort
-from odradek.serialization.protobuf_messages import messages_at
+from odradek.serialization.protobuf.messages import messages_at
+from odradek.serialization.registry import references
+from odradek.serialization.schema_limits import JsonLimits
 from odradek.serialization.wire_format import varint
 
 INT = {"name": "x", "type": "int", "default": 1}
@@ -90,12 +95,6 @@ def doubled(depth: int, *innermost: Any) -> dict[str, Any]:
     for at in range(1, depth):
         found = record(f"R{at}", field(found, "a"), field(f"R{at - 1}", "b"))
     return found
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
 
 
 def client(server: RegistryServer, *schemas: Any) -> SchemaRegistryClient:
@@ -145,11 +144,11 @@ def test_values_as_deep_as_is_allowed_fit_into_a_small_stack(chain: str) -> None
     """In a process of its own: too deep ends it."""
     schema, deeper, end = CHAINS[chain]
     per = 3 if chain in ("map", "two") else 2
-    many = avro_nesting.DEEPEST_VALUE // per - 1
+    many = schema_limits.DEEPEST_VALUE // per - 1
     code = f"""
 import threading
 from fastavro import parse_schema
-from odradek.serialization.avro_reading import AvroReading
+from odradek.serialization.avro.reading import AvroReading
 written = parse_schema({schema!r})
 data = {deeper!r} * {many} + {end!r} * {many + 1 if chain in ("array", "map") else 1}
 threading.stack_size(512 * 1024)
@@ -189,7 +188,7 @@ from odradek import AvroSerializer, SchemaRegistryClient
 schema = {json.dumps(json.dumps(record("N", field(["null", "N"]))))}
 write = AvroSerializer(SchemaRegistryClient({{"url": "http://localhost:1"}}), schema)
 value = {{"n": None}}
-for _ in range({avro_nesting.DEEPEST_WRITTEN - 2}):
+for _ in range({schema_limits.DEEPEST_WRITTEN - 2}):
     value = {{"n": value}}
 threading.stack_size({SMALL_STACK})
 written = []
@@ -197,7 +196,7 @@ parsed = write._parsed_of(write._schema)
 thread = threading.Thread(target=lambda: written.append(write.payload(value, parsed)))
 thread.start()
 thread.join()
-assert len(written[0]) == {avro_nesting.DEEPEST_WRITTEN - 1}
+assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -348,7 +347,7 @@ def test_counting_itself_takes_no_longer_than_a_schema(schema: Any, why: str | N
     """Each property with each pattern were gigabytes; each place of a list was written as text."""
 
     def count() -> str | None:
-        return JsonEffort(schema, {}).check(5)
+        return JsonLimits(schema, {}).check(5)
 
     if why is None:
         assert in_time(count) is None
@@ -471,7 +470,7 @@ def test_braces_within_a_message_leave_it_the_one_around() -> None:
 
 
 @given(st.sampled_from(sorted(CHAINS)), st.binary(max_size=40), st.integers(0, 250))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_hostile_bytes_of_schemas_with_themselves_in_them_are_read_or_refused(
     chain: str, data: bytes, steps: int
 ) -> None:
@@ -506,3 +505,36 @@ def test_an_array_that_is_left_out_has_the_items_that_it_claims(
     column = pa.array([framed(varint(1 << EXPONENT) + b"\1")], pa.binary())
     assert list(avro_to_arrow(column, registry, json.dumps(record("N", INT))).errors) == [0]
     assert read(framed(b"\0\2")) == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"\xff" * 100_000, "a number has too many bytes"),
+        (b"\x00\x03" * 300, "no such branch"),
+    ],
+)
+def test_bytes_of_a_schema_that_refers_to_itself(payload: bytes, why: str) -> None:
+    """A number of 100,000 bytes would take minutes, and a branch below zero is none."""
+    node = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "n", "type": "long"}, {"name": "next", "type": ["null", "Node"]}],
+    }
+    with pytest.raises(DeserializationError, match=why):
+        AvroReading().value(payload, parse_schema(node))
+
+
+def test_references_are_counted_before_they_are_kept() -> None:
+    """Each of 2,000 definitions leads to 2,000 others: four million references in 150 KB."""
+    count = 2_000
+    chain = {f"n{at}": {"$ref": "x", "$dynamicRef": f"#/$defs/n{at + 1}"} for at in range(count)}
+    leaves = {f"l{at}": {"$id": "x"} for at in range(count)}
+    schema = {"$defs": {**chain, f"n{count}": {}, **leaves}, "$ref": "#/$defs/n0"}
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidSchemaError):
+            JsonLimits(schema, {})
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,7 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
+from tests.volume import examples
 
 from odradek import (
     ConfigurationError,
@@ -32,9 +32,9 @@ from odradek import (
     json_to_arrow,
     plain_json_to_arrow,
 )
-from odradek.serialization import column_room
-from odradek.serialization.json_lines import ArrowJson
-from odradek.serialization.json_room import LARGE
+from odradek.serialization.columns import column_room
+from odradek.serialization.columns.column_room import LARGE
+from odradek.serialization.json.lines import ArrowJson
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 FRAME = b"\0\0\0\0\1"
@@ -74,17 +74,6 @@ class Answers(SchemaRegistryClient):
 
     def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
         return self._there[schema_id - 1]
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
 
 
 def column(*rows: bytes | None) -> pa.Array:
@@ -306,7 +295,7 @@ SPOILS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(DOCUMENTS, SPOILS), min_size=1, max_size=6), st.booleans())
 def test_arrow_reads_what_python_reads(rows: list[tuple[Any, Any]], validate: bool) -> None:
     """Each row as if Python had read it alone, in values and in words."""
@@ -373,7 +362,6 @@ def test_a_row_reads_the_same_whatever_is_beside_it(beside: bytes) -> None:
 def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes may be an object of hundreds of fields; the rows beside it are read."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
-    monkeypatch.setattr("odradek.serialization.json_room.FREE", 1 << 20)
     wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
     schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
     good, bad = framed({"w": [{}]}, {"w": [{}] * 3000})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,7 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
 from tests.fuzz.protobuf import Answers, Case, differ, drive, message_class
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.test_registry_protobuf import files, written
 
 from odradek import (
@@ -31,8 +30,8 @@ from odradek import (
     arrow_to_protobuf,
     protobuf_to_arrow,
 )
-from odradek.serialization import column_room, framed_rows
-from odradek.serialization.protobuf_rows import ProtobufRows
+from odradek.serialization.columns import column_room, framed_rows
+from odradek.serialization.protobuf.rows import ProtobufRows
 
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
 """By the kernel, and without it."""
@@ -42,17 +41,6 @@ BY_BYTES = api_implementation.Type() == "python"
 one with a tag that is longer than it needs to be is unknown to it.
 """
 LONG_TAG = b"\x88\x80"
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
 
 
 def column(*rows: bytes | None) -> pa.Array:
@@ -367,6 +355,7 @@ def test_messages_that_no_column_can_hold(registry: SchemaRegistryClient) -> Non
         protobuf_to_arrow(column(), registry, message_class(wide.SerializeToString()))
 
 
+@pytest.mark.slow
 @WAYS
 def test_few_bytes_take_no_memory_of_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]

@@ -7,7 +7,7 @@ import pickle
 import ssl
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,6 @@ from odradek.testing import Authority
 
 TEXT = Schema('{"type": "string"}')
 QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2, "default.api.timeout.ms": 3000}
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
 
 
 def client(server: RegistryServer, **more: Any) -> SchemaRegistryClient:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from odradek import SchemaNotFoundError
-from odradek.common.record_errors import SchemaNotAtHandError
-from odradek.serialization import schema_cache
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.serialization.context import NO_WAITING
-from odradek.serialization.schema_cache import Lookups, kept
+from odradek.serialization.registry import schema_cache
+from odradek.serialization.registry.schema_cache import Lookups, kept
 
 
 def never() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 
 from odradek import (
     AsyncSchemaRegistryClient,
@@ -37,8 +36,8 @@ from odradek import (
     SerializationError,
 )
 from odradek.serialization import plain
-from odradek.serialization.protobuf import message_indexes
-from odradek.serialization.protobuf_messages import messages_at
+from odradek.serialization.protobuf.messages import messages_at
+from odradek.serialization.protobuf.serializers import message_indexes
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 REGISTER = {"auto.register.schemas": True}
@@ -62,17 +61,6 @@ JSON_SCHEMA = json.dumps(
         "required": ["id"],
     }
 )
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 def test_avro_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek import ConfigurationError, MessageField, SerializationContext, SerializationError
-from odradek.serialization.subjects import STRATEGIES, strategy
+from odradek.serialization.registry.subjects import STRATEGIES, strategy
 
 CONTEXT = SerializationContext("t", MessageField.KEY)
 

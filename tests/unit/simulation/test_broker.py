@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.unit.simulation.raw_client import RawClient
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages import create_topics as ct
 from odradek.protocol.messages import delete_topics as dt
@@ -20,9 +20,9 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.record import BatchBuilder, decode
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.brokers.group_handlers import GROUP_HANDLERS
 from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
-from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
-from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
+from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
 
 COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
 """They need coordinators: tests of their own ask them in every version."""
@@ -388,7 +388,7 @@ def test_producer_ids_are_never_given_twice(setting: Setting) -> None:
 def test_throttle_and_slow_handshakes(setting: Setting) -> None:
     setting.broker.throttle = 0.25
     assert setting.ask(DescribeClusterRequest(), 2).throttle_time_ms == 250
-    setting.broker.handshake_delay = 3.0
+    setting.broker.delay(ApiVersionsRequest.API_KEY, 3.0)
     before = setting.world.now
     setting.ask(ApiVersionsRequest("odradek", "1"), 4, 5.0)
     assert 3.0 <= setting.world.now - before < 3.01

@@ -12,7 +12,6 @@ from odradek.common.events import EventLog
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.partition_log import check_batch
 from odradek.simulation.checkers.invariants import (
     Checkers,
     PositionsGoForward,
@@ -20,6 +19,7 @@ from odradek.simulation.checkers.invariants import (
     RecordsOnce,
     Violation,
 )
+from odradek.simulation.logs.partition_log import check_batch
 
 TP = TopicPartition("t", 0)
 A = "10.0.0.2:9092"

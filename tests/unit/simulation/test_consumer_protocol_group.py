@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.simulation.raw_client import RawClient
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
 from odradek.protocol.messages import offset_commit as oc
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World

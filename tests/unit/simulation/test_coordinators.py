@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.simulation.raw_client import RawClient
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World

@@ -7,11 +7,13 @@ from tests.unit.simulation.test_broker import records
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.partition_log import check_batch
+from odradek.simulation.brokers.disturbances import recreate_topic
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.simulation.coordinators.consumer_protocol_group import ConsumerMember
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupShard
+from odradek.simulation.logs.partition_log import check_batch
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -24,14 +26,22 @@ class Member:
     identity: tuple[str, int] = ("", 1)
     static: bool = False
     gone: set[TopicPartition] = field(default_factory=set)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     def lost(self, partition: TopicPartition) -> bool:
         return partition in self.gone
 
+    def position(self, partition: TopicPartition) -> int | None:
+        return self.positions.get(partition)
+
 
 @pytest.fixture
 def ledger() -> GroupLedger:
-    cluster = SimulatedCluster(World(1), 1)
+    return ledger_of(1)
+
+
+def ledger_of(brokers: int) -> GroupLedger:
+    cluster = SimulatedCluster(World(1), brokers)
     cluster.create_topic("t", 2)
     cluster.groups.create()
     return GroupLedger("g", cluster)
@@ -197,6 +207,9 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     a.gone.add(T0)
     ledger.look()
     ledger.gone(a)
+    shard(ledger).replay(
+        ("offset", "g", "t", 0), Committed(1)
+    )  # the record that it works on is next
     ledger.assigned(b, [T0, T1])
     ledger.ends[T0] = 0  # as the log has it here
     assert ledger.settled("t") == "t-0 at 1 wasn't handed out again: who worked on it died"
@@ -204,3 +217,210 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     ledger.record(b, T0, 1, b"v")
     ledger.ends[T0], ledger.stints["b"][T0].next_offset = 0, None
     assert ledger.settled("t") == ""
+
+
+def test_a_new_owner_does_not_begin_before_what_is_committed(ledger: GroupLedger) -> None:
+    a = Member("a", ("id-a", 3))
+    ledger.ends[T0] = 9
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
+    ledger.assigned(a, [T0])
+    ledger.record(a, T0, 4, b"v")  # it was removed: this was fetched before
+    ledger.revoked(a, [T0])
+    members = shard(ledger).consumer("g", create=True).members
+    members["id-a"] = ConsumerMember("id-a")
+    ledger.assigned(a, [T0])
+    with pytest.raises(Violation, match="begins t-0 at 4; 5 is committed"):
+        ledger.record(a, T0, 4, b"v")
+    ledger.sought(a, T0)
+    ledger.record(a, T0, 4, b"v")
+
+
+def test_a_zombie_may_answer_with_what_was_committed_by_its_time() -> None:
+    a, ledger = Member("a", ("id-a", 3)), ledger_of(3)
+    ledger.ends[T0] = 9
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(2, 1))
+    cluster = ledger.cluster
+    topic = cluster.topics["__consumer_offsets"]
+    cluster.zombie_leader(topic.partitions[cluster.groups.index("g")].leader)
+    cluster.environment.time.run_until(5.0)
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
+    ledger.assigned(a, [T0])
+    ledger.record(a, T0, 2, b"v")
+
+
+# Offsets that go back, topics that are created again
+
+
+def commits(ledger: GroupLedger, member: Member | None, offset: int) -> None:
+    """The coordinator takes an offset of t-0."""
+    ledger.commits("g", None if member is None else member.identity[0], {T0: Committed(offset)})
+
+
+def test_a_committed_offset_goes_back_only_by_a_late_commit_of_its_owner(
+    ledger: GroupLedger,
+) -> None:
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
+    ledger.assigned(a, [T0])
+    for offset in range(9):
+        ledger.record(a, T0, offset, b"v")
+    for offset in (5, 9, 7, 9):
+        commits(ledger, a, offset)
+    ledger.look()
+    assert ledger.hits["committed offset set back by a late commit of the same owner"] == 1
+    ledger.commits("another group", "id-b", {T0: Committed(1)})
+    ledger.look()
+    ledger.assigned(b, [T1])
+    commits(ledger, b, 3)
+    with pytest.raises(Violation, match="was committed at 9 by a, and goes back to 3 by .* b"):
+        ledger.look()
+
+
+def test_offsets_of_a_transaction_never_go_back(ledger: GroupLedger) -> None:
+    a = Member("a")
+    ledger.assigned(a, [T0])
+    for offset in range(9):
+        ledger.record(a, T0, offset, b"v")
+    commits(ledger, None, 9)
+    commits(ledger, None, 8)
+    with pytest.raises(Violation, match="goes back to 8 by a commit of a transaction"):
+        ledger.look()
+
+
+def test_an_ownership_is_broken_once_another_member_has_committed(ledger: GroupLedger) -> None:
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
+    ledger.assigned(a, [T0, T1])
+    assert ledger.broken(a, T0) is None
+    ledger.cluster.environment.time.run_until(1.0)
+    commits(ledger, a, 0)
+    a.identity = ("id-a2", 3)  # it has joined again, and its application doesn't know
+    commits(ledger, a, 0)
+    assert ledger.broken(a, T0) is None
+    a.gone.add(T0)
+    ledger.assigned(b, [T0])
+    commits(ledger, b, 0)
+    assert ledger.broken(a, T0) == "id-b"
+    assert ledger.broken(a, T1) is None
+    assert ledger.broken(b, T0) is None
+    ledger.revoked(a, [T0])
+    assert ledger.broken(a, T0) is None
+
+
+def recreated(ledger: GroupLedger, value: bytes) -> None:
+    """Delete the topic and create it again, with one record."""
+    recreate_topic(ledger.cluster, "t")
+    data = bytes(records(value))
+    log = ledger.cluster.log("t", 0)
+    log.commit(log.append(data, check_batch(data), 0))
+    ledger.births[value] = ledger.place(T0)
+
+
+def test_books_are_kept_for_each_life_of_a_topic(ledger: GroupLedger) -> None:
+    a = Member("a")
+    ledger.assigned(a, [T0, T1])
+    for offset, value in enumerate((b"v", b"w")):
+        ledger.births[value] = T0
+        ledger.record(a, T0, offset, value)
+    recreated(ledger, b"x")
+    assert list(ledger.lives("t")) == ["t", "t#2"]
+    assert ledger.settled("t") == "t#2-0 is read up to 0 of 1"
+    with pytest.raises(Violation, match="t#2-0 at 0 was handed to"):
+        ledger.verify("t")
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
+    ledger.look()  # the coordinator is about to forget it
+    commits(ledger, a, 2)
+    with pytest.raises(Violation, match="t#2-0 is committed at 2, but 0 is the end"):
+        ledger.look()
+    ledger.violations.clear()
+    shard(ledger).replay(("forget", "t"), None)
+    ledger.look()
+    ledger.record(a, T0, 0, b"x")
+    with pytest.raises(Violation, match="gets t-0 after records of t#2"):
+        ledger.record(a, T0, 1, b"w")
+    assert ledger.settled("t") == ""
+    ledger.verify("t")
+    assert ledger.hits["topic created again with offsets of the deleted one pending"] == 1
+
+
+def test_a_group_that_assigns_ids_may_assign_a_new_topic_beside_the_owner_of_the_old(
+    ledger: GroupLedger,
+) -> None:
+    a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 3))
+    ledger.assigned(a, [T0])
+    ledger.by_id = True
+    recreated(ledger, b"x")
+    ledger.assigned(b, [T0])
+    ledger.record(b, T0, 0, b"x")
+    commits(ledger, b, 1)
+    ledger.look()
+    commits(ledger, a, 0)
+    with pytest.raises(Violation, match="t#2-0 was committed at 1 by b, and goes back to 0"):
+        ledger.look()
+    ledger.violations.clear()
+    commits(ledger, a, 5)  # that is the deleted topic's
+    with pytest.raises(Violation, match="t#2-0 is committed at 5, but 1 is the end"):
+        ledger.look()
+    ledger.violations.clear()
+    assert ledger.broken(a, T0) is None
+    ledger.revoked(a, [T0])
+    ledger.by_id = False
+    recreated(ledger, b"y")
+    with pytest.raises(Violation, match="t-0, which b has"):
+        ledger.assigned(a, [T0])
+
+
+def test_an_assignment_may_be_heard_of_after_its_topic_was_created_again(
+    ledger: GroupLedger,
+) -> None:
+    """The new topic's partition has another owner; the coordinator says which of them is meant."""
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 5))
+    ledger.by_id = True
+    group = shard(ledger).consumer("g", create=True)
+    topics = ledger.cluster.topics
+    old = (topics["t"].id, 0)
+    recreated(ledger, b"x")
+    new = (topics["t"].id, 0)
+    group.members = {
+        "id-a": ConsumerMember("id-a", revoking=frozenset({old})),
+        "id-b": ConsumerMember("id-b", assigned=frozenset({new})),
+    }
+    ledger.assigned(b, [T0])
+    ledger.assigned(a, [T0])
+    assert [ledger.stints[m][T0].born for m in ("a", "b")] == ["t", "t#2"]
+    ledger.revoked(a, [T0])
+    group.members["id-a"] = ConsumerMember("id-a", assigned=frozenset({old, new}))
+    with pytest.raises(Violation, match="t-0, which b has, a member like it"):
+        ledger.assigned(a, [T0])
+
+
+def test_commits_of_a_topic_that_is_deleted_meanwhile_are_not_noted(ledger: GroupLedger) -> None:
+    ledger.cluster.group_settings.observers.append(ledger.commits)
+    heard: list[object] = []
+    words = ("", -1, None)
+    shard(ledger).commit("g", words, 9, {T0: Committed(0)}, heard.append)
+    ledger.cluster.environment.time.run_until(1.0)
+    assert ledger.taken[T0] == (0, "")
+    shard(ledger).commit("g", words, 9, {T0: Committed(5)}, heard.append)
+    recreated(ledger, b"x")
+    ledger.cluster.environment.time.run_until(2.0)
+    assert (heard, list(ledger.taken)) == ([None, None], [T0])
+    assert shard(ledger).committed("g").stable == {}
+    ledger.look()
+
+
+def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: GroupLedger) -> None:
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
+    ledger.latest = True
+    ledger.assigned(a, [T0])
+    ledger.record(a, T0, 5, b"v")  # nothing was committed: it begins where it likes
+    ledger.revoked(a, [T0])
+    ledger.assigned(b, [T0])
+    commits(ledger, b, 8)
+    ledger.revoked(b, [T0])
+    ledger.assigned(a, [T0, T1])
+    with pytest.raises(Violation, match="gets t-0 at 9: 6 was never handed out"):
+        ledger.record(a, T0, 9, b"w")
+    ledger.record(a, T0, 8, b"w")
+    assert ledger.settled("t") == "t-0 is read up to None of 0 by a"
+    a.positions = {T0: 0, T1: 0}
+    assert ledger.settled("t") == ""
+    ledger.verify("t")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.simulation.raw_client import RawClient
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import join_group as j
 from odradek.protocol.messages import leave_group as lg

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.record import BatchBuilder, decode
-from odradek.simulation.brokers.partition_log import (
+from odradek.simulation.logs.partition_log import (
     MAX_MESSAGE_BYTES,
     MAX_SEQUENCE,
     PartitionLog,

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from odradek.simulation.faults.verbs import ScheduleError
+from odradek.simulation.runs.random_schedules import FAMILIES, Family, random_schedule
 from odradek.simulation.runs.schedule import (
-    FAMILIES,
-    Family,
     Schedule,
     ScheduledClient,
     from_json,
     load,
-    random_schedule,
     settings,
     validate,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting, code
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import list_offsets as lo
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.coordinators.transaction_states import EXHAUSTED, State

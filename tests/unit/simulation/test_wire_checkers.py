@@ -115,6 +115,18 @@ def test_a_rebootstrap_although_a_known_broker_answers(watched: Watched) -> None
     assert "though 10.0.0.2:9092 answered at 0.0" in watched.found[0]
 
 
+def test_the_answer_of_a_secondary_connection_holds_no_rebootstrap_up(watched: Watched) -> None:
+    """Clients conclude nothing from it: it may lead to another broker (`network.aside`)."""
+    dial = {"address": str(A), "purpose": "aside", "connection": 1}
+    watched.wire(Event(watched.time.now, "dial", dial))
+    watched.wire.answered(1, watched.send(1, MetadataRequest()))
+    watched.rebootstrap()
+    assert watched.found == []
+    watched.wire.answered(2, watched.send(2, MetadataRequest()))
+    watched.rebootstrap()
+    assert len(watched.found) == 1
+
+
 @pytest.mark.parametrize("how", ["nothing for a while", "lost", "ApiVersions only"])
 def test_a_rebootstrap_for_a_reason(watched: Watched, how: str) -> None:
     for number in (1, 2):

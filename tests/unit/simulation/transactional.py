@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages import add_partitions_to_txn as a

@@ -20,7 +20,7 @@ from tests.registry_server import RegistryServer, registry_server
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.descriptions import PartitionDescription, TopicDescription
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.serialization import SchemaRegistryClient
 from odradek.spark.driver.tracker import OffsetTracker

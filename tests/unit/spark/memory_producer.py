@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
-from odradek.common.kafka_errors import ProducerFencedError
+from odradek.common.errors.kafka import ProducerFencedError
 from odradek.common.types import TopicPartition
 
 Row = tuple[str, Any]

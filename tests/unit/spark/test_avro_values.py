@@ -24,6 +24,7 @@ from tests.unit.spark.avro_examples import (
     record,
 )
 from tests.unit.spark.conftest import options
+from tests.volume import examples
 
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_values import AvroDecoder, AvroFormat
@@ -272,7 +273,7 @@ def as_arrow_gives(value: Any) -> Any:
 TYPES = st.recursive(PLAIN, extended, max_leaves=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.lists(TYPES, min_size=1, max_size=4))
 def test_what_is_written_is_read(data: st.DataObject, types: list[Any]) -> None:
     schema = record(**{f"f{n}": kind for n, kind in enumerate(types)})
@@ -286,7 +287,7 @@ def test_what_is_written_is_read(data: st.DataObject, types: list[Any]) -> None:
 OF_EVERYTHING = decoder()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.integers(0, 200), st.binary(max_size=10))
 def test_whatever_comes_is_a_row(noise: list[bytes], at: int, patch: bytes) -> None:
     whole = encoded(WRITTEN)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from odradek.common.security_options import SECRETS
-from odradek.common.spellings import ALIASES
-from odradek.serialization.registry_settings import SECRETS as REGISTRY_SECRETS
+from odradek.common.options.security import SECRETS
+from odradek.common.options.spellings import ALIASES
+from odradek.serialization.registry.settings import SECRETS as REGISTRY_SECRETS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 OPTIONS = PAGE.with_name("configuration.md")

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
 
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.kafka_errors import InvalidTransactionTimeoutError
+from odradek.common.errors.kafka import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.problems import MissingTopicError, OutageError

@@ -189,6 +189,7 @@ def _holds(given: Any, topic: str, partition: int, offset: int) -> bool:
     return tests[type(given).__name__]()
 
 
+@pytest.mark.slow
 def test_exactly_the_rows_that_all_settled_filters_want() -> None:
     rng = random.Random(5)
     constants: dict[tuple[str], list[Any]] = {

@@ -214,8 +214,8 @@ def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
 
 
 def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
-    monkeypatch.setattr("odradek.spark.driver.source.process_clients", lambda: cluster)
-    monkeypatch.setattr("odradek.spark.driver.source.SystemClock.date_ms", lambda _: PLANNED)
+    monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
+    monkeypatch.setattr("odradek.spark.driver.batch_source.SystemClock.date_ms", lambda _: PLANNED)
     source = KafkaDataSource(OPTIONS | TOPIC)
     found: list[InputPartition] = list(source.reader(source.schema()).partitions())
     told = [p.share for p in found if isinstance(p, KafkaInputPartition)]

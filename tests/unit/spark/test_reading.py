@@ -11,7 +11,7 @@ import pytest
 from tests.unit.spark.conftest import ID_1, ID_3, P0, options
 
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
-from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import DataLossError, NoProgressError, OutageError, TimestampRangeError
 from odradek.spark.tasks import reading

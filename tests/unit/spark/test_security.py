@@ -63,7 +63,7 @@ def test_the_source_holds_them_wrapped() -> None:
 
 def test_partitions_are_no_place_for_them(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
     """The reader carries them to its tasks, which need them; it shows them to nobody."""
-    monkeypatch.setattr("odradek.spark.driver.source.process_clients", lambda: cluster)
+    monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
     source = KafkaDataSource(dict(GIVEN))
     reader = source.reader(source.schema())
     shown = [f"{reader!r} {vars(reader)!r}", *(str(pickle.dumps(p)) for p in reader.partitions())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.spark.conftest import ID_1, ID_2, P0, P1, following
+from tests.unit.spark.conftest import ID_1, ID_2, P0, P1, MemoryConsumer, following
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
@@ -385,6 +385,65 @@ def test_a_plan_carries_a_small_picture_of_the_cluster(
     }
     monkeypatch.setattr("odradek.spark.driver.tracker.HINT_PARTITIONS", 1)
     assert tracker(BATCH).plan_batch().hint["topics"] == {}
+
+
+@pytest.mark.parametrize("stale", ["description", "metadata"])
+def test_a_batch_is_planned_again_while_brokers_name_different_topic_ids(
+    tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, stale: str
+) -> None:
+    """The topic was recreated and one of two brokers has not heard of it yet."""
+    old, new = cluster.topics["t"], (ID_2, {0: (0, 3), 1: (0, 0)})
+    method = "describe" if stale == "description" else "bootstrap_hint"
+    ask = getattr(MemoryConsumer, method)
+
+    def lagging(client: Any, *arguments: Any, **options: Any) -> Any:
+        """Answer from the old topic until clients were renewed twice."""
+        cluster.topics["t"] = old if cluster.dropped < 2 else new
+        try:
+            return ask(client, *arguments, **options)
+        finally:
+            cluster.topics["t"] = new
+
+    monkeypatch.setattr(MemoryConsumer, method, lagging)
+    cluster.topics["t"] = new
+    plan = tracker(BATCH).plan_batch()
+    assert plan.ranges == [KafkaOffsetRange(P0, 0, 3)]
+    assert plan.topic_ids == {"t": ID_2}
+    assert plan.hint["topics"]["t"]["id"] == ID_2.replace("-", "")
+    assert cluster.dropped == 2
+
+
+def test_a_plan_ships_no_metadata_of_another_topic_id(
+    tracker: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = {"t": {"id": ID_2.replace("-", ""), "partitions": [[0, 1], [0, 1]]}}
+    monkeypatch.setattr(MemoryConsumer, "bootstrap_hint", lambda _: {"topics": stale})
+    plan = tracker(BATCH).plan_batch()
+    assert plan.topic_ids == {"t": ID_1}
+    assert plan.hint["topics"] == {}
+
+
+def test_the_metadata_is_read_a_few_times_for_any_number_of_ranges(
+    tracker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look copies all of it, which 10,000 ranges would make quadratic."""
+    ask, looks = MemoryConsumer.bootstrap_hint, list[None]()
+
+    def counted(client: MemoryConsumer) -> Any:
+        looks.append(None)
+        return ask(client)
+
+    monkeypatch.setattr(MemoryConsumer, "bootstrap_hint", counted)
+    plan = tracker(BATCH, minPartitions="50").plan_batch()
+    assert len(plan.ranges) >= 50
+    assert len(looks) == 2
+
+
+def test_metadata_without_an_id_is_shipped(tracker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"t": {"id": "0" * 32, "partitions": [[0, 1], [0, 1]]}}
+    monkeypatch.setattr(MemoryConsumer, "bootstrap_hint", lambda _: {"topics": known})
+    plan = tracker(BATCH).plan_batch()
+    assert (plan.topic_ids, plan.hint["topics"]) == ({"t": ID_1}, known)
 
 
 # -- what nobody noticed once ---------------------------------------------------------------------

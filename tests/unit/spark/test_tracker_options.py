@@ -199,28 +199,3 @@ def test_a_topic_of_the_options_that_a_restart_can_not_find(tracker: Any) -> Non
     offset = following(tracker(), SENTINEL)
     with pytest.raises(MissingTopicError, match="no nowhere"):
         following(tracker(subscribe="t,nowhere"), offset)
-
-
-# -- what is asked ------------------------------------------------------------------------------
-
-
-def test_a_warm_driver_asks_once_for_each_batch(tracker: Any, cluster: Any, clock: Any) -> None:
-    driver = tracker(maxOffsetsPerTrigger="7", minPartitions="4")
-    offset = following(driver, SENTINEL)
-    assert cluster.calls == ["describe", "end", "beginning"]
-    driver.plan(SENTINEL, offset)
-    for n in range(20):
-        cluster.calls.clear()
-        clock.at += 1
-        cluster.topics["t"][1][0] = (0, 101 + n)
-        end = following(driver, offset)
-        assert cluster.calls == ["end"]
-        driver.report()
-        driver.plan(offset, end)
-        assert cluster.calls == ["end"]
-        offset = end
-    clock.at += 30  # plan() doesn't look whether topics are as they were: latest() does
-    driver.plan(offset, end)
-    assert cluster.calls == ["end"]
-    following(driver, end)
-    assert cluster.calls == ["end", "describe", "end"]

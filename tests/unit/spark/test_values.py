@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.unit.spark.conftest import P0, options
 
-from odradek.serialization.json_room import LARGE
+from odradek.serialization.columns.column_room import LARGE
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from odradek.testing import Authority, KeyAndCertificate, java_home
-from odradek.testing.authority import STORE_PASSWORD
+from odradek.testing.brokers.authority import STORE_PASSWORD
 
 DAY = datetime.timedelta(days=1)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from odradek.common.types import Address
-from odradek.testing import broker
-from odradek.testing.broker import BROKER_CLASS, JavaSetup, LocalBroker, free_addresses
+from odradek.testing.brokers import broker
+from odradek.testing.brokers.broker import BROKER_CLASS, JavaSetup, LocalBroker, free_addresses
 
 
 def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path) -> None:

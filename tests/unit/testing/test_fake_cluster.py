@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from odradek import AclBinding, Admin, Consumer, Producer, TopicPartition
-from odradek.common import kafka_errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as kafka_errors
 from odradek.testing import ClusterStartError, FakeCluster
-from odradek.testing.memory_limits import TRIMMED_EVERY
+from odradek.testing.fake.memory_limits import TRIMMED_EVERY
 
 PATIENCE = 20.0
 

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import pytest
 
-from odradek.testing import shared_clusters, simulated
+from odradek.testing import simulated
+from odradek.testing.brokers import shared_clusters
+from odradek.testing.brokers.shared_clusters import SharedClusters
 from odradek.testing.errors import JavaNotFoundError
-from odradek.testing.shared_clusters import SharedClusters
 
 pytest_plugins = ["pytester"]
 

@@ -12,7 +12,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.testing.probe import Answer, ClusterView, parse, parse_creation
+from odradek.testing.brokers.probe import Answer, ClusterView, parse, parse_creation
 
 
 def partition(leader: int, replicas: list[int]) -> MetadataResponsePartition:

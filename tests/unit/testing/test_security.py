@@ -14,10 +14,10 @@ import pytest
 
 from odradek.common.types import Address
 from odradek.testing import LocalCluster
-from odradek.testing.broker import JavaSetup, LocalBroker
-from odradek.testing.broker_set import BrokerSet, Timeline
-from odradek.testing.process import Child, Exit, Keeper
-from odradek.testing.security import (
+from odradek.testing.brokers.broker import JavaSetup, LocalBroker
+from odradek.testing.brokers.broker_set import BrokerSet, Timeline
+from odradek.testing.brokers.process import Child, Exit, Keeper
+from odradek.testing.brokers.security import (
     MECHANISMS,
     Security,
     properties_text,

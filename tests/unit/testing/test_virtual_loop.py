@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import pytest
 
 from odradek.simulation import StuckError, World
-from odradek.testing import loop_threads, virtual_loop
-from odradek.testing.loop_threads import LoopThreads
-from odradek.testing.virtual_loop import NOT_HERE, VirtualLoop
+from odradek.testing.virtual import loop_threads, virtual_loop
+from odradek.testing.virtual.loop_threads import LoopThreads
+from odradek.testing.virtual.virtual_loop import NOT_HERE, VirtualLoop
 
 T = TypeVar("T")
 

@@ -1,5 +1,8 @@
-"""The table of `make broken-rules` doesn't rot: texts and tests are there, verdicts are right."""
+"""The table of `make broken-rules` is up to date and whole, and its verdicts are right."""
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,60 +12,112 @@ import pytest
 from tests.unit.tools.loading import load_tool
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
 TOOL = load_tool("break_rules")
-NAMES = [b.name for b in TOOL.BREAKAGES]
+MUTATIONS = TOOL.mutations()
+MOST = 3
+"""Mutations of a rule."""
+UNSEEN = {
+    ("R-RB-4", "kip_144/a_close_with_requests_in_flight_is_a_failure"),
+    ("R-CS-8", "kip_144/a_suspect_that_answers_frees_the_leaders"),
+    ("R-RT-1", "kip_580/a_topic_that_is_not_there_is_asked_for_with_backoff"),
+    ("R-RT-1", "kip_580/broker_api_versions_follow_a_broker_that_moves"),
+    ("R-RT-3", "kip_580/console_producer_gives_up_after_so_many_retries"),
+    ("R-BO-3", "kip_580/rounds_wait_longer_each_time"),
+    ("R-RB-7", "kip_899/a_black_holed_outage_costs_few_dials"),
+    ("R-RB-4", "kip_899/a_rebootstrap_halves_no_backoff"),
+    ("R-RB-2", "kip_899/a_tiny_reconnect_max_does_not_hide_the_outage"),
+    ("R-RB-2", "kip_899/all_brokers_replaced_black_holed"),
+    ("R-RB-2", "kip_899/all_brokers_replaced_refused"),
+    ("R-RT-1", "kip_899/error_129_of_an_admin_call"),
+    ("R-RB-4", "kip_899/error_129_of_metadata"),
+    ("R-MD-3", "kip_899/one_outage_counts_one_rebootstrap"),
+    ("R-RB-4", "kip_899/the_cluster_id_outlives_a_rebootstrap"),
+    ("R-RB-4", "kip_899/the_timer_counts_an_outage_once"),
+    ("R-RB-3", "kip_899/while_one_answers_there_is_no_rebootstrap"),
+    ("R-MD-5", "metadata/a_dead_broker_stays_in_the_map"),
+    ("R-MD-7", "metadata/a_fresh_client_asks_at_once"),
+    ("R-RB-5", "metadata/a_hint_spares_the_first_request"),
+    ("R-RT-2", "metadata/after_close_calls_fail_at_once"),
+    ("R-RT-2", "metadata/after_close_nothing_hangs"),
+    ("R-MD-2", "metadata/an_address_in_backoff_is_passed_over"),
+    ("R-MD-1", "metadata/bootstrap_addresses_are_no_brokers"),
+    ("R-BO-3", "metadata/refreshes_keep_their_distance"),
+    ("R-MD-2", "metadata/the_broker_dialled_longest_ago_comes_first"),
+}
+"""Rules that a case names, without a mutation of the rule that the case notices."""
 
 
-@pytest.mark.parametrize("breakage", TOOL.BREAKAGES, ids=NAMES)
-def test_its_texts_and_tests_are_there(breakage: object) -> None:
-    assert isinstance(breakage, TOOL.Breakage)
-    assert breakage.tests
-    for patch in breakage.patches:
-        text = (TOOL.SOURCES / patch.file).read_text()
-        changed = TOOL.patched(text, patch)
-        assert changed != text
-        compile(changed, patch.file, "exec")
-    for test in breakage.tests:
-        path, _, inside = test.partition("::")
-        assert (ROOT / path).is_file(), path
-        name, _, case = inside.rstrip("]").partition("[")
-        if case and path.startswith("tests/spec/"):
-            folder = path.removeprefix("tests/spec/test_").removesuffix(".py")
-            assert (ROOT / "tests/spec" / folder / f"{case}.json").is_file(), case
-        elif name:
-            assert f"def {name}(" in (ROOT / path).read_text(), name
+def test_every_text_is_in_the_sources() -> None:
+    gone = []
+    for mutation in MUTATIONS:
+        try:
+            for path, mutant in mutation.mutants(TOOL.SOURCES):
+                assert mutant != path.read_text(), mutation.name
+                compile(mutant, path.name, "exec")
+        except LookupError as error:
+            gone.append(str(error))
+    assert gone == [], "adapt these texts in tests/spec/mutations.json"
 
 
-def test_names_are_told_apart() -> None:
-    assert len(set(NAMES)) == len(NAMES)
+def test_every_test_exists() -> None:
+    for mutation in MUTATIONS:
+        assert mutation.fails, mutation.name
+        for name in mutation.fails:
+            path, _, inside = name.partition("::")
+            if not inside and not path.endswith(".py"):
+                path = f"tests/spec/{path}.json"
+            assert (ROOT / path).is_file(), name
+            test = inside.partition("[")[0]
+            assert f"def {test}" in (ROOT / path).read_text() or not test, name
+
+
+def test_every_rule_has_one_to_three_mutations() -> None:
+    rules = json.loads((ROOT / "tests/spec/rules.json").read_text())
+    count = {m.rule: sum(one.rule == m.rule for one in MUTATIONS) for m in MUTATIONS}
+    assert set(rules) - set(count) == set()
+    others = set(count) - set(rules)
+    assert {o for o in others if not re.fullmatch(r"KIP-\d+|TLS|SCRAM|SECRETS", o)} == set()
+    assert {rule for rule, some in count.items() if some > MOST} == set()
+
+
+def test_each_case_notices_a_mutation_of_each_of_its_rules() -> None:
+    named = {
+        (rule, f"{path.parent.name}/{path.stem}")
+        for path in (ROOT / "tests/spec").glob("*/*.json")
+        for rule in json.loads(path.read_text())["rules"]
+    }
+    seen = {(m.rule, name) for m in MUTATIONS for name in m.fails if ".py" not in name}
+    assert named - seen == UNSEEN
+    assert seen <= named
 
 
 def test_a_text_that_is_gone_is_an_error() -> None:
-    with pytest.raises(LookupError, match="doesn't hold 'gone'"):
-        TOOL.patched("here", TOOL.Patch("a.py", "gone", ""))
+    mutation = TOOL.Mutation("R", "it", {"common/backoff.py": {"gone": ""}}, ())
+    with pytest.raises(LookupError, match="backoff.py doesn't contain 'gone'"):
+        list(mutation.mutants(TOOL.SOURCES))
 
 
 @pytest.mark.slow
-def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mutation_that_no_test_notices_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sources = tmp_path / "src" / "odradek"
     shutil.copytree(TOOL.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
     before = (sources / "common/backoff.py").read_text()
     test = tmp_path / "test_it.py"
     test.write_text(
-        "from odradek.common.backoff import JITTER\n\ndef test_rule():\n    assert JITTER == 0.2\n"
+        "from odradek.common.backoff import JITTER\n\n"
+        "def test_rule():\n    assert JITTER == 0.2\n\n"
+        "def test_nothing():\n    assert True\n"
     )
-    weak = tmp_path / "test_weak.py"
-    weak.write_text("def test_nothing():\n    assert True\n")
-    for path, noticed in ((test, True), (weak, False)):
-        broken = sys.modules["rules_to_break"].broken(
-            "it", "R", "common/backoff.py", "JITTER = 0.2", "JITTER = 1", str(path)
-        )
-        assert TOOL.try_one(broken, sources, tmp_path) is noticed
+    path = os.path.relpath(test, ROOT)
+    changes = {"common/backoff.py": {"JITTER = 0.2": "JITTER = 1"}}
+    for names, noticed in ((("test_rule",), True), (("test_rule", "test_nothing"), False)):
+        fails = tuple(f"{path}::{name}" for name in names)
+        assert TOOL.try_one(TOOL.Mutation("R", "it", changes, fails), sources, tmp_path) is noticed
     said = capsys.readouterr().out
     assert "test_rule failed" in said
-    assert "it: SURVIVED" in said
+    assert f"it: SURVIVED in {path}::test_nothing" in said
     assert (sources / "common/backoff.py").read_text() == before
 
 
@@ -70,6 +125,6 @@ def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
     tool = [sys.executable, str(ROOT / "tools/break_rules.py")]
     listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout
-    assert len(listed.splitlines()) == len(NAMES)
+    assert len(listed.splitlines()) == len(MUTATIONS)
     refused = subprocess.run([*tool, "nosuchword"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2

@@ -75,6 +75,7 @@ def test_what_is_unreleased_belongs_to_the_version(release: ModuleType, checkout
         release.changelog(checkout, "1.2.3")
 
 
+@pytest.mark.slow
 def test_what_is_public_is_written_down(release: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text((release.ROOT / "pyproject.toml").read_text())
     record = tmp_path / "tests/unit/released.json"

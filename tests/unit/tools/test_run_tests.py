@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools import run_tests
+from tools import run_tests, suite_progress
 from tools.run_tests import Result, Run, Suite, read_report, tell
 
 REPORT = """<testsuites><testsuite errors="1" failures="2" skipped="3" tests="10">
@@ -47,6 +47,10 @@ def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[
     assert slowest[:4] == ["m::t8", "m::t7", "m::t6", "o::a"]
     assert len(slowest) == run_tests.SLOWEST
     assert said.splitlines()[-1] == "11 passed, 0 failed, 1 skipped"
+    flaky = {"one": Result(9, 0, 0, 2.0, [], flaky=("FLAKY one: a", "FLAKY one: b"))}
+    assert tell(flaky, 4.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == ["FLAKY one: a", "FLAKY one: b", "9 passed, 0 failed"]
     assert not tell({"one": Result(9, 1, 0, 2.0, [])}, 4.0)
     assert not tell({}, 0.0)
     assert capsys.readouterr().out.splitlines()[-2:] == ["no test ran", "0 passed, 0 failed"]
@@ -60,6 +64,7 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
         (tmp_path / "tests" / name).mkdir(parents=True)
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "REPORT_EVERY_S", 0.0)
     names = ("good", "broken", "absent")
     suites = {name: Suite((name,), chosen="not slow") for name in names}
     run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"], suites)
@@ -70,6 +75,9 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     said = capfd.readouterr().out
     assert "== good" in said
     assert "ZeroDivisionError" in said
+    assert re.search(
+        r"^good: (collecting|[01] of 1 tests, 0 failed), \d+ s, \d+ s in all$", said, re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -94,3 +102,16 @@ def test_what_gives_way_does_so_for_all_sessions() -> None:
         said, _ = process.communicate(b"\n", timeout=30)
     assert int(said) == os.SCHED_IDLE
     assert niceness == "19"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [[], ["-n", "1"]])
+def test_progress_counts_done_and_failed_tests(tmp_path: Path, processes: list[str]) -> None:
+    (tmp_path / "test_it.py").write_text(GOOD)
+    file = tmp_path / "progress"
+    assert str(suite_progress.read(file)) == "collecting"
+    command = [sys.executable, str(run_tests.PROGRESS), str(file), "-p", "no:odradek", *processes]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    assert done.returncode == run_tests.TESTS_FAILED
+    assert suite_progress.read(file) == suite_progress.Progress(done=2, total=2, failed=1)
+    assert str(suite_progress.read(file)) == "2 of 2 tests, 1 failed"

@@ -37,16 +37,6 @@ def test_every_public_name_has_its_place(written: dict[str, str]) -> None:
     assert len(headings) == len(set(headings))
 
 
-def test_a_method_is_shown_with_its_types_and_its_examples(written: dict[str, str]) -> None:
-    text = written["producer"]
-    assert "### Producer.send\n" in text
-    assert "    partition: int | None = None,\n" in text
-    assert "```pycon\n>>> with Producer(" in text
-    assert "async send_and_wait(" in written["producer"] or "async send(" in written["producer"]
-    assert "<class" not in text
-    assert " at 0x" not in "".join(written.values())
-
-
 def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
     _, _, rest = written["errors"].partition("### TlsPortError\n")
     entry = rest.partition("###")[0]
@@ -55,14 +45,6 @@ def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
     assert re.search(
         r"\| `NotLeaderOrFollowerError` \| 6 \| .* \| tries again \|", written["errors"]
     )
-
-
-def test_an_attribute_without_a_text_has_no_empty_cell(written: dict[str, str]) -> None:
-    progress = written["workers"].partition("## WorkProgress\n")[2].partition("\n## ")[0]
-    assert "| attribute | type |\n" in progress
-    assert "| attribute | type | meaning |\n" in written["watching"]
-    assert "VirtualLoop.sendfile" not in written["testing"]
-    assert "VirtualLoop.run_forever" in written["testing"]
 
 
 def test_every_command_and_verb_has_its_page() -> None:
@@ -212,9 +194,11 @@ def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
 def test_the_timelines_are_what_the_simulation_plays_today(
     stories: list[traces.Shown],
 ) -> None:
-    assert traces.STORE.read_text() == traces.as_text(stories), "run python -m tools.website.traces"
+    assert traces.STORE.read_text() == traces.as_text(stories), (
+        "run .venv/bin/python -m tools.website.traces"
+    )
     page = traces.PAGE.read_text()
-    assert traces.page(page, stories) == page, "run python -m tools.website.traces"
+    assert traces.page(page, stories) == page, "run .venv/bin/python -m tools.website.traces"
     assert set(re.findall(r'data-trace="(\w+)"', page)) == {story.name for story in traces.STORIES}
 
 
@@ -249,6 +233,7 @@ def test_without_a_browser_the_check_says_what_is_missing(
 
 
 @pytest.mark.slow
+@pytest.mark.long  # shorter: links and pages by themselves, above and in test_pages.py
 def test_sphinx_reads_every_page_and_complains_of_a_dead_link_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

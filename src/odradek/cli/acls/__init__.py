@@ -7,6 +7,7 @@ allows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,8 @@ import typer
 from odradek.cli.acls.flags import LITERAL, OPERATIONS, AclFlags, bindings, filters, listing
 from odradek.cli.frame.commands import AdminRun, changes, destroys, reads
 from odradek.cli.frame.completion import group_ids, topic_names
+from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
-from odradek.cli.overviews import overview
 from odradek.clients.admin.acls import AclBinding, AclBindingFilter
 
 app = overview("ACLs: list, create, delete.")
@@ -106,15 +107,7 @@ def list_(
 
     Example: odradek acls list --topic flights --resource-pattern-type match
     """
-    flags = _flags(
-        topic=topic,
-        group=group,
-        transactional_id=transactional_id,
-        delegation_token=delegation_token,
-        user_principal=user_principal,
-        cluster=cluster,
-        pattern=resource_pattern_type,
-    )
+    flags = _flags(locals())
     found: set[AclBinding] = set()
     for wanted in listing(flags, principal or ()):
         found |= set(run.admin.describe_acls(wanted, run.left()))
@@ -145,23 +138,7 @@ def create(
 
     Example: odradek acls create --allow-principal User:alice --operation read --topic flights
     """
-    flags = _flags(
-        topic=topic,
-        group=group,
-        transactional_id=transactional_id,
-        delegation_token=delegation_token,
-        user_principal=user_principal,
-        cluster=cluster,
-        allow_principal=allow_principal,
-        deny_principal=deny_principal,
-        allow_host=allow_host,
-        deny_host=deny_host,
-        operation=operation,
-        producer=producer,
-        consumer=consumer,
-        idempotent=idempotent,
-        pattern=resource_pattern_type,
-    )
+    flags = _flags(locals())
     wanted = bindings(flags)
     there = set(run.admin.describe_acls(None, run.left()))
     new = [acl for acl in wanted if acl not in there]
@@ -200,23 +177,7 @@ def delete(
 
     Example: odradek acls delete --topic flights --allow-principal User:alice --dry-run
     """
-    flags = _flags(
-        topic=topic,
-        group=group,
-        transactional_id=transactional_id,
-        delegation_token=delegation_token,
-        user_principal=user_principal,
-        cluster=cluster,
-        allow_principal=allow_principal,
-        deny_principal=deny_principal,
-        allow_host=allow_host,
-        deny_host=deny_host,
-        operation=operation,
-        producer=producer,
-        consumer=consumer,
-        idempotent=idempotent,
-        pattern=resource_pattern_type,
-    )
+    flags = _flags(locals())
     meant = filters(flags)
     acls = sorted({acl for f in meant for acl in run.admin.describe_acls(f, run.left())})
     if run.dry_run:
@@ -233,11 +194,12 @@ def delete(
     return Result({"deleted": deleted}, [f"Deleted: {acl}." for acl in deleted], failed)
 
 
-def _flags(**given: Any) -> AclFlags:
-    several = {
-        name: tuple(v or ()) for name, v in given.items() if v is None or isinstance(v, list)
-    }
-    return AclFlags(**{**given, **several})
+def _flags(given: dict[str, Any]) -> AclFlags:
+    """Return the flags among a command's arguments."""
+    given["pattern"] = given["resource_pattern_type"]
+    found = {field.name: given[field.name] for field in fields(AclFlags) if field.name in given}
+    several = {n: tuple(v or ()) for n, v in found.items() if v is None or isinstance(v, list)}
+    return AclFlags(**{**found, **several})
 
 
 def _exactly(acl: AclBinding) -> AclBindingFilter:

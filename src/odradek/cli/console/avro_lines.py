@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 from uuid import UUID
 
-from odradek.serialization.avro import AvroSerializer
+from odradek.serialization.avro.serializers import AvroSerializer
 from odradek.serialization.errors import SerializationError
 
 _FLOATS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")

@@ -49,7 +49,7 @@ from odradek.cli.console.properties import (
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import CONSUMER
-from odradek.serialization.registry_settings import NAMES
+from odradek.serialization.registry.settings import NAMES
 
 OPTIONS = {
     "bootstrap_server": "bootstrap.servers",

@@ -23,7 +23,7 @@ from odradek.cli.console.waiting import REGISTRY, telling_at_first
 from odradek.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from odradek.serialization.registry_client import SchemaRegistryClient
+    from odradek.serialization.registry.client import SchemaRegistryClient
 
 Decoder = Callable[[bytes], Any]
 _REGISTRY = "--formatter-property schema.registry.url=URL"
@@ -55,8 +55,8 @@ class FormatError(Exception):
 
 def registry_of(settings: dict[str, str]) -> SchemaRegistryClient | None:
     """The registry's client by those of the settings that are its own; they are taken out."""
-    from odradek.serialization.registry_client import SchemaRegistryClient
-    from odradek.serialization.registry_settings import NAMES
+    from odradek.serialization.registry.client import SchemaRegistryClient
+    from odradek.serialization.registry.settings import NAMES
 
     own = {name: settings.pop(name) for name in NAMES if name in settings}
     try:
@@ -167,13 +167,13 @@ def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
 
 
 def _registered_avro(registry: SchemaRegistryClient) -> Decoder:
-    from odradek.serialization.avro import AvroDeserializer
+    from odradek.serialization.avro.serializers import AvroDeserializer
 
     return AvroDeserializer(registry)
 
 
 def _registered_json(registry: SchemaRegistryClient) -> Decoder:
-    from odradek.serialization.json_schema import JSONDeserializer
+    from odradek.serialization.json.serializers import JSONDeserializer
 
     return JSONDeserializer(None, None, registry, {"validate": False})
 
@@ -182,8 +182,8 @@ def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
     """Protobuf's own JSON mapping, with fields that have their defaults, as Confluent's tool."""
     from odradek.serialization.errors import DeserializationError
     from odradek.serialization.extras import protobuf
-    from odradek.serialization.protobuf_files import message_of
-    from odradek.serialization.schema_cache import kept
+    from odradek.serialization.protobuf.files import message_of
+    from odradek.serialization.registry.schema_cache import kept
     from odradek.serialization.wire_format import SchemaId, schema_of
 
     protobuf()
@@ -230,7 +230,7 @@ def _number(name: str, code: str) -> Decoder:
 
 
 def _avro(path: Path, form: WireFormat) -> Decoder:
-    from odradek.serialization.avro_reading import AvroReading
+    from odradek.serialization.avro.reading import AvroReading
     from odradek.serialization.errors import DeserializationError, InvalidSchemaError
     from odradek.serialization.wire_format import schema_of
 

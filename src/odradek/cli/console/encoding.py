@@ -23,7 +23,7 @@ from odradek.cli.console.waiting import REGISTRY, telling_at_first
 
 if TYPE_CHECKING:
     from odradek.serialization.context import SerializationContext
-    from odradek.serialization.registry_client import SchemaRegistryClient
+    from odradek.serialization.registry.client import SchemaRegistryClient
 
 Encoder = Callable[[bytes], bytes]
 PARTS = ("key", "value")
@@ -207,7 +207,7 @@ def _avro(registry: SchemaRegistryClient, schema: str | None, conf: Mapping[str,
 
 
 def _json(registry: SchemaRegistryClient, schema: str | None, conf: Mapping[str, str]) -> Writer:
-    from odradek.serialization.json_schema import JSONSerializer
+    from odradek.serialization.json.serializers import JSONSerializer
 
     return JSONSerializer(schema, registry, conf=conf)
 
@@ -217,9 +217,9 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
     from odradek.serialization.errors import SerializationError
     from odradek.serialization.extras import protobuf
     from odradek.serialization.framing import WRITING, Framer, read_settings
-    from odradek.serialization.protobuf import message_indexes
-    from odradek.serialization.protobuf_files import described, message_named
-    from odradek.serialization.schema_cache import kept
+    from odradek.serialization.protobuf.files import described, message_named
+    from odradek.serialization.protobuf.serializers import message_indexes
+    from odradek.serialization.registry.schema_cache import kept
 
     protobuf()
     from google.protobuf.json_format import ParseDict

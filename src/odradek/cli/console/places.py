@@ -18,7 +18,7 @@ from enum import Enum
 from odradek.api.consumer import Consumer
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import patiently
-from odradek.cli.words import whole_number
+from odradek.cli.frame.numbers_and_words import whole_number
 from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.types import TopicPartition
 

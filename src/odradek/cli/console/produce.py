@@ -33,7 +33,7 @@ from odradek.cli.console.properties import line_settings, refuse, refuse_what_is
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
-from odradek.serialization.registry_settings import NAMES as REGISTRY
+from odradek.serialization.registry.settings import NAMES as REGISTRY
 
 OPTIONS = {
     "bootstrap_server": "bootstrap.servers",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.properties import parse_properties
+from odradek.common.options.properties import parse_properties
 from odradek.runtime import properties
 
 _SPELLINGS = {

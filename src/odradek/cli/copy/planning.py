@@ -17,7 +17,7 @@ from odradek.clients.admin.configs import ConfigResource
 from odradek.clients.descriptions import TopicDescription
 from odradek.clients.missing_topics import alike, like_it
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 
 OWN = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from odradek.cli.copy.copying import CopyBooks
-from odradek.cli.live_view import PLAIN_INTERVAL
+from odradek.cli.frame.live_view import PLAIN_INTERVAL
 from odradek.common.printable import printable
 
 DRAWN = 0.5

@@ -22,8 +22,8 @@ from odradek.cli.frame.settings import (
     client_settings,
 )
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
-from odradek.common.options import GROUPS
-from odradek.common.spellings import ALIASES, dotted
+from odradek.common.options.spellings import ALIASES, dotted
+from odradek.common.options.table import GROUPS
 
 CLIENT_ID = "odradek-copy"
 OPTION_CLIENTS = {one.name: one.clients for group in GROUPS.values() for one in group}

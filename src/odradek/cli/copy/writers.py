@@ -16,7 +16,7 @@ from odradek.api.producer import Producer
 from odradek.cli.copy.planning import CopyPlan, made_again
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import ConfigurationError, FatalTransactionError
-from odradek.common.kafka_errors import InvalidProducerEpochError, ProducerFencedError
+from odradek.common.errors.kafka import InvalidProducerEpochError, ProducerFencedError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import ArrowFuture
 
@@ -101,14 +101,17 @@ class TransactionalWriter:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
+        self._begin().append(self._producer.send_arrow(self._plan.destination, batch))
+
+    def _begin(self) -> list[ArrowFuture]:
+        """Begin a transaction unless one is open; `abort` ends one without records as well."""
         if self._sent is None:
             self._producer.begin_transaction()
             self._sent = []
-        self._sent.append(self._producer.send_arrow(self._plan.destination, batch))
+        return self._sent
 
     def commit(self, positions: Positions) -> None:
-        if self._sent is None:
-            self._producer.begin_transaction()
+        self._begin()
         offsets = kept(self._plan, positions)
         self._producer.send_offsets_to_transaction(offsets, self._plan.name)
         self._producer.commit_transaction()

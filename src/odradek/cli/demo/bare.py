@@ -109,7 +109,7 @@ def story(
     seed: int = SEED,
 ) -> Story:
     """Play it, and draw its picture."""
-    from odradek.cli.demo import picture
+    from odradek.cli.demo import svg
     from odradek.cli.demo.sample import FlightSample
     from odradek.cli.demo.simulated import Simulated
 
@@ -119,7 +119,7 @@ def story(
 
         made = SimulatedLoop
     told = made(FlightSample(rows), tell, seconds=seconds, brokers=brokers, seed=seed).run()
-    picture.draw(told.picture, folder / "demo")
+    svg.write(told.picture, folder / "demo.svg")
     return told
 
 

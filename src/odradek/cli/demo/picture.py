@@ -1,15 +1,12 @@
-"""What a picture shows, said once; drawn as SVG always and as PNG where matplotlib is installed.
+"""A picture of curves along one axis of time, drawn as SVG.
 
-In: lines, lanes, a band for the outage, marks. Out: `<stem>.svg`, which needs nothing but us, and
-`<stem>.png`. Must not: know what the numbers mean.
+In: lines, a band for the outage, marks. Out: an SVG file. Must not: know what the numbers mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 BLUE, ORANGE, GREEN, RED = "#1f77b4", "#e67e00", "#2a8a3e", "#c0392b"
@@ -27,21 +24,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A bar of one client along the time: spans of (start, end, colour), and a word about it."""
-
-    name: str
-    spans: Sequence[tuple[float, float, str]]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Panel:
-    """One of the axes below each other: curves or lanes, not both."""
+    """One of the axes below each other."""
 
     label: str
     lines: Sequence[Line] = ()
-    lanes: Sequence[Lane] = ()
     height: float = 1.0
     """Compared with the other panels."""
 
@@ -74,7 +61,7 @@ class Mark:
 class Entry:
     """One word of the legend."""
 
-    kind: Literal["band", "mark", "box"]
+    kind: Literal["band", "mark"]
     label: str
     colour: str
 
@@ -88,8 +75,6 @@ class PanelPicture:
     panels: Sequence[Panel]
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
-    key: Sequence[tuple[str, str]] = ()
-    """What the colours of the lanes mean: (label, colour)."""
     subtitle: str = ""
     """What was done."""
     x_label: str = "seconds"
@@ -98,14 +83,12 @@ class PanelPicture:
     def end(self) -> float:
         """The last second that anything is drawn at."""
         at = [x for panel in self.panels for line in panel.lines for x, _ in line.points]
-        at += [x for panel in self.panels for lane in panel.lanes for _, x, _ in lane.spans]
         at += [band.stop for band in self.bands] + [mark.at for mark in self.marks]
         return max(at, default=0.0) or 1.0
 
     def legend(self) -> list[Entry]:
         """What holds for all panels; lines have their names beside them."""
-        entries = [Entry("box", label, colour) for label, colour in self.key]
-        entries += [Entry("band", band.label, band.colour) for band in self.bands]
+        entries = [Entry("band", band.label, band.colour) for band in self.bands]
         entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
         return list(dict.fromkeys(entries))
 
@@ -125,25 +108,3 @@ def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
         placed.append((limit, line))
         limit -= apart
     return placed
-
-
-def draw(picture: PanelPicture, stem: Path) -> list[Path]:
-    """Write the picture, and say which files it is in."""
-    drawn = [stem.with_suffix(".svg")]
-    if find_spec("matplotlib") is not None:
-        drawn.append(stem.with_suffix(".png"))
-    for file in drawn:
-        write(picture, file)
-    return drawn
-
-
-def write(picture: PanelPicture, file: Path) -> None:
-    """Write the picture into this one file, as PNG (by matplotlib) or as SVG by its ending."""
-    if file.suffix == ".png":
-        from odradek.cli.demo import png
-
-        png.render(picture, file)
-    else:
-        from odradek.cli.demo import svg
-
-        file.write_text(svg.render(picture), encoding="utf-8")

@@ -1,7 +1,7 @@
 """The demo's result: compared with the reference, written as JSON and described as a picture.
 
 In: counts, the table, samples of throughput, the timeline. Out: the object that `--json` prints,
-and what `picture.draw` draws. Must not: call anything a match that isn't equal.
+and what `svg.write` draws. Must not: call anything a match that isn't equal.
 """
 
 from __future__ import annotations

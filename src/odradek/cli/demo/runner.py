@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.api.admin import Admin
-from odradek.cli.demo import picture, report
+from odradek.cli.demo import report, svg
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import DemoDisplay
 from odradek.cli.demo.pipeline import DemoPipeline
@@ -189,7 +189,7 @@ class Demo:
             (e.time - began, e.kind) for e in events if e.kind in report.MARKS and e.time > began
         ]
         drawing = report.picture(self._samples, self._shown, outage, marks, result)
-        picture.draw(drawing, self._output / "demo")
+        svg.write(drawing, self._output / "demo.svg")
         return result
 
     def _say(self, text: str, *, style: str = "") -> None:

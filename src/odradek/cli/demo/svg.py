@@ -1,4 +1,4 @@
-"""A picture as SVG, written by hand: the first command after the installation needs no matplotlib.
+"""A picture as SVG, written without a library: the first command after the installation has none.
 
 In: a `PanelPicture`. Out: the text of an SVG file. Must not: import anything that isn't there
 anyway.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 from odradek.cli.demo.picture import Line, Panel, PanelPicture
 from odradek.cli.demo.picture import labels as picture_labels
 
 WIDTH = 1150
 LEFT, RIGHT, TOP, BOTTOM = 80, 270, 62, 76
-LANES_LEFT = 185
 PANEL, GAP = 270, 22
 CHARACTER, TEXT = 6.6, 18
 """Pixels that a letter takes, about, and a line of text."""
@@ -46,21 +46,25 @@ def ticks(high: float, most: int) -> list[float]:
     return [n * step for n in range(int(high / step + 1e-9) + 1)]
 
 
+def write(picture: PanelPicture, file: Path) -> None:
+    """Write the picture into this file, as SVG."""
+    file.write_text(render(picture), encoding="utf-8")
+
+
 def render(picture: PanelPicture) -> str:
     """The whole file."""
-    left = LANES_LEFT if any(panel.lanes for panel in picture.panels) else LEFT
-    x = Scale(0.0, picture.end, left, WIDTH - RIGHT)
+    x = Scale(0.0, picture.end, LEFT, WIDTH - RIGHT)
     body: list[str] = []
     top = float(TOP)
     for panel in picture.panels:
         height = PANEL * panel.height
-        body += _panel(picture, panel, x, (left, top, WIDTH - RIGHT, top + height))
+        body += _panel(picture, panel, x, (LEFT, top, WIDTH - RIGHT, top + height))
         top += height + GAP
     bottom = top - GAP
     for tick in ticks(picture.end, 12):
         body.append(_text(x(tick), bottom + 18, f"{tick:,g}", "tick", "middle"))
-    body.append(_text((left + WIDTH - RIGHT) / 2, bottom + 36, picture.x_label, "", "middle"))
-    body += _legend(picture, left, bottom + 60)
+    body.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 36, picture.x_label, "", "middle"))
+    body += _legend(picture, LEFT, bottom + 60)
     height = round(bottom + BOTTOM)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -81,10 +85,7 @@ def _panel(picture: PanelPicture, panel: Panel, x: Scale, box: Box) -> Iterator[
     for band in picture.bands:
         start, stop = x(band.start), x(band.stop)
         yield _box(start, top, stop - start, bottom - top, band.colour, opacity=0.14)
-    if panel.lanes:
-        yield from _lanes(panel, x, box)
-    else:
-        yield from _lines(panel, x, box)
+    yield from _lines(panel, x, box)
     for mark in picture.marks:
         at = x(mark.at)
         yield _line((at, top), (at, bottom), mark.colour, dotted=True)
@@ -120,24 +121,12 @@ def _curve(line: Line, x: Scale, y: Scale) -> str:
     )
 
 
-def _lanes(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
-    left, top, right, bottom = box
-    each = (bottom - top) / len(panel.lanes)
-    for row, lane in enumerate(panel.lanes):
-        middle = top + each * (row + 0.5)
-        for start, stop, colour in lane.spans:
-            yield _box(x(start), middle - each / 4, x(stop) - x(start), each / 2, colour)
-        yield _text(left - 8, middle + 4, lane.name, "", "end")
-        yield _text(right + 14, middle + 4, lane.note, "", "start")
-
-
 def _legend(picture: PanelPicture, left: float, y: float) -> Iterator[str]:
     for entry in picture.legend():
         if entry.kind == "mark":
             yield _line((left, y), (left + 24, y), entry.colour, dotted=True)
         else:
-            opacity = 0.14 if entry.kind == "band" else 1.0
-            yield _box(left, y - 6, 24, 12, entry.colour, opacity=opacity)
+            yield _box(left, y - 6, 24, 12, entry.colour, opacity=0.14)
         yield _text(left + 32, y + 4, entry.label, "", "start")
         left += 56 + CHARACTER * len(entry.label)
 
@@ -162,9 +151,7 @@ def _line(
     )
 
 
-def _box(
-    x: float, y: float, width: float, height: float, colour: str, *, opacity: float = 1.0
-) -> str:
+def _box(x: float, y: float, width: float, height: float, colour: str, *, opacity: float) -> str:
     return (
         f'<rect x="{x}" y="{round(y, 1)}" width="{round(max(width, 0.0), 1)}" '
         f'height="{round(height, 1)}" fill="{colour}" fill-opacity="{opacity}"/>'

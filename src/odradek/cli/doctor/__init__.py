@@ -37,7 +37,7 @@ from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_
 from odradek.cli.doctor.checks import OK, WRONG, Check, checks
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, findings
 from odradek.cli.doctor.surroundings import look_around
-from odradek.cli.explain_words import checked_topic
+from odradek.cli.explain.words import checked_topic
 from odradek.cli.frame.results import as_document
 from odradek.cli.frame.settings import Flags, settings
 from odradek.clients.admin.examination import Examination

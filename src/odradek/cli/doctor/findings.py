@@ -25,7 +25,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.printable import cleaned
 
 if TYPE_CHECKING:

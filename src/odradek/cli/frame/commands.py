@@ -33,7 +33,7 @@ from odradek.cli.frame.results import (
 )
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import BrokerIdNotRegisteredError
+from odradek.common.errors.kafka import BrokerIdNotRegisteredError
 from odradek.common.printable import printable
 
 K = TypeVar("K")

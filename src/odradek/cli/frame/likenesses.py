@@ -13,7 +13,7 @@ from odradek.api.admin import Admin
 from odradek.cli.frame.completion import ids_of_groups
 from odradek.clients.missing_topics import alike, like_it
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import GroupIdNotFoundError, UnknownTopicOrPartitionError
 
 PATIENCE = 2.0
 """Seconds for a list of names."""

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from odradek.cli.console.properties import refuse
-from odradek.common.properties import idle_names
+from odradek.common.options.properties import idle_names
+from odradek.common.options.spellings import sealed
 from odradek.common.secret import Secret
-from odradek.common.spellings import sealed
 
 TABLE = "profile"
 """The table of the file that has the profiles; others are for what may come."""

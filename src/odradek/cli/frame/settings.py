@@ -20,7 +20,7 @@ from odradek.cli.console.properties import parse_words, read_client_file, refuse
 from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.common.spellings import ALIASES, dotted, sealed
+from odradek.common.options.spellings import ALIASES, dotted, sealed
 
 BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
     *("ODRADEK_BOOTSTRAP_SERVER", "ODRADEK_COMMAND_CONFIG"),

@@ -12,7 +12,7 @@ import typer
 
 from odradek.cli.console.properties import parse_values, refuse
 from odradek.cli.frame.completion import topic_names
-from odradek.cli.words import MOST_INT32, whole_number
+from odradek.cli.frame.numbers_and_words import MOST_INT32, whole_number
 from odradek.clients.admin.configs import AlterConfigOp
 from odradek.common.types import TopicPartition
 

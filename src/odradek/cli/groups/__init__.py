@@ -14,15 +14,15 @@ import typer
 from odradek.cli.console.properties import refuse
 from odradek.cli.frame.commands import AdminRun, destroys, reads
 from odradek.cli.frame.completion import group_ids
+from odradek.cli.frame.numbers_and_words import listed, one_word
+from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.groups import exporting, looking, moving, showing, watching
 from odradek.cli.groups.endpoint import where_to_listen
 from odradek.cli.groups.looking import WhichGroups, all_consumer_groups
-from odradek.cli.overviews import overview
-from odradek.cli.words import listed, one_word
 from odradek.clients.admin.groups import SHARE, STATES, TYPES
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import NonEmptyGroupError, UnknownMemberIdError
+from odradek.common.errors.kafka import NonEmptyGroupError, UnknownMemberIdError
 
 app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
 NO_GROUPS = "There are no groups of consumers."

@@ -25,7 +25,7 @@ from odradek.clients.admin.groups import (
 from odradek.clients.admin.offsets import OffsetListing
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import GroupIdNotFoundError, UnsupportedVersionError
+from odradek.common.errors.kafka import GroupIdNotFoundError, UnsupportedVersionError
 from odradek.common.types import TopicPartition
 
 Failed = dict[str, KafkaError]

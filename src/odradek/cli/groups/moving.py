@@ -20,15 +20,15 @@ from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import say
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.completion import group_ids, topic_names
+from odradek.cli.frame.numbers_and_words import listed
 from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.groups.looking import describe
 from odradek.cli.groups.plans import Mode, Plan, parse_mode, plan, read, written
-from odradek.cli.partitions import parse_scope, partitions_of
-from odradek.cli.words import listed
+from odradek.cli.topics.partitions import parse_scope, partitions_of
 from odradek.clients.admin.groups import SHARE
 from odradek.clients.admin.offsets import OffsetSpec
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import GroupIdNotFoundError, NonEmptyGroupError
+from odradek.common.errors.kafka import GroupIdNotFoundError, NonEmptyGroupError
 from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 

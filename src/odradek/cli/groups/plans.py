@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.cli.console.properties import refuse
-from odradek.cli.moments import parse_moment
-from odradek.cli.words import whole_number
+from odradek.cli.frame.moments import parse_moment
+from odradek.cli.frame.numbers_and_words import whole_number
 from odradek.clients.admin.offsets import OffsetSpec
-from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.common.options.durations import parse_duration
 from odradek.common.types import TopicPartition
 
 EARLIEST, LATEST = "EARLIEST", "LATEST"

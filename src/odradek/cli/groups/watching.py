@@ -21,12 +21,12 @@ from rich.text import Text
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import in_words, say, telling_of_waiting
 from odradek.cli.frame.commands import AdminRun
+from odradek.cli.frame.live_view import has_pictures
+from odradek.cli.frame.numbers_and_words import whole_number
 from odradek.cli.frame.results import Result, cell, show
 from odradek.cli.groups import showing
 from odradek.cli.groups.lag import LagRow, Pace, pace
 from odradek.cli.groups.looking import Look, LookFailed, WhichGroups
-from odradek.cli.live_view import has_pictures
-from odradek.cli.words import whole_number
 from odradek.common.errors import KafkaTimeoutError
 
 ROOM = 6

@@ -21,7 +21,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from odradek.cli.overviews import overview
+from odradek.cli.frame.overviews import overview
 
 app = overview("Topics through SQL into topics, files or tables: plan and run a pipeline.")
 

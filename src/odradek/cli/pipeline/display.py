@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
+from odradek.cli.frame.live_view import PLAIN_INTERVAL, LiveView
 from odradek.cli.pipeline.dead_letters import in_words, number
 from odradek.cli.pipeline.outages import ClusterOutage
 from odradek.cli.pipeline.progress import Batch

@@ -26,7 +26,7 @@ from odradek.cli.pipeline.spec import (
     Source,
 )
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
@@ -327,7 +327,7 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
 def reader_config(place: Place) -> dict[str, Any]:
     """A reader's settings, whichever client the place itself has."""
     from odradek.common.config import CONSUMER
-    from odradek.common.properties import idle_names
+    from odradek.common.options.properties import idle_names
 
     given = {
         name.removeprefix("kafka."): value

@@ -37,8 +37,8 @@ from typing import Any
 from odradek.cli.pipeline.checkpoint import SCHEME, local_path
 from odradek.cli.pipeline.document import Document, Node, Problems, close_to
 from odradek.common.errors import KafkaError
-from odradek.common.spellings import sealed
-from odradek.serialization.registry_settings import SYNONYMS, URL
+from odradek.common.options.spellings import sealed
+from odradek.serialization.registry.settings import SYNONYMS, URL
 
 OURS = "odradek"
 MODES = ("append", "complete", "update")
@@ -269,7 +269,7 @@ class _Parser:
         return ClusterSettings(name, node.key_line, settings, path, lines)
 
     def _registry(self, name: str, node: Node) -> Registry:
-        from odradek.serialization.registry_settings import registry_settings, with_secrets
+        from odradek.serialization.registry.settings import registry_settings, with_secrets
 
         entries = self._map(node, f"registry {name}", None)
         settings = {key: self._text(value, key) for key, value in entries.items()}

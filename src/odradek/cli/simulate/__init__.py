@@ -6,7 +6,7 @@ itself with `app`. Must not: import a simulation to print help; each command doe
 
 from __future__ import annotations
 
-from odradek.cli.overviews import overview
+from odradek.cli.frame.overviews import overview
 from odradek.cli.simulate.explore import explore, replay
 from odradek.cli.simulate.fleet import fleet
 from odradek.cli.simulate.recovery import recovery

@@ -26,7 +26,7 @@ from odradek.cli.simulate.collector import seldom_collecting
 from odradek.cli.simulate.hosts import HOSTS, SIMULATED, flag, host_maker
 
 if TYPE_CHECKING:
-    from odradek.simulation.runs.schedule import Family
+    from odradek.simulation.runs.random_schedules import Family
 
 CHUNK_SHORT, CHUNK_LONG = 40, 2
 SHRINK_SECONDS = 60.0
@@ -70,6 +70,10 @@ class Report:
     totals: dict[str, float]
     failed: tuple[tuple[int, str], ...]
     """Seeds with what was violated."""
+    drawn: dict[str, int]
+    """How often each fault was in a schedule."""
+    hits: dict[str, int]
+    """How often faults took effect, by what they did."""
 
 
 def run_task(task: SeedsTask) -> Report:
@@ -77,6 +81,8 @@ def run_task(task: SeedsTask) -> Report:
     from odradek.simulation.runs.explore import explore as outcomes
 
     totals: Counter[str] = Counter()
+    drawn: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     failed = []
     with seldom_collecting():
         seeds = range(task.first, task.first + task.length)
@@ -90,9 +96,11 @@ def run_task(task: SeedsTask) -> Report:
                 records=outcome.records,
             )
             totals["virtual_seconds"] += outcome.seconds  # type: ignore[assignment]  # a float
+            drawn.update(fault.verb for fault in outcome.schedule.faults)
+            hits.update(outcome.hits)
             if outcome.violation is not None:
                 failed.append((outcome.schedule.seed, outcome.violation))
-    return Report(task.first, dict(totals), tuple(failed))
+    return Report(task.first, dict(totals), tuple(failed), dict(drawn), dict(hits))
 
 
 def explore(
@@ -130,7 +138,7 @@ def explore(
     begin = time.monotonic()
     until = None if seconds is None else begin + seconds
     kind = SeedsTask(first, 0, short, of, host)
-    totals, failed = _explore(_tasks(kind, last, until), jobs)
+    totals, failed, faults = _explore(_tasks(kind, last, until), jobs)
     took = time.monotonic() - begin
     found = _smallest(failed[0], directory, kind) if failed else None
     result: dict[str, Any] = {
@@ -139,6 +147,7 @@ def explore(
         **{name: round(value, 3) for name, value in totals.items()},
         "seconds": round(took, 3),
         "schedules_per_second": round(totals["schedules"] / took, 1) if took else None,
+        "faults": {name: dict(sorted(found.items())) for name, found in faults.items()},
         "failed": [{"seed": seed, "violation": text} for seed, text in failed],
         "shrunk": found,
     }
@@ -151,6 +160,9 @@ def explore(
             f"virtual seconds, {totals['dials']:,.0f} dials, {totals['requests']:,.0f} requests, "
             f"{totals['records']:,.0f} records; {len(failed)} violated an invariant"
         )
+        for name, counts in faults.items():
+            words = (f"{fault} {n:,}" for fault, n in sorted(counts.items()))
+            typer.echo(f"faults {name.replace('_', ' ')}: {', '.join(words) or 'none'}")
     if found is not None:
         if not json:
             _tell(found)
@@ -173,7 +185,7 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
 
 def _family(name: str | None) -> Family | None:
     """The family of that name; which there are is known to `schedule`."""
-    from odradek.simulation.runs.schedule import FAMILIES
+    from odradek.simulation.runs.random_schedules import FAMILIES
 
     for family in FAMILIES:
         if name == family:
@@ -195,14 +207,21 @@ def _tasks(kind: SeedsTask, last: int | None, until: float | None) -> Iterator[S
         yield replace(kind, first=begin, length=left)
 
 
-def _explore(tasks: Iterator[SeedsTask], jobs: int) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """Run tasks until they are done, the time is up, or one has failed."""
+def _explore(
+    tasks: Iterator[SeedsTask], jobs: int
+) -> tuple[Counter[str], list[tuple[int, str]], dict[str, Counter[str]]]:
+    """Run tasks until they are done, the time is up, or one has failed; return what they cost, the
+    seeds that failed, and how often faults were drawn and took effect.
+    """
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+    faults: dict[str, Counter[str]] = {"drawn": Counter(), "took_effect": Counter()}
     failed: list[tuple[int, str]] = []
     shown = begin = time.monotonic()
     for report in _reports(tasks, jobs):
         totals.update(report.totals)
         failed += report.failed
+        faults["drawn"].update(report.drawn)
+        faults["took_effect"].update(report.hits)
         now = time.monotonic()
         if now - shown >= 2.0:
             shown = now
@@ -210,7 +229,7 @@ def _explore(tasks: Iterator[SeedsTask], jobs: int) -> tuple[Counter[str], list[
             typer.echo(f"{totals['schedules']:,} schedules, {rate:.0f}/s", err=True)
         if failed:
             break
-    return totals, sorted(failed)
+    return totals, sorted(failed), faults
 
 
 def _reports(tasks: Iterator[SeedsTask], jobs: int) -> Iterator[Report]:
@@ -231,7 +250,7 @@ def _reports(tasks: Iterator[SeedsTask], jobs: int) -> Iterator[Report]:
 def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dict[str, Any]:
     """Shrink a failing schedule, within a minute, and write it to a file."""
     from odradek.simulation.runs.explore import run_schedule
-    from odradek.simulation.runs.schedule import random_schedule
+    from odradek.simulation.runs.random_schedules import random_schedule
     from odradek.simulation.runs.shrink import kind, shrunk
 
     seed, text = failure
@@ -285,7 +304,8 @@ def replay(
     """
     from odradek.simulation.faults.verbs import ScheduleError, describe
     from odradek.simulation.runs.explore import run_schedule
-    from odradek.simulation.runs.schedule import load, random_schedule
+    from odradek.simulation.runs.random_schedules import random_schedule
+    from odradek.simulation.runs.schedule import load
 
     if verbs:
         typer.echo(describe())
@@ -312,6 +332,7 @@ def replay(
             "dials": outcome.dials,
             "requests": outcome.requests,
             "records": outcome.records,
+            "hits": dict(sorted(outcome.hits.items())),
             "trace": list(outcome.trace),
         }
         typer.echo(jsonlib.dumps(plain))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.simulate.fleet_report import compare, draw, ships, show
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 
 if TYPE_CHECKING:
     from odradek.cli.simulate.fleet_tables import Book
@@ -99,7 +99,7 @@ def fleet(
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Draw what the busiest broker sees: FILE.svg, or FILE.png with matplotlib; and in "
+            help="Draw what the busiest broker sees, in FILE.svg, and in "
             "FILE-recovery, beside it, how the clients come back."
         ),
     ] = None,
@@ -115,8 +115,8 @@ def fleet(
     """
     from odradek.simulation.measurements.fleet_slices import FleetPlan
 
-    if picture is not None and picture.suffix not in (".svg", ".png"):
-        raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
+    if picture is not None and picture.suffix != ".svg":
+        raise typer.BadParameter("--picture takes a file that ends with .svg")
     size = slice_size or max(1, min(LARGEST_SLICE, clients // SLICES))
     plan = FleetPlan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
     workers = FleetWorkers(jobs, spark or master is not None, master, shards)
@@ -153,7 +153,7 @@ def _cases(
 
 def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
     """Simulate what isn't done yet, and show all of it."""
-    loaded("pyarrow")
+    require_extra("pyarrow")
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
     try:

@@ -1,6 +1,6 @@
 """What is said and drawn of fleets: a page of text for each, a comparing table, two pictures.
 
-In: figures and loads. Out: text on stdout, SVG or PNG files. Must not: count anything itself.
+In: figures and loads. Out: text on stdout, SVG files. Must not: count anything itself.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
 
 def draw(loads: Sequence[Load], file: Path) -> list[Path]:
     """What the busiest broker sees in one picture, how clients come back in another."""
-    from odradek.cli.demo.picture import write
+    from odradek.cli.demo.svg import write
 
     recovery = file.with_name(f"{file.stem}-recovery{file.suffix}")
     for made, path in ((_arrivals(loads), file), (_recoveries(loads), recovery)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odradek.cli.spark_session import spark_session
+from odradek.cli.frame.spark_session import spark_session
 
 if TYPE_CHECKING:
     from odradek.simulation.measurements.fleet import Load

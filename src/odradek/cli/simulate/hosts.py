@@ -25,7 +25,7 @@ def host_maker(name: str) -> HostMaker | None:
     """Makes the hosts; None: the world does it as usual."""
     if name == SIMULATED:
         return None
-    from odradek.testing.world_host import MoodyAsyncioHost, WorldAsyncioHost
+    from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHost
 
     if name == ASYNCIO:
         return WorldAsyncioHost

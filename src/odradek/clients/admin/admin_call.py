@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from odradek.clients.admin.coordinators import by_broker, by_key
 from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders
 from odradek.clients.coordinator import CoordinatorKind
-from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.message import Message
@@ -47,7 +45,7 @@ def by_any(question: Inquiry[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, 
     wanted = list(items)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
-        return (yield from ask(engine, question, wanted, deadline)).settled()
+        return (yield from ask(engine.brokers, question, wanted, deadline)).settled()
 
     return AdminCall(question.what, flow)
 
@@ -64,10 +62,11 @@ def by_leaders(
     wanted = list(partitions)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
-        loaded("odradek.clients.descriptions")
         from odradek.clients.descriptions import leaders  # only here: an Admin starts without it
 
-        return (yield from ask_leaders(engine, question, wanted, deadline, leaders)).settled()
+        return (
+            yield from ask_leaders(engine.brokers, question, wanted, deadline, leaders)
+        ).settled()
 
     return AdminCall(question.what, flow)
 
@@ -78,7 +77,7 @@ def by_brokers(
     """Ask each of these brokers for items that only it knows."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
-        return merged((yield from ask_brokers(engine, question, items, deadline)).values())
+        return merged((yield from ask_brokers(engine.brokers, question, items, deadline)).values())
 
     return AdminCall(what, flow)
 
@@ -90,7 +89,9 @@ def by_coordinators(
     wanted = list(keys)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, V]]:
-        return (yield from by_broker(engine, kind, question, wanted, deadline)).settled()
+        return (
+            yield from engine.coordinators.by_broker(kind, question, wanted, deadline)
+        ).settled()
 
     return AdminCall(question.what, flow)
 
@@ -104,7 +105,9 @@ def by_coordinator_of_each(
     """Ask the coordinator of each key for items of its own, in a request for each key."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
-        return merged((yield from by_key(engine, kind, question, items, deadline)).values())
+        return merged(
+            (yield from engine.coordinators.by_key(kind, question, items, deadline)).values()
+        )
 
     return AdminCall(what, flow)
 

@@ -25,7 +25,7 @@ class AdminEngine(ClientEngine):
         super().__init__(config, rng)
         self._fresh: dict[str, float] = {}
         """Topics that were made here, and until when a broker may not have heard of them."""
-        self.coordinators = KnownCoordinators(self)
+        self.coordinators = KnownCoordinators(self.brokers)
 
     def made(self, topics: Iterable[str]) -> None:
         """These topics were made now."""

@@ -68,7 +68,7 @@ def describe_api_versions(
     yield START
     brokers = yield from list_brokers(engine, deadline)
     outcomes = yield from ask_brokers(
-        engine, lambda _: ASKED, {b.id: (None,) for b in brokers}, deadline
+        engine.brokers, lambda _: ASKED, {b.id: (None,) for b in brokers}, deadline
     )
     return tuple(_outcome(b, outcomes[b.id]) for b in brokers)
 
@@ -76,13 +76,13 @@ def describe_api_versions(
 def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
     """The brokers that any of them names (brokers older than DescribeCluster answer this too)."""
     yield START
-    call = AnyBrokerCall(engine, "list of brokers", deadline)
+    call = AnyBrokerCall(engine.brokers, "list of brokers", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=False),
         MetadataResponse,
-        check_metadata(engine),
+        check_metadata(engine.brokers),
     )
-    note_brokers(engine, response)
+    note_brokers(engine.brokers, response)
     found = {b.node_id: b for b in response.brokers}
     return [BrokerDescription(n, b.host, b.port, b.rack) for n, b in sorted(found.items())]
 

@@ -21,14 +21,14 @@ from odradek.clients.descriptions import (
 )
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     BrokerIdNotRegisteredError,
     ControllerIdNotRegisteredError,
     DuplicateVoterError,
     VoterNotFoundError,
     error_for,
 )
-from odradek.common.notebook import Shown
+from odradek.common.notebooks.display import Shown
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
 from odradek.network.flow import Flow
@@ -169,7 +169,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             lambda answer: [(None, 0, None, found(answer))],
             check=check,
         )
-        return (yield from ask(engine, question, (None,), deadline)).settled()[None]
+        return (yield from ask(engine.brokers, question, (None,), deadline)).settled()[None]
 
     return AdminCall("description of the cluster", flow)
 

@@ -15,7 +15,7 @@ from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, shown, text
 from odradek.common.errors import ConfigurationError
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.network.flow import Flow
 from odradek.protocol.messages import describe_configs as d
 from odradek.protocol.messages import incremental_alter_configs as a
@@ -255,8 +255,10 @@ def _by_whom(
 
     def flow(engine: ClientEngine, deadline: float) -> Flow[dict[ConfigResource, Any]]:
         found: list[Outcome[ConfigResource, Any]] = []
-        found.append((yield from ask(engine, question, others, deadline)))
-        found += (yield from ask_brokers(engine, lambda _: question, own, deadline)).values()
+        found.append((yield from ask(engine.brokers, question, others, deadline)))
+        found += (
+            yield from ask_brokers(engine.brokers, lambda _: question, own, deadline)
+        ).values()
         return merged(found)
 
     return AdminCall(question.what, flow)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from odradek.clients.any_broker import Brokers
 from odradek.clients.asking import (
     Inquiry,
     Outcome,
@@ -25,44 +26,52 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import START, Flow
 from odradek.protocol.message import Message
 
-if TYPE_CHECKING:
-    from odradek.clients.admin.admin_engine import AdminEngine
-    from odradek.clients.client_engine import ClientEngine
-
 K = TypeVar("K")
 M = TypeVar("M", bound=Message)
 V = TypeVar("V")
 
 MOST_KNOWN = 10_000
-"""Keys whose coordinators are kept; the oldest are forgotten."""
+"""Keys whose coordinators are kept at most; the oldest are forgotten."""
+KEPT_FOR = 300.0
+"""Seconds for which the coordinator of a key that isn't asked for is kept."""
 MOST_IN_ONE = 500
 """Keys in one request: what is told of each may be long."""
 
 
 class KnownCoordinators:
-    """The brokers' ids by key."""
+    """The brokers' ids by key, and the calls to these brokers."""
 
-    def __init__(self, engine: AdminEngine) -> None:
-        self._engine = engine
-        self._ids: dict[tuple[CoordinatorKind, str], int] = {}
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._engine = brokers.engine
+        self._metadata = brokers.metadata
+        self._ids: dict[tuple[CoordinatorKind, str], tuple[int, float]] = {}
+        """The broker, and when it was asked for last, the oldest first."""
         self._cluster: str | None = None
 
     def get(self, kind: CoordinatorKind, key: str) -> int | None:
         """Where it was the last time, if that broker is still there."""
         self._one_cluster()
-        broker, snapshot = self._ids.get((kind, key)), self._engine.metadata.snapshot
-        if broker is not None and (snapshot is None or broker not in snapshot.brokers):
-            self.forget(kind, key)
+        found, snapshot = self._ids.pop((kind, key), None), self._metadata.snapshot
+        if found is None or snapshot is None or found[0] not in snapshot.brokers:
             return None
-        return broker
+        self._keep(kind, key, found[0])
+        return found[0]
 
     def found(self, kind: CoordinatorKind, key: str, broker: int) -> None:
         """It is there."""
         self._one_cluster()
         self._ids.pop((kind, key), None)
-        self._ids[kind, key] = broker
-        if len(self._ids) > MOST_KNOWN:
-            del self._ids[next(iter(self._ids))]
+        self._keep(kind, key, broker)
+
+    def _keep(self, kind: CoordinatorKind, key: str, broker: int) -> None:
+        now = self._engine.now
+        self._ids[kind, key] = broker, now
+        while True:
+            oldest, (_, used_at) = next(iter(self._ids.items()))
+            if len(self._ids) <= MOST_KNOWN and used_at > now - KEPT_FOR:
+                return
+            del self._ids[oldest]
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
         """It may be elsewhere."""
@@ -70,136 +79,136 @@ class KnownCoordinators:
 
     def _one_cluster(self) -> None:
         """Another cluster's brokers may have the same ids."""
-        if self._cluster != (now := self._engine.metadata.cluster_id):
+        if self._cluster != (now := self._metadata.cluster_id):
             self._ids.clear()
             self._cluster = now
 
-
-def by_key(
-    engine: AdminEngine,
-    kind: CoordinatorKind,
-    question: Callable[[str], Inquiry[K, M, V]],
-    items: Mapping[str, Collection[K]],
-    deadline: float,
-) -> Flow[dict[str, Outcome[K, V]]]:
-    """Ask the coordinator of each key for items of its own, each in a request of its own: for what
-    changes something, where it matters whether an answer was lost.
-    """
-    yield START
-
-    def one(key: str, those: Collection[K]) -> Flow[Outcome[K, V]]:
+    def by_key(
+        self,
+        kind: CoordinatorKind,
+        question: Callable[[str], Inquiry[K, M, V]],
+        items: Mapping[str, Collection[K]],
+        deadline: float,
+    ) -> Flow[dict[str, Outcome[K, V]]]:
+        """Ask the coordinator of each key for its items, each in a request of its own: for what
+        changes something, where it matters whether an answer was lost.
+        """
         yield START
-        # Whether an answer was lost is kept by it, so each call has one of its own.
-        coordinator = Coordinator(engine, kind, key)
-        coordinator.broker = engine.coordinators.get(kind, key)
-        found = yield from ask_coordinator(engine, coordinator, question(key), those, deadline)
-        if coordinator.broker is None:
-            engine.coordinators.forget(kind, key)
-        else:
-            engine.coordinators.found(kind, key, coordinator.broker)
+
+        def one(key: str, those: Collection[K]) -> Flow[Outcome[K, V]]:
+            yield START
+            # Whether an answer was lost is kept by it, so each call has one of its own.
+            coordinator = Coordinator(self._brokers, kind, key)
+            coordinator.broker = self.get(kind, key)
+            found = yield from ask_coordinator(
+                self._brokers, coordinator, question(key), those, deadline
+            )
+            if coordinator.broker is None:
+                self.forget(kind, key)
+            else:
+                self.found(kind, key, coordinator.broker)
+            return found
+
+        def those(keys: list[str], *, find: bool) -> Flow[dict[str, Outcome[K, V]]]:
+            yield START
+            if find and len(keys) > 1:  # what isn't found so, each looks for by itself
+                yield from self._find(kind, keys, FindCall(self._brokers, kind, deadline))
+            found = yield from gather(self._engine, [one(key, items[key]) for key in keys])
+            return dict(zip(keys, found, strict=True))
+
+        known = {key: None for key in items if self.get(kind, key) is not None}
+        unknown = [key for key in items if key not in known]
+        asked = yield from gather(
+            self._engine, [those([*known], find=False), those(unknown, find=True)]
+        )
+        outcomes = asked[0] | asked[1]
+        return {key: outcomes[key] for key in items}
+
+    def by_broker(
+        self,
+        kind: CoordinatorKind,
+        question: Inquiry[str, M, V],
+        keys: Iterable[str],
+        deadline: float,
+        *,
+        otherwise: Inquiry[str, Any, V] | None = None,
+        absent: tuple[type[KafkaError], ...] = (),
+    ) -> Flow[Outcome[str, V]]:
+        """Ask each coordinator about all of its keys at once, and follow those that move.
+
+        A key that it answers with an error of `absent` is asked for again with `otherwise`. Each
+        key has its own error, and a key without an answer for now holds up no other.
+        """
+        yield START
+        finder = FindCall(self._brokers, kind, deadline)
+
+        def leaders(_: Brokers, those: Collection[str], __: float) -> Flow[Outcome[str, int]]:
+            return self._find(kind, those, finder)
+
+        asked = partial(self._asked, question, otherwise, absent, deadline)
+        outcome = yield from follow_leaders(
+            self._brokers,
+            question.what,
+            asked,
+            keys,
+            deadline,
+            leaders,
+            lambda key: self.forget(kind, key),
+        )
+        for key, broker in outcome.led.items():  # one that was silent for a while was forgotten
+            self.found(kind, key, broker)
+        return outcome
+
+    def _find(
+        self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
+    ) -> Flow[Outcome[str, int]]:
+        """Return where keys are coordinated, as far as brokers say it now; if something is known,
+        return only that: it doesn't wait for the others.
+        """
+        yield START
+        found: Outcome[str, int] = Outcome()
+        for key in keys:
+            if (broker := self.get(kind, key)) is not None:
+                found.results[key] = broker
+        unknown = [key for key in keys if key not in found.results]
+        if found.results or not unknown:
+            return found
+        try:
+            told = yield from finder.locate_each(unknown)
+        except KafkaError as error:
+            told = dict.fromkeys(unknown, error)
+        for key, said in told.items():
+            if isinstance(said, int):
+                self.found(kind, key, said)
+                found.results[key] = said
+            elif said.retriable and self._engine.now < finder.deadline:
+                found.moved[key] = said
+            else:
+                found.errors[key] = said
+        snapshot = self._metadata.snapshot
+        if snapshot is None or any(b not in snapshot.brokers for b in found.results.values()):
+            self._metadata.request("a coordinator isn't among the brokers known")
         return found
 
-    def those(keys: list[str], *, find: bool) -> Flow[dict[str, Outcome[K, V]]]:
+    def _asked(
+        self,
+        question: Inquiry[str, M, V],
+        otherwise: Inquiry[str, Any, V] | None,
+        absent: tuple[type[KafkaError], ...],
+        deadline: float,
+        broker: int,
+        keys: list[str],
+    ) -> Flow[Outcome[str, V]]:
         yield START
-        if find and len(keys) > 1:  # what isn't found so, each looks for by itself
-            yield from _find(engine, kind, keys, FindCall(engine, kind, deadline))
-        found = yield from gather(engine, [one(key, items[key]) for key in keys])
-        return dict(zip(keys, found, strict=True))
-
-    known = {key: None for key in items if engine.coordinators.get(kind, key) is not None}
-    unknown = [key for key in items if key not in known]
-    asked = yield from gather(engine, [those([*known], find=False), those(unknown, find=True)])
-    outcomes = asked[0] | asked[1]
-    return {key: outcomes[key] for key in items}
-
-
-def by_broker(
-    engine: AdminEngine,
-    kind: CoordinatorKind,
-    question: Inquiry[str, M, V],
-    keys: Iterable[str],
-    deadline: float,
-    *,
-    otherwise: Inquiry[str, Any, V] | None = None,
-    absent: tuple[type[KafkaError], ...] = (),
-) -> Flow[Outcome[str, V]]:
-    """Ask each coordinator about all of its keys at once, and follow those that move.
-
-    What it says of a key with an error of `absent`, it is asked `otherwise`. Each key has its own
-    error, and one that can't be told of for now holds up no other.
-    """
-    yield START
-    finder = FindCall(engine, kind, deadline)
-
-    def leaders(_: ClientEngine, those: Collection[str], __: float) -> Flow[Outcome[str, int]]:
-        return _find(engine, kind, those, finder)
-
-    asked = partial(_asked, engine, question, otherwise, absent, deadline)
-    outcome = yield from follow_leaders(
-        engine,
-        question.what,
-        asked,
-        keys,
-        deadline,
-        leaders,
-        lambda key: engine.coordinators.forget(kind, key),
-    )
-    for key, broker in outcome.led.items():  # one that was silent for a while was forgotten
-        engine.coordinators.found(kind, key, broker)
-    return outcome
-
-
-def _find(
-    engine: AdminEngine, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
-) -> Flow[Outcome[str, int]]:
-    """Where keys are coordinated, as far as that is told just now; only what is known, if anything
-    is: it doesn't wait for the others.
-    """
-    yield START
-    known, found = engine.coordinators, Outcome[str, int]()
-    for key in keys:
-        if (broker := known.get(kind, key)) is not None:
-            found.results[key] = broker
-    unknown = [key for key in keys if key not in found.results]
-    if found.results or not unknown:
+        found: Outcome[str, V] = Outcome()
+        for begin in range(0, len(keys), MOST_IN_ONE):
+            those: list[str] = keys[begin : begin + MOST_IN_ONE]
+            for one in (question, otherwise):
+                if one is None or not those:
+                    break
+                told = yield from ask_leader(self._brokers, one, those, deadline, broker)
+                for key in those:
+                    found.errors.pop(key, None)
+                found.add(told)
+                those = [key for key, error in told.errors.items() if isinstance(error, absent)]
         return found
-    try:
-        told = yield from finder.locate_each(unknown)
-    except KafkaError as error:
-        told = dict.fromkeys(unknown, error)
-    for key, said in told.items():
-        if isinstance(said, int):
-            known.found(kind, key, said)
-            found.results[key] = said
-        elif said.retriable and engine.now < finder.deadline:
-            found.moved[key] = said
-        else:
-            found.errors[key] = said
-    snapshot = engine.metadata.snapshot
-    if snapshot is None or any(b not in snapshot.brokers for b in found.results.values()):
-        engine.metadata.request("a coordinator isn't among the brokers known")
-    return found
-
-
-def _asked(
-    engine: AdminEngine,
-    question: Inquiry[str, M, V],
-    otherwise: Inquiry[str, Any, V] | None,
-    absent: tuple[type[KafkaError], ...],
-    deadline: float,
-    broker: int,
-    keys: list[str],
-) -> Flow[Outcome[str, V]]:
-    yield START
-    found: Outcome[str, V] = Outcome()
-    for begin in range(0, len(keys), MOST_IN_ONE):
-        those: list[str] = keys[begin : begin + MOST_IN_ONE]
-        for one in (question, otherwise):
-            if one is None or not those:
-                break
-            told = yield from ask_leader(engine, one, those, deadline, broker)
-            for key in those:
-                found.errors.pop(key, None)
-            found.add(told)
-            those = [key for key, error in told.errors.items() if isinstance(error, absent)]
-    return found

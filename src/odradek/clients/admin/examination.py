@@ -38,7 +38,7 @@ from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.clients.descriptions import describe_topics
 from odradek.clients.producer.group_offsets import group_offsets
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     GroupAuthorizationError,
     UnsupportedVersionError,
     error_for,
@@ -175,15 +175,15 @@ def _group(
     engine: AdminEngine, group: str, topics: Sequence[str], deadline: float
 ) -> Flow[GroupStanding]:
     yield START
-    coordinator = Coordinator(engine, CoordinatorKind.GROUP, group)
+    coordinator = Coordinator(engine.brokers, CoordinatorKind.GROUP, group)
     yield from _check_right(coordinator, deadline)
     who = yield from members(engine, group, deadline)
-    committed = yield from group_offsets(engine, group, deadline)
+    committed = yield from group_offsets(engine.brokers, group, deadline)
     since = {p: at.offset for p, at in committed.items()}
     there: list[TopicPartition] = []
     for name in topics:
         with suppress(KafkaError):  # a topic that isn't there is told of elsewhere
-            found = yield from describe_topics(engine, [name], deadline)
+            found = yield from describe_topics(engine.brokers, [name], deadline)
             there += [TopicPartition(name, p.partition) for p in found[name].partitions]
     begins = yield from _offsets(engine, dict.fromkeys([*since, *there], BEGINNING), deadline)
     ends = yield from _offsets(engine, dict.fromkeys(begins, END), deadline)
@@ -209,7 +209,9 @@ def _offsets(
             found[partition] = result.offset
 
     until = min(deadline, now + LEADERS_TIME)
-    call = ListOffsetsCall(engine, wanted, take, isolation=0, deadline=until)
+    call = ListOffsetsCall(
+        *(engine.brokers, engine.missing, wanted, take), isolation=0, deadline=until
+    )
     with suppress(KafkaTimeoutError):
         yield from call.run()
     return found

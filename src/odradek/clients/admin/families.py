@@ -1,17 +1,13 @@
 """The families of an admin client's calls, each imported when one of its calls is made first.
 
 Out: `topics`, `configs` …, which stand for the modules of these names. A family brings up to ten
-modules of messages along, and most programs use one or two. Imported inside of a call, a family is
-`loaded`, so that a signal handler which raises leaves nothing locked (R-HO-1). Must not: import one
-by itself.
+modules of messages along, and most programs use one or two. Must not: import one by itself.
 """
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from odradek.common.imports import loaded
 
 
 class Family:
@@ -21,8 +17,7 @@ class Family:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        loaded(self._module)
-        return getattr(sys.modules[self._module], name)
+        return getattr(import_module(self._module), name)
 
 
 if TYPE_CHECKING:

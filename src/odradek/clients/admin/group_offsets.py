@@ -20,7 +20,7 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.arguments import flag, mapping, text
 from odradek.common.errors import BrokerError, KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_share_group_offsets as sa
 from odradek.protocol.messages import delete_share_group_offsets as sd

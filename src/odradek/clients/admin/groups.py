@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.clients.admin.admin_arguments import keys
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
 from odradek.clients.admin.api_versions import list_brokers
-from odradek.clients.admin.coordinators import by_broker, by_key
 from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers
 from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
@@ -23,12 +22,12 @@ from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import authorized_operations
 from odradek.common.arguments import choice, flag, text
 from odradek.common.errors import MalformedMessageError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     GroupIdNotFoundError,
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from odradek.common.notebook import Shown
+from odradek.common.notebooks.display import Shown
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages import consumer_group_describe as c
@@ -190,7 +189,7 @@ def outcome_of_brokers(
         if ids is None:
             ids = [b.id for b in (yield from list_brokers(engine, deadline))]
         outcomes = yield from ask_brokers(
-            engine, lambda _: question, dict.fromkeys(ids, (None,)), deadline
+            engine.brokers, lambda _: question, dict.fromkeys(ids, (None,)), deadline
         )
         found: Outcome[int, Any] = Outcome()
         for broker, outcome in outcomes.items():
@@ -222,8 +221,7 @@ def describe_consumer(
     ids, operations = _ids(groups), flag("authorized_operations", authorized_operations)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
-        found = yield from by_broker(
-            engine,
+        found = yield from engine.coordinators.by_broker(
             CoordinatorKind.GROUP,
             _consumer(operations),
             ids,
@@ -305,7 +303,9 @@ def _described(
     ids = _ids(groups)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
-        found = yield from by_broker(engine, CoordinatorKind.GROUP, question, ids, deadline)
+        found = yield from engine.coordinators.by_broker(
+            CoordinatorKind.GROUP, question, ids, deadline
+        )
         return _led(found).settled()
 
     return AdminCall(question.what, flow)
@@ -496,8 +496,8 @@ def remove_members(
         if not members:
             return {}
         leaving, everyone = _leaving(group, members), {group: [*members]}
-        asked = yield from by_key(
-            engine, CoordinatorKind.GROUP, lambda _: leaving, everyone, deadline
+        asked = yield from engine.coordinators.by_key(
+            CoordinatorKind.GROUP, lambda _: leaving, everyone, deadline
         )
         return merged(asked.values())
 

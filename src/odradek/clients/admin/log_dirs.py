@@ -17,7 +17,7 @@ from odradek.clients.asking import Inquiry, Outcome, Said
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import INT32_MAX, iterable, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import ClusterAuthorizationError, error_for
+from odradek.common.errors.kafka import ClusterAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_replica_log_dirs as a
 from odradek.protocol.messages import describe_log_dirs as d

@@ -24,12 +24,12 @@ from odradek.clients.descriptions import (
 )
 from odradek.clients.missing_topics import alike
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for,
 )
-from odradek.common.notebook import Shown
+from odradek.common.notebooks.display import Shown
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.metadata.cluster import Cluster
@@ -195,7 +195,7 @@ def _answers(
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
     """Gives the seconds that the answer asks to keep quiet."""
-    call = AnyBrokerCall(engine, f"answer of {address}", deadline, lambda _: [address])
+    call = AnyBrokerCall(engine.brokers, f"answer of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = engine.metadata.cluster_id
@@ -214,14 +214,14 @@ def _look(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
 ) -> Flow[Looked]:
     """Ask any broker for the topics, and look at their partitions."""
-    call = AnyBrokerCall(engine, "description of topics", deadline)
+    call = AnyBrokerCall(engine.brokers, "description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
     body = MetadataRequest(
         topics=wanted,
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=rights,
     )
-    check = check_metadata(engine)
+    check = check_metadata(engine.brokers)
     try:
         response: MetadataResponse = yield from call.ask(lambda _: body, MetadataResponse, check)
     except UnsupportedVersionError:  # before Kafka 2.3
@@ -252,7 +252,7 @@ def _look(
         elif leaderless or error is not None:
             wrong.append(TopicReach(topic.name, len(topic.partitions), leaderless, error))
     if missing:
-        there = yield from list_topics(engine, deadline, internal=False)
+        there = yield from list_topics(engine.brokers, deadline, internal=False)
         for name in missing:
             gone = UnknownTopicOrPartitionError(f"topic {name} isn't there")
             wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))

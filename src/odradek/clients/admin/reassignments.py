@@ -15,7 +15,7 @@ from odradek.clients.admin.admin_call import AdminCall, by_any, one
 from odradek.clients.asking import Inquiry, Outcome, Said
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.common.arguments import choice, flag, mapping
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     ElectionNotNeededError,
     NoReassignmentInProgressError,
     error_for,

@@ -24,7 +24,7 @@ from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask
 from odradek.clients.descriptions import TopicDescription, describe_each, list_topics
 from odradek.common.arguments import flag
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -62,7 +62,7 @@ def create(
     )
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, TopicDescription]]:
-        done = yield from ask(engine, question, wanted, deadline)
+        done = yield from ask(engine.brokers, question, wanted, deadline)
         found: Outcome[str, TopicDescription] = Outcome(errors=done.errors)
         if done.results and not only_checked:
             engine.made(done.results)
@@ -89,9 +89,9 @@ def _creatable(topic: NewTopic) -> c.CreatableTopic:
 def _await_leaders(
     engine: AdminEngine, names: Sequence[str], deadline: float
 ) -> Flow[Outcome[str, TopicDescription]]:
-    call = AnyBrokerCall(engine, f"leaders of {', '.join(names)}", deadline)
+    call = AnyBrokerCall(engine.brokers, f"leaders of {', '.join(names)}", deadline)
     while True:
-        described = yield from describe_each(engine, names, deadline)
+        described = yield from describe_each(engine.brokers, names, deadline)
         found = Outcome({t.name: t for t in described.results.values()})
         found.errors.update({str(name): e for name, e in described.errors.items()})
         left = sum(t.leaderless for t in found.results.values())
@@ -148,7 +148,7 @@ def names(include_internal: bool) -> AdminCall[list[str]]:
     """The names of all topics."""
     internal = flag("include_internal", include_internal)
     return AdminCall(
-        "list of topics", lambda e, deadline: list_topics(e, deadline, internal=internal)
+        "list of topics", lambda e, deadline: list_topics(e.brokers, deadline, internal=internal)
     )
 
 
@@ -160,7 +160,7 @@ def describe(
     operations = flag("authorized_operations", authorized_operations)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, TopicDescription]]:
-        found = yield from describe_each(engine, wanted, deadline, operations=operations)
+        found = yield from describe_each(engine.brokers, wanted, deadline, operations=operations)
         return {topic.name: topic for topic in found.settled().values()}
 
     return AdminCall("description of topics", flow)
@@ -184,7 +184,7 @@ def add_partitions(
     )
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
-        done = yield from ask(engine, question, wanted, deadline)
+        done = yield from ask(engine.brokers, question, wanted, deadline)
         if not only_checked:
             engine.made(done.results)  # not every broker has heard of the new partitions
         return done.settled()

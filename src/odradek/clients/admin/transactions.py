@@ -18,7 +18,6 @@ from odradek.clients.admin.admin_call import (
     by_coordinators,
     by_leaders,
 )
-from odradek.clients.admin.coordinators import by_broker
 from odradek.clients.admin.groups import of_coordinators
 from odradek.clients.admin.reassignments import by_topic
 from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_leaders
@@ -35,7 +34,7 @@ from odradek.common.arguments import (
     text,
     whole_number,
 )
-from odradek.common.kafka_errors import TransactionalIdNotFoundError
+from odradek.common.errors.kafka import TransactionalIdNotFoundError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages import describe_producers as dp
@@ -345,12 +344,12 @@ def hanging(
     def flow(engine: AdminEngine, deadline: float) -> Flow[list[HangingTransaction]]:
         wanted = names
         if wanted is None:
-            wanted = yield from list_topics(engine, deadline, internal=True)
-        described = (yield from describe_each(engine, wanted, deadline)).settled()
+            wanted = yield from list_topics(engine.brokers, deadline, internal=True)
+        described = (yield from describe_each(engine.brokers, wanted, deadline)).settled()
         partitions = [
             TopicPartition(t.name, p.partition) for t in described.values() for p in t.partitions
         ]
-        asked = yield from ask_leaders(engine, _producers(), partitions, deadline, leaders)
+        asked = yield from ask_leaders(engine.brokers, _producers(), partitions, deadline, leaders)
         suspects = [
             HangingTransaction(
                 AbortTransactionSpec(at, p.producer_id, p.producer_epoch, p.coordinator_epoch),
@@ -375,7 +374,9 @@ def _known(
         return set()
     listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)
     ids = [t.transactional_id for t in listed]
-    asked = yield from by_broker(engine, CoordinatorKind.TRANSACTION, _describing(), ids, deadline)
+    asked = yield from engine.coordinators.by_broker(
+        CoordinatorKind.TRANSACTION, _describing(), ids, deadline
+    )
     errors = {
         key: error
         for key, error in asked.errors.items()

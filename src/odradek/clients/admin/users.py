@@ -26,7 +26,7 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.errors import ConfigurationError
-from odradek.common.kafka_errors import ResourceNotFoundError, error_for
+from odradek.common.errors.kafka import ResourceNotFoundError, error_for
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
 from odradek.network.flow import Flow, Wait
@@ -160,7 +160,7 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
         for turn in range(max(map(len, changes.values()), default=0)):
             # A controller takes one change of each user in a request.
             now = {u: c[turn] for u, c in changes.items() if turn < len(c) and u in found.results}
-            asked = yield from ask(engine, _altering(now), now, deadline)
+            asked = yield from ask(engine.brokers, _altering(now), now, deadline)
             found.errors.update(asked.errors)
             for user in asked.errors:
                 del found.results[user]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
+from odradek.clients.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
@@ -22,9 +22,8 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
 )
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.events import Event, Listener
-from odradek.common.imports import loaded
-from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.host import Host
@@ -32,9 +31,11 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from odradek.clients.metrics.metric import Metrics
     from odradek.clients.producer.producer_engine import ProducerEngine
     from odradek.clients.telemetry.metrics_push import MetricsPush
     from odradek.clients.traces import Traces
+    from odradek.clients.workers.work_totals import WorkTotals
     from odradek.network.sasl.mechanism import Mechanism
 
 E = TypeVar("E", bound=ClientEngine)
@@ -91,7 +92,7 @@ class ClientCalls(Generic[E]):
         self._push: MetricsPush | None = None
         self._instance_id = bytes(16)
         """What a broker has named this client, in the push of an engine that is gone; else 0."""
-        self.engine.events.surface = host.surface
+        self.engine.events.surfaces_by(host.surface)
         self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
@@ -104,7 +105,7 @@ class ClientCalls(Generic[E]):
 
     def use(self, mechanism: Mechanism | None) -> None:
         """Authenticate by this from the first connection on."""
-        self.engine.network.mechanism = mechanism
+        self.engine.network.authenticates_by(mechanism)
 
     def listen(self, listener: Listener) -> None:
         """Hand each event to this one, too."""
@@ -143,7 +144,16 @@ class ClientCalls(Generic[E]):
         """Seconds for the end of a client that an error ends, or nobody closes."""
         return CLOSE_TIMEOUT
 
-    # Metrics that brokers ask for (KIP-714)
+    # Metrics, also those that brokers ask for (KIP-714)
+
+    work: WorkTotals | None = None
+    """Totals of a consumer's workers, once it has some."""
+
+    def metrics(self) -> Metrics:
+        """Take a snapshot of the client's metrics."""
+        from odradek.clients.metrics.snapshot import metrics
+
+        return metrics(self.kind, self.engine, self.host, self.work)
 
     def _hear_of_connections(self, engine: E) -> None:
         if self.config["enable.metrics.push"]:
@@ -159,12 +169,10 @@ class ClientCalls(Generic[E]):
             connections = list(self.engine.network.connections.values())
             if not any(TAKES_METRICS in connection.versions for connection in connections):
                 return
-            from odradek.clients.metrics.snapshot import metrics
             from odradek.clients.telemetry.metrics_push import MetricsPush, resource_of
 
-            snapshot = partial(metrics, self)
             resource = resource_of(self.config)
-            self._push = MetricsPush(self.engine, snapshot, resource, self._instance_id)
+            self._push = MetricsPush(self.engine, self.metrics, resource, self._instance_id)
         self._push.connected()
 
     def client_instance_id(self, deadline: float) -> Flow[UUID]:
@@ -180,7 +188,6 @@ class ClientCalls(Generic[E]):
             push, changed = self._push, [network.changed]
             if push is not None:
                 if any(push.instance_id):
-                    loaded("uuid")
                     from uuid import UUID  # only here: most clients start without it
 
                     return UUID(bytes=push.instance_id)
@@ -223,7 +230,8 @@ class ClientCalls(Generic[E]):
         engine.track(completion, what, deadline)
         try:
             host.wake()
-            now = yield Wait((completion,), deadline + GRACE)
+            # A `Wait`, without a Python call.
+            now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
         except BaseException:  # Ctrl-C, a fork, no descriptors: nobody waits for it any more
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
@@ -282,10 +290,11 @@ class ClientCalls(Generic[E]):
         old, new = self.engine, self._build(self.host)
         if old.ended is not None and not old.torn:
             raise old.ended.with_traceback(None)  # not because of the interruption
-        new.events.surface = self.host.surface
-        new.network.mechanism = old.network.mechanism
+        new.events.surfaces_by(self.host.surface)
+        new.network.authenticates_by(old.network.mechanism)
         new.network.dials.go_on()
-        new.metadata.cluster_id = old.metadata.cluster_id
+        if old.metadata.cluster_id is not None:
+            new.metadata.expect(old.metadata.cluster_id)
         for listener in self._listeners:
             new.events.listen(listener)
         if old.traces is not None:
@@ -368,7 +377,8 @@ class ClientCalls(Generic[E]):
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:
-            error.add_note(f"close() failed as well: {type(another).__name__}: {another}")
+            said = [f"{type(another).__name__}: {another}", *getattr(another, "__notes__", ())]
+            error.add_note("close() failed as well: " + "\n".join(said))
 
     def __repr__(self) -> str:
         servers = ",".join(str(a) for a in self.config["bootstrap.servers"])

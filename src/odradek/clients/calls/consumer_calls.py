@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import DUE, CallerFlow
+from odradek.clients.caller_flow import DUE, CallerFlow
 from odradek.clients.calls.group_calls import GroupCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.delivery import ARROW_ROWS
@@ -24,8 +25,14 @@ from odradek.clients.consumer.partition_arguments import (
     some_or_all,
     some_partitions,
 )
+from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.clients.consumer.subscription_state import COMMITTED
+from odradek.clients.consumer.subscription_state import (
+    COMMITTED,
+    Selection,
+    Selector,
+    SubscriptionState,
+)
 from odradek.common.arguments import (
     IN_SECONDS,
     checked_timeout,
@@ -56,6 +63,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
+Take = Callable[[float], T]
+"""Takes records at a time, and makes something of them."""
 
 LULL = 0.001
 """Seconds after a step in which nothing is looked for while records wait: they are handed out in
@@ -94,8 +103,6 @@ class ConsumerCalls(GroupCalls):
         self._seconds_noted = False
         self._left_at = -math.inf
         """When a caller went away with what it asked for."""
-        self.work: WorkTotals | None = None
-        """What workers have done with what this consumer reads, once there are some."""
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
         """Assignment, positions and pauses are the user's."""
@@ -142,6 +149,36 @@ class ConsumerCalls(GroupCalls):
         """The same as a facade's own records, which `made` makes of many at once."""
         seconds = math.inf if timeout is None else timeout
         return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
+
+    def there(self, timeout: float, of: Selector) -> CallerFlow[bool | None]:
+        """Wait until there are records or errors of these partitions, and leave them there."""
+        return self._read(timeout, lambda _: True, of)
+
+    def taken(self, take: Take[T], now: float, of: Selection) -> T | None:
+        """Return what `take` makes of what is here, also while another task waits in `there`.
+
+        `of`: what the caller reads, so it is through with what it was handed of these. Returns
+        None while a callback of the group waits or runs: it comes first, in the call that waits.
+        """
+        self.check_open()
+        engine, group = self.engine, self.engine.group
+        engine.delivery.take_back()
+        if group is not None:
+            if group.calls or group.callbacks.waiting:
+                return None
+            waits = group.polling
+            if group.entered(now, of):
+                self.host.wake()
+            if group.ownership.unannounced:  # of the caller, even while another task waits
+                with engine.lock:
+                    group.ownership.announce_all(group.identity())
+        try:
+            return take(now)
+        finally:
+            if group is not None and not waits:
+                group.left(now)
+            if engine.fetcher.waiting.made_room():
+                self.host.wake()
 
     def poll_arrow(
         self, timeout: float, columns: Any, include_headers: Any, layout: Any
@@ -192,29 +229,33 @@ class ConsumerCalls(GroupCalls):
             self._seconds_noted = True
             logger.warning(IN_SECONDS, timeout, timeout, timeout)
 
-    def _read(self, timeout: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
-        """What `take` makes of the next records; waits for some, at most `timeout` seconds."""
+    def _read(
+        self, timeout: float, take: Take[T], of: Selector | None = None
+    ) -> CallerFlow[T | None]:
+        """Return what `take` makes of the next records; wait for some, at most `timeout` seconds.
+
+        `of` returns the partitions that the caller reads now; what others have doesn't end it.
+        """
         self.check_open()
         self.check_uninterrupted("poll()")
-        flow, traces = self._reading(self.seconds(timeout), take), self.engine.traces
+        flow, traces = self._reading(self.seconds(timeout), take, of), self.engine.traces
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
-    def _reading(self, seconds: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
+    def _reading(self, seconds: float, take: Take[T], of: Selector | None) -> CallerFlow[T | None]:
         """It may make nothing of what came (markers, aborted transactions): then it waits on."""
         engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
         if not host.on_its_own:  # who was back at once will be so again: then the next fetch goes
-            engine.readers_first = now - self._left_at < LULL
+            engine.fetcher.readers_first = now - self._left_at < LULL
         try:
             delivery.take_back()
             due = now - engine.now >= LULL
-            if group is not None and group.entered(now):
+            if group is not None and group.entered(now, None if of is None else of()):
                 host.wake()
                 due = True
-            ready = delivery.ready
-            if ready:
+            if ready := delivery.ready(None if of is None else of()):
                 if engine.fetcher.waiting.made_room():
                     host.wake()
                     due = True
@@ -227,19 +268,18 @@ class ConsumerCalls(GroupCalls):
                 if group is not None and group.calls:
                     yield from group.run_callbacks(now, host.wake)
                     now = yield START
-                    ready = delivery.ready
+                    ready = delivery.ready(None if of is None else of())
                 if not ready:
-                    wanted = self.engine.data
                     if self.closed or host.torn:
                         self.check_open()
                     try:
-                        until = max(now, deadline)
-                        came = yield from self.by(until, wanted, "records")
+                        wanted = partial(engine.data, of=of)
+                        came = yield from self.by(max(now, deadline), wanted, "records")
                     except KafkaTimeoutError:
                         if self.engine.unavailable_until() <= (yield START):
                             raise
                         came = False  # a host that is late brings nothing
-                    except IllegalStateError:
+                    except (IllegalStateError, ClientClosedError):
                         if self.closing:  # another has left the group, and shuts the client next
                             raise ClientClosedError(f"this {self.kind} is closed") from None
                         raise
@@ -249,15 +289,17 @@ class ConsumerCalls(GroupCalls):
                         break
                     if group is not None and group.calls:
                         continue
+                if group is not None and group.ownership.unannounced:
+                    group.announce_all()  # before the first record of what was assigned
                 found = take(now)
                 if group is not None:
                     now = yield START
                 if found:
                     break
                 # Markers and aborted transactions: nobody works on them, so they are through with.
-                if group is not None and group.entered(now):
+                if group is not None and group.entered(now, None if of is None else of()):
                     host.wake()
-                ready = delivery.ready
+                ready = delivery.ready(None if of is None else of())
         except BaseException as error:
             delivery.take_back()
             if isinstance(error, AuthorizationError):
@@ -267,7 +309,7 @@ class ConsumerCalls(GroupCalls):
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:
-            group.left(now)
+            group.left(now, brought=found is not None)
         self._left_at = now
         return found
 
@@ -279,21 +321,20 @@ class ConsumerCalls(GroupCalls):
         starts = places(partitions) if isinstance(partitions, Mapping) else None
         chosen = some_partitions(partitions) if starts is None else list(starts)
         self.engine.assign(chosen, ends(until), starts)
-        if self.engine.group is not None:
-            self.host.wake()
+        self.host.wake()
 
     def seek(self, partition: TopicPartition, offset: Any) -> None:
         """Go on reading a partition at an offset."""
         self.check_free("seek()")
         chosen, where = one_partition(partition), place("offset", offset)
-        with self.engine.lock:
-            self.engine.subscription.seek(chosen, *where)
+        self._change(lambda subscription: subscription.seek(chosen, *where))
+        self.engine.hear({chosen: where})
 
     def reset(self, partitions: Collection[TopicPartition] | None, to: str, what: str) -> None:
         """Have positions looked up: the beginning, the end."""
         self.check_free(what)
-        with self.engine.lock:
-            self.engine.subscription.request_reset(some_or_all(partitions), to)
+        chosen = some_or_all(partitions)
+        self._change(lambda subscription: subscription.request_reset(chosen, to))
 
     def seek_to_committed(
         self, partitions: Collection[TopicPartition] | None, timeout: float | None
@@ -302,8 +343,7 @@ class ConsumerCalls(GroupCalls):
         self.check_free("seek_to_committed()")
         self.group("seek_to_committed()")
         chosen = some_or_all(partitions)
-        with self.engine.lock:
-            self.engine.subscription.request_reset(chosen, COMMITTED)
+        self._change(lambda subscription: subscription.request_reset(chosen, COMMITTED))
         return self.call(lambda d: self.engine.positions(chosen, d), timeout, "committed positions")
 
     def position(self, partition: TopicPartition, timeout: float | None) -> CallerFlow[int]:
@@ -315,12 +355,23 @@ class ConsumerCalls(GroupCalls):
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         """Hold partitions back, or no longer; at any place."""
         self.check_open()
+        announced = self.engine.subscription.announced
+        self.hold([announced(partition) for partition in partitions], paused=paused)
+
+    def hold(self, states: list[PartitionState], *, paused: bool) -> None:
+        """Do the same for reasons of this client's own, whatever its caller knows of them."""
         engine = self.engine
         if self.host.interrupted:  # this very caller is amid the state that this would change
-            for partition in partitions:
-                engine.subscription.get(partition)
-            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
+            engine.post(lambda _: engine.subscription.hold(states, paused=paused))
             self.host.wake()
             return
-        with engine.lock:
-            engine.subscription.pause(partitions, paused=paused)
+        self._change(lambda subscription: subscription.hold(states, paused=paused))
+
+    def _change(self, change: Callable[[SubscriptionState], None]) -> None:
+        """Change what is read, then wake the reader that waits in another thread or task (R-HO-6).
+
+        The step that follows notifies the reader: the fetcher sees that the subscription changed.
+        """
+        with self.engine.lock:
+            change(self.engine.subscription)
+        self.host.wake()

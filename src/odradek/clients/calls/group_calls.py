@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from odradek.clients.calls.caller_flow import DUE, CallerFlow, whatever_happens
+from odradek.clients.caller_flow import DUE, CallerFlow, whatever_happens
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
@@ -27,9 +27,8 @@ from odradek.clients.consumer.group.subscribe_arguments import (
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.arguments import some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
-from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
-from odradek.network.flow import START, Completion
+from odradek.network.flow import START, Completion, Flow
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener
@@ -67,7 +66,6 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """Subscribe; callbacks are called with `consumer`, which they don't keep alive."""
         self.check_free("subscribe()")
         group = self.group("subscribe()")
-        loaded("odradek.clients.consumer.group.consumer_group")
         from odradek.clients.consumer.group.consumer_group import Listeners
 
         names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
@@ -124,7 +122,13 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """Commit, and wait for it; callbacks of earlier commits come first."""
         group = self.group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)
-        commit = self.call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
+
+        def begin(deadline: float) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
+            with self.engine.lock:  # it counts for what the caller knows now
+                asked = group.commits.asked(chosen, read=not isinstance(offsets, Mapping))
+                return group.commits.commit(asked, deadline)
+
+        commit = self.call(begin, timeout, "commit")
         if self.engine.traces is not None:
             commit = self.engine.traces.settled(commit, chosen or {}, group.group_id)
         return whatever_happens(commit, group.tell_of_commits(self.host.wake))
@@ -137,9 +141,10 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         if engine.ended is not None:
             raise engine.ended.with_traceback(None)
         deadline = (yield START) + self.seconds(None)
+        chosen = None if offsets is None else offsets_to_commit(offsets)
         with engine.lock:
-            chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
-            engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
+            asked = group.commits.asked(chosen, read=not isinstance(offsets, Mapping))
+            engine.start(group.commits.commit_and_tell(asked, deadline, callback))
         self.host.wake()
         yield DUE
 
@@ -168,7 +173,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             patience = min(CLOSING_PATIENCE, max(0.0, deadline - (yield START)))
             with suppress(KafkaError):
                 yield from self.call(
-                    lambda d: close_sessions(engine, sessions, d), patience, "goodbyes"
+                    lambda d: close_sessions(engine.network, sessions, d), patience, "goodbyes"
                 )
 
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:

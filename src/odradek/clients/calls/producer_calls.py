@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
+from odradek.clients.caller_flow import BREATH, CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
 from odradek.clients.producer.batch import ProducerBatch
@@ -35,7 +35,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.common.topic_names import check_topic
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
@@ -136,7 +136,9 @@ class ProducerCalls(TransactionCalls):
         engine.accumulator.check()
         topic = engine.early.topic(name)
         if topic is not None:
-            lane = self.lanes[name] = lane_for(engine, topic)
+            batches = engine.accumulator.lane(name)
+            lane = lane_for(engine.partitioner, topic, engine.metadata.snapshot, batches)
+            self.lanes[name] = lane
             return lane
         if not self._by_function:
             check_topic(name)
@@ -294,7 +296,7 @@ class ProducerCalls(TransactionCalls):
 
     def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
         """Have the rows of Arrow data written, piece by piece, as there is room."""
-        loaded("pyarrow", "odradek.record.arrow_send")
+        require_extra("pyarrow")
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
         self.check_free("send_arrow()")
@@ -304,7 +306,6 @@ class ProducerCalls(TransactionCalls):
 
     def send_many(self, topic: str, **lists: Any) -> CallerFlow[RowsDelivery]:
         """Have the records of lists written, piece by piece, as there is room."""
-        loaded("odradek.record.list_send")
         from odradek.record.list_send import RecordLists
 
         self.check_free("send_many()")
@@ -328,7 +329,10 @@ class ProducerCalls(TransactionCalls):
                 failed(error)
             over = error is self.engine.ended or error is self.engine.accumulator.ended
             if delivery.rows and not over:  # then nothing is sent, and all calls share the error
-                error.add_note(f"The first {delivery.rows} rows are being sent; flush() waits.")
+                error.add_note(
+                    f"The first {delivery.rows} rows are sent, unless the producer is closed "
+                    "before; flush() waits for them."
+                )
             raise
         finally:
             delivery.finish()
@@ -343,11 +347,11 @@ class ProducerCalls(TransactionCalls):
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
         try:
-            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
+            writer = self._writer(columns, topic, delivery)
         except InvalidRowError:
             newer, what = partial(engine.newer, topic, columns), f"metadata of topic {name}"
             topic = yield from self.call(newer, None, what, BLOCK_TIMEOUT)
-            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
+            writer = self._writer(columns, topic, delivery)
         now = yield START
         engine.metadata.use(name, now)
         try:
@@ -361,6 +365,18 @@ class ProducerCalls(TransactionCalls):
             writer.give_up(max(now, engine.now))
             raise
 
+    def _writer(self, columns: SentColumns, topic: Topic, delivery: RowsDelivery) -> ColumnWriter:
+        engine = self.engine
+        return ColumnWriter(
+            engine.accumulator,
+            engine.partitioner,
+            self._most,
+            columns,
+            topic,
+            delivery.add,
+            self.host.wake,
+        )
+
     # Outcomes
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
@@ -370,7 +386,7 @@ class ProducerCalls(TransactionCalls):
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:
             if error.remaining is None:  # the host was late, too
-                error.remaining = self.engine.unsettled()
+                error.leaving(self.engine.unsettled())
             raise
         return 0
 
@@ -382,7 +398,7 @@ class ProducerCalls(TransactionCalls):
             of, end, over = find()
             if over:
                 return
-            now = yield Wait((end,), deadline)
+            now = yield tuple.__new__(Wait, ((end,), deadline))  # without a Python call
             if not end.done:
                 raise self.too_late(of, now)
             if isinstance(of, int) or of.parts is None:
@@ -391,7 +407,7 @@ class ProducerCalls(TransactionCalls):
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """The error of a wait that ended before the delivery timeout did."""
         error = self.engine.no_outcome(of, now)
-        error.add_note("The records are still being sent.")
+        error.add_note("The producer still sends the records, unless it is closed before.")
         return error
 
     def watched(self) -> float:
@@ -430,7 +446,7 @@ class ProducerCalls(TransactionCalls):
         engine = self.engine
         if engine.ended is not None:
             return False
-        return bool(engine.sender.incomplete()) or (
+        return bool(engine.incomplete()) or (
             engine.transactions is not None and engine.transactions.open
         )
 
@@ -445,7 +461,12 @@ class ProducerCalls(TransactionCalls):
                 "may be lost: await close() or flush() in that loop"
             )
         if engine.transactions is None:
-            if engine.sender.incomplete():
-                yield Do(partial(client.flush, timeout))
+            if engine.incomplete():
+                try:
+                    yield Do(partial(client.flush, timeout))
+                except KafkaTimeoutError as error:
+                    if given_up := engine.left():
+                        error.add_note(f"close() gives up {given_up}.")
+                    raise
         elif timeout > 0:
             yield from self.end_transaction(timeout, deadline, client)

@@ -27,7 +27,6 @@ from odradek.clients.producer.record_arguments import (
 )
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import ClientClosedError, KafkaError
-from odradek.common.imports import loaded
 from odradek.record import OpenBatches
 
 if TYPE_CHECKING:
@@ -53,17 +52,19 @@ class RecordSending(Generic[F]):
     _taken_by = "send"
     """The method that serializers and traces stand in place of."""
 
-    def _keep_at_hand(
+    def _set_up_sending(
         self,
         calls: ProducerCalls,
         future: Callable[..., F],
         report_to: Callable[[F, DeliveryCallback], Any],
         **instead: Callable[..., object] | None,
     ) -> None:
-        """What `send` looks at for each record: each look-up through another object counts.
+        """Note what `send` reads for each record: each look-up through another object counts.
 
-        `future` makes a record's future, `report_to` has its outcome told. `instead` has what
-        stands in place of methods of this producer, where it has serializers.
+        `future` makes a record's future, `report_to` has its outcome reported. `instead`: functions
+        that take the place of this producer's methods, if it has serializers. A branch in `send`
+        would make records of producers without serializers 10 % slower (500 to 560 ns), and a
+        class of its own would show in `type(producer)` and in subclasses of the program's.
         """
         instead = {name: one for name, one in instead.items() if one is not None}
         vars(self).update(instead)
@@ -158,7 +159,7 @@ class RecordSending(Generic[F]):
             found = self._append(topic, lane, (key, value, headers, at), found)
         if on_delivery is not None:
             self._report_to(found, on_delivery)
-        return found  # type: ignore[no-any-return]  # it is what `_keep_at_hand` was told
+        return found  # type: ignore[no-any-return]  # it is what `_set_up_sending` was told
 
 
 def alive(of: ref[Any]) -> Any:
@@ -177,7 +178,6 @@ def _report_in_context(
     report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
 ) -> Any:
     """Have a callback run in the context of its `send`, whoever calls it."""
-    loaded("inspect")
     from inspect import iscoroutinefunction  # only here: most producers start without it
 
     run: Callable[..., None] = copy_context().run

@@ -6,12 +6,12 @@ of transactions; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, ClientCalls
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import (
@@ -19,8 +19,8 @@ from odradek.common.errors import (
     FatalTransactionError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
 )
-from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
 
@@ -45,8 +45,12 @@ class TransactionClient(Protocol):
 class TransactionCalls(ClientCalls[ProducerEngine]):
     """What the callers of one producer ask of its transactions."""
 
-    _owes_abort = False
-    """A block was left whose abort may not have come to its end; there is nobody else to ask."""
+    _owes_end = False
+    """Whether a block may have been left before its abort or commit ended: the next block has to
+    end it. Noted before the block begins its transaction, so that an interruption at any place
+    after that leaves the note."""
+    _by_block = False
+    """Whether the next transaction is begun by a block."""
 
     @property
     def transactions(self) -> TransactionManager:
@@ -63,21 +67,28 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def begin_transaction(self) -> CallerFlow[None]:
         """Records that are sent from here on belong to the transaction."""
         manager = self.transactions
-        yield from self.call(lambda _: manager.begin(), None, "begin_transaction()")
-        self._owes_abort = False
+        self._owes_end, self._by_block = self._by_block, False
+        try:
+            yield from self.call(lambda _: manager.begin(), None, "begin_transaction()")
+        except KafkaError:
+            self._owes_end = False  # the open one was begun by another call
+            raise
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
         """Commit a consumer's offsets with the transaction."""
         manager = self.transactions
-        loaded("odradek.clients.consumer.group.commit_arguments")
         from odradek.clients.consumer.group.commit_arguments import (
             group_to_send_to,
             offsets_to_commit,
         )
+        from odradek.clients.producer.offset_topics import OffsetTopics
 
         wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
         member = group_to_send_to(group)
-        send = partial(manager.send_offsets, wanted, member)
+        topics = OffsetTopics.of(
+            self.engine.metadata, wanted, group, read=not isinstance(offsets, Mapping)
+        )
+        send = partial(manager.send_offsets, wanted, member, topics=topics)
         what = "answer to send_offsets_to_transaction()"
         call, traces = self.call(send, timeout, what, BLOCK_TIMEOUT), self.engine.traces
         if traces is None:
@@ -88,14 +99,12 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self, group: str, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
         """What a group has committed, of all partitions."""
-        loaded("odradek.clients.consumer.group.commit_arguments")
-        loaded("odradek.clients.producer.group_offsets")
         from odradek.clients.consumer.group.commit_arguments import group_id
         from odradek.clients.producer.group_offsets import group_offsets
 
         name = group_id(group)
         ask, what = (
-            partial(group_offsets, self.engine, name),
+            partial(group_offsets, self.engine.brokers, name),
             f"committed offsets of group {name!r}",
         )
         return self.call(ask, timeout, what, BLOCK_TIMEOUT)
@@ -116,22 +125,37 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     # Blocks
 
     def before_block(self, client: TransactionClient) -> CallerFlow[None]:
-        """End what a block before has left: its abort ran out of time, as in an outage, or was
-        cancelled. Who writes blocks calls no abort_transaction(), and would be refused for ever.
+        """End the transaction of an earlier block whose own end timed out or was interrupted.
+
+        A program that only writes blocks calls neither method itself, so each later block would be
+        refused. If that commit has failed, its error is raised: no call has reported it yet.
         """
-        if not self._owes_abort or self.closed or self.host.forked:
-            return
-        name = yield from self.call(lambda _: self._unended(None), None, "transaction's state")
-        if name == "abort_transaction":
-            yield Do(client.abort_transaction)
-        self._owes_abort = False
+        if self._owes_end and not self.closed and not self.host.forked:
+            yield from self._end_earlier(client)
+        self._by_block = True
+
+    def _end_earlier(self, client: TransactionClient) -> CallerFlow[None]:
+        name = yield from self._what_is_left(None)
+        if name:
+            try:
+                yield Do(getattr(client, name))
+            except IllegalStateError:
+                # The call that was interrupted has ended it in the meantime.
+                if (yield from self._what_is_left(None)):
+                    raise
+        self._owes_end = False
 
     def end_block(self, client: TransactionClient, error: BaseException | None) -> CallerFlow[None]:
         """The end of a `with` block: a commit, or an abort where its body or that commit has raised
         `error`.
         """
         if error is None:
-            yield Do(client.commit_transaction)
+            try:
+                yield Do(client.commit_transaction)
+            except KafkaTimeoutError:
+                self._owes_end = False  # the caller is told to wait for it
+                raise
+            self._owes_end = False
             return
         worse = yield from self._give_up(client, error)
         if isinstance(error, AbortableTransactionError) and isinstance(
@@ -168,7 +192,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """
         if self.closed or self.host.forked:
             return None
-        self._owes_abort = True
+        self._owes_end = True
         name, worse = yield from self._ended(client, error)
         if name == "commit_transaction":
             if worse is None:
@@ -176,7 +200,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             elif isinstance(worse, AbortableTransactionError):
                 _, worse = yield from self._ended(client, error)
         if worse is None:
-            self._owes_abort = False
+            self._owes_end = False
         return worse
 
     def _ended(
@@ -186,7 +210,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         name = ""
         try:
             # Asked in a step: what an interrupted call has begun comes before it.
-            name = yield from self.call(lambda _: self._unended(error), None, "transaction's state")
+            name = yield from self._what_is_left(error)
             if name:
                 yield Do(getattr(client, name))
         except KafkaError as another:
@@ -195,6 +219,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             )
             return name, another
         return name, None
+
+    def _what_is_left(self, error: BaseException | None) -> CallerFlow[str]:
+        return self.call(lambda _: self._unended(error), None, "transaction's state")
 
     def _unended(self, error: BaseException | None) -> Flow[str]:
         """Which call ends what is left after an error; none where nothing is."""

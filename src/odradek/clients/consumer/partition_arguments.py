@@ -11,8 +11,9 @@ from operator import index
 from reprlib import repr as brief
 from typing import Any
 
+from odradek.clients.consumer.partition_state import MAX_OFFSET
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
-from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
+from odradek.clients.consumer.subscription_state import check_partition
 from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timestamp, whole_number
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition

@@ -6,11 +6,12 @@ buffers they were made from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from weakref import WeakMethod
 
 from odradek.common.errors import IllegalStateError
-from odradek.common.kafka_errors import OffsetOutOfRangeError
+from odradek.common.errors.kafka import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
@@ -99,6 +100,35 @@ class ConsumerGroupMetadata(NamedTuple):
     """The classic group's generation, or the member's epoch (KIP-848); -1 without membership."""
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class HeldGroupMetadata(ConsumerGroupMetadata):
+    """The same, given by a consumer: with it `send_offsets_to_transaction` learns which topics the
+    offsets belong to, as the consumer knows it at the moment of that call (R-ID-3), and whether
+    another member may have read their partitions since (R-ID-1).
+
+    Copies and pickles are a plain `ConsumerGroupMetadata`.
+    """
+
+    asked: Callable[[], Callable[..., Any] | None]
+    """Returns `GroupCommits.in_transaction` of the consumer; None once that was collected."""
+
+    @classmethod
+    def of(
+        cls,
+        group: ConsumerGroupMetadata,
+        asked: Callable[..., Any],
+    ) -> HeldGroupMetadata:
+        """Return the group's metadata with the consumer's knowledge."""
+        made = cls(*group)
+        made.asked = WeakMethod(asked)
+        return made
+
+    def __repr__(self) -> str:
+        return repr(ConsumerGroupMetadata(*self))
+
+    def __reduce__(self) -> tuple[type[ConsumerGroupMetadata], tuple[Any, ...]]:
+        return ConsumerGroupMetadata, tuple(self)
 
 
 class NoSuchOffsetError(OffsetOutOfRangeError):

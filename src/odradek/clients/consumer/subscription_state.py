@@ -1,41 +1,36 @@
-"""What is assigned, and the position of each partition.
+"""The assignment: all partitions of one consumer.
 
 In: `assign`, `seek`, resets, pauses; what a group adds and takes away. Out: one `PartitionState`
-per assigned partition. A position moves when records are handed to the caller, by a seek or by a
-reset, and by nothing else (R-GR-1). After it follows what the caller is *through with*: what it was
-handed before it asked for more. Must not: fetch, or know brokers.
+per assigned partition (R-GR-1: nothing else moves positions). Must not: fetch, or know brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.fetching.hand_over import HandOver
-from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.consumer.hand_over import HandOver
+from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.common.errors.topics import topic_id_text
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID
+from odradek.network.flow import Signal
 
-if TYPE_CHECKING:
-    from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
-    from odradek.clients.consumer.fetching.read_replicas import ReadReplica
+logger = logging.getLogger("odradek.consumer")
 
+Selection = Collection[TopicPartition] | None
+"""The partitions that a reader reads; None: all that are assigned."""
+Selector = Callable[[], Selection]
+"""Returns those that the readers that wait just now read."""
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
-MAX_OFFSET = (1 << 63) - 1
 MOST_NAMED = 5
 """Partitions that an error's text names."""
-GUESSED_BYTES = 1024.0
-"""What an offset is taken to hold before the first answer has shown it."""
-LEAST_ASKED = 256 << 10
-"""Bytes that are asked for at least: below that a question costs more than its answer."""
-ASKED_MORE = 1.25
-"""Records aren't all alike; a second question costs more than a few that aren't wanted."""
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:
@@ -43,276 +38,6 @@ def _names(partitions: Collection[TopicPartition]) -> str:
     few = ", ".join(str(partition) for partition in islice(partitions, MOST_NAMED))
     more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
     return f"{few}{more}" or "none so far"
-
-
-class PartitionState:
-    """One assigned partition."""
-
-    __slots__ = (
-        "answered", "asked", "backoff", "checked_under", "committed", "confirmed", "consumed",
-        "consumed_epoch", "cut_short", "error", "fetch_epoch", "fetch_offset", "generation",
-        "log_end", "losses", "max_bytes", "missing_since", "moves", "offset_bytes", "oversized",
-        "partition", "paused", "position", "position_epoch", "replica", "reset", "resetting",
-        "revoked", "said", "seen_end", "served", "topic_id", "until",
-    )  # fmt: skip
-
-    def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
-        self.partition = partition
-        self.reset = reset
-        """What a reset does while there is no position."""
-        self.backoff = backoff
-        self.position: int | None = None
-        """The offset that is handed out next; None until it is reset."""
-        self.position_epoch = -1
-        """The leader epoch of the record before it, -1 where that isn't known."""
-        self.consumed: int | None = None
-        """The offset that auto-commit may commit: the caller is through with all before it."""
-        self.consumed_epoch = -1
-        self.committed: int | None = None
-        """What the group has, as far as this client knows."""
-        self.said: tuple[OffsetAndMetadata, int | None] | None = None
-        """What the caller itself committed last. With the position of then if it was less than what
-        it was through with, or more than it was handed: then it meant just that."""
-        self.revoked = False
-        """It is being given back: nothing of it is asked for or handed out any more."""
-        self.log_end: int | None = None
-        """Where the log ended when a reset by duration began: looked up before the time, so that no
-        record comes between the two unseen."""
-        self.seen_end: int | None = None
-        """Where the log ended as the last answer to a fetch said (read_committed: its last stable
-        offset)."""
-        self.answered: tuple[int, int, float] | None = None
-        """High watermark and last stable offset of the last answer to a fetch (-1: not told), and
-        when it came."""
-        self.until = MAX_OFFSET
-        """The first offset that isn't wanted."""
-        self.paused = False
-        self.fetch_offset: int | None = None
-        """The offset to ask for next: ahead of the position by what is buffered. None: ask again
-        from the position once what is buffered has been handed out."""
-        self.fetch_epoch = -1
-        """The leader epoch of the record before it, -1 where that isn't known."""
-        self.checked_under = -1
-        """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
-        self.confirmed = False
-        """A leader has answered a fetch from there without an error since it was moved, so what is
-        known of its log's end isn't from before."""
-        self.generation = 0
-        """Grows with each seek and reset; answers to older questions are dropped."""
-        self.moves = 0
-        """Grows with each move to another position that isn't a record's handing out."""
-        self.asked: FetchRequestState | None = None
-        self.replica: ReadReplica | None = None
-        """Who is read instead of the leader."""
-        self.resetting = False
-        self.losses = 0
-        """How often in a row the log didn't have the position that a reset had found."""
-        self.max_bytes: int | None = None
-        """Set while the next batch is larger than the usual limit."""
-        self.cut_short = False
-        """All of that batch was asked for, and less came."""
-        self.offset_bytes = GUESSED_BYTES
-        """What an offset held in the last answer."""
-        self.oversized = False
-        """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
-        self.served = 0
-        """When it last got data, as a serial number: who waited longest comes first."""
-        self.topic_id = NO_ID
-        self.error: KafkaError | None = None
-        """What the next poll raises."""
-        self.missing_since: float | None = None
-
-    def move_to(self, position: int | None, epoch: int = -1) -> None:
-        """Set the position from outside: what is buffered or under way is of no use then."""
-        if position != self.position:
-            self.moves += 1
-            self.position_epoch = self.consumed_epoch = epoch
-            self.consumed = position
-            self.said = None
-            self.checked_under = -1
-        self.position = position
-        self.fetch_again()
-        self.resetting = False
-        self.log_end = None
-        self.oversized = False
-        self.error = None
-        self.backoff.succeeded()
-
-    def fetch_again(self) -> None:
-        """Ask again from the position: what is buffered or under way is of no use any more."""
-        self.generation += 1
-        self.confirmed = False
-        self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
-        self.asked = None
-        self.max_bytes, self.cut_short = None, False
-
-    def fetched_well(self) -> None:
-        """A leader took the position as it is."""
-        self.confirmed = True
-        self.backoff.succeeded()
-        self.losses = 0
-
-    # Fetching
-
-    def fetched(
-        self, next_offset: int | None, epoch: int | None, *, bytes_each: float, served: int
-    ) -> None:
-        """Batches came up to `next_offset`, None where only decoding shows where they end.
-
-        `epoch`: the leader epoch of the last record, where it is known.
-        """
-        self.served, self.offset_bytes = served, bytes_each
-        self.fetch_offset = next_offset
-        if epoch is not None:
-            self.fetch_epoch = epoch
-
-    def there(self, log_end: int | None = None) -> None:
-        """A leader answered for it; the log ends there, as far as it said."""
-        self.missing_since = None
-        if log_end is not None and log_end >= 0:
-            self.seen_end = log_end
-
-    def told_ends(
-        self, high_watermark: int, last_stable_offset: int, log_end: int, now: float
-    ) -> None:
-        """A leader's answer to a fetch said where the log ends; `log_end`: for this reader."""
-        self.missing_since = None
-        if log_end >= 0:
-            self.seen_end = log_end
-        self.answered = (high_watermark, last_stable_offset, now)
-        self.confirmed = True
-
-    def missed(self, now: float) -> float:
-        """It isn't there; since when."""
-        if self.missing_since is None:
-            self.missing_since = now
-        return self.missing_since
-
-    def identify(self, topic_id: bytes) -> bytes:
-        """Note the id of its topic; gives the id that it had before (KIP-516)."""
-        before, self.topic_id = self.topic_id, topic_id
-        return before
-
-    def ask_whole(self, needed: int, *, again: bool) -> None:
-        """Its next batch is larger than the usual limit; `again`: all of it was asked for once."""
-        self.max_bytes, self.cut_short, self.served = needed, again, 0
-        self.oversized = self.oversized or again
-
-    def ask_as_usual(self) -> None:
-        """Its next batch came whole, or asking for it doesn't help."""
-        self.max_bytes, self.cut_short = None, False
-
-    def doubt_size(self, oversized: bool) -> None:
-        """Whether an answer may have been too large because of it."""
-        self.oversized = oversized
-
-    def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
-        """The offset to ask for next, None for nothing; `epoch`: of the record before it."""
-        self.fetch_offset = offset
-        if epoch is not None:
-            self.fetch_epoch = epoch
-
-    def asked_in(self, request: FetchRequestState | None) -> None:
-        """The request that it is in; None: in none any more."""
-        self.asked = request
-
-    def read_from(self, replica: ReadReplica | None) -> None:
-        """Read this replica; None: the leader."""
-        self.replica = replica
-
-    def checked(self, leader_epoch: int) -> None:
-        """The log under this leader epoch has what was fetched (KIP-320)."""
-        self.checked_under = leader_epoch
-
-    # Its position
-
-    def pass_over(self, position: int, epoch: int | None) -> None:
-        """Rows were handed out; `epoch`: of the last of them, where it is known."""
-        self.position = position
-        if epoch is not None:
-            self.position_epoch = epoch
-
-    def put_back(self, position: int | None, epoch: int) -> None:
-        """What was on its way to the caller didn't get there."""
-        self.position, self.position_epoch = position, epoch
-
-    def looked_up(self, log_end: int | None = None) -> None:
-        """A reset has had its answer: where the log ends, if it only asked for that."""
-        self.resetting, self.log_end = False, log_end
-
-    def look_up(self) -> None:
-        """A reset is under way."""
-        self.resetting = True
-
-    def reset_by(self, policy: str) -> None:
-        """What a reset does from now on."""
-        self.reset = policy
-
-    def take_over(self, old: PartitionState) -> None:
-        """Go on as the state of another engine, positions apart."""
-        self.reset, self.paused = old.reset, old.paused
-
-    def take_error(self) -> KafkaError | None:
-        """Take the error that is about to be raised, so that it is raised once."""
-        error, self.error = self.error, None
-        return error
-
-    def committed_at(self, offset: int) -> None:
-        """The group has this offset."""
-        self.committed = offset
-
-    def unsay(self) -> None:
-        """The caller's own commit failed: it counts no longer, and the caller is told."""
-        self.said = None
-
-    def say(self, offset: OffsetAndMetadata) -> None:
-        """The caller commits this."""
-        consumed, position = self.consumed, self.position
-        if consumed is not None and position is not None:
-            in_hand = consumed <= offset.offset <= position
-            self.said = offset, None if in_hand else position
-
-    def due(self) -> OffsetAndMetadata | None:
-        """The offset that auto-commit may commit: the last one processed, or one that the caller
-        committed.
-
-        A caller that committed another offset than it was handed keeps that one until it is handed
-        more records.
-        """
-        consumed, said = self.consumed, self.said
-        if consumed is None:
-            return None
-        if said is not None:
-            offset, at = said
-            if at == self.position or (at is None and offset.offset > consumed):
-                return offset
-        return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
-
-    def worth_asking(self, most: int) -> int:
-        """Bytes to ask for, at most `most`: where an end is set, what is probably before it.
-
-        A task of Spark's may want a hundred records of a long log, and get megabytes of others.
-        """
-        if self.fetch_offset is None or self.until == MAX_OFFSET:
-            return most
-        left = int((self.until - self.fetch_offset) * self.offset_bytes * ASKED_MORE)
-        return min(most, max(LEAST_ASKED, left))
-
-    @property
-    def finished(self) -> bool:
-        """All wanted offsets were handed out."""
-        return self.position is not None and self.position >= self.until
-
-    def wants_fetch(self) -> bool:
-        """Whether there is something to ask for, backoff apart."""
-        return (
-            self.fetch_offset is not None
-            and self.asked is None
-            and self.error is None
-            and not self.paused
-            and not self.revoked
-            and self.fetch_offset < self.until
-        )
 
 
 def check_partition(partition: TopicPartition) -> None:
@@ -338,6 +63,11 @@ class SubscriptionState:
         """Grows with whatever may make another partition worth a fetch."""
         self.pauses = 0
         """Grows with each pause and resume."""
+        self.readable = Signal()
+        """Notified when there may be something for the caller: records, an error, or a change of
+        the subscription."""
+        self._read: Selection = None
+        """The partitions that the waiting callers read."""
         self._failed: dict[PartitionState, None] = {}
         """All that may have an error: nobody looks through thousands of partitions for one."""
         self._suspended: dict[PartitionState, None] = {}
@@ -345,6 +75,11 @@ class SubscriptionState:
         """What records were handed out of since the caller last asked. Of its thread alone."""
         self.hand_over = HandOver()
         """What is on its way to the caller."""
+        self.untold: dict[PartitionState, None] = {}
+        """Partitions whose topic was replaced since the caller last asked for records."""
+        self._dropped: dict[TopicPartition, PartitionState] = {}
+        """The partitions that the group took away last: if the next assignment brings one of them
+        back, the caller may still commit records of it."""
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
@@ -363,16 +98,15 @@ class SubscriptionState:
             state = old.pop(partition, None)
             if state is None:
                 state = self._new(partition)
-            end = until.get(partition, MAX_OFFSET)
-            if end != state.until:
-                state.move_to(state.position)  # what is buffered was cut elsewhere
-                state.until = end
+            state.read_until(until.get(partition, MAX_OFFSET))
             self.partitions[partition] = state
         for gone in old.values():
             gone.move_to(None)  # whoever still holds it sees another generation
 
     def _new(self, partition: TopicPartition) -> PartitionState:
-        return PartitionState(partition, self._first, Backoff(self._retry, self._rng))
+        made = PartitionState(partition, self._first, Backoff(self._retry, self._rng))
+        made.read_by_callers(read=self._read is None or partition in self._read)
+        return made
 
     # What a group does
 
@@ -380,35 +114,48 @@ class SubscriptionState:
         """Something changed that may make another partition worth a fetch."""
         self.changes += 1
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these as well; the others aren't touched."""
+    def add(
+        self, partitions: Iterable[TopicPartition], ids: Mapping[TopicPartition, bytes]
+    ) -> None:
+        """Assign these as well; the others aren't touched.
+
+        `ids`: the ids of their topics, if the group assigns topics by id (KIP-848).
+        """
         self.changes += 1
         for partition in partitions:
             if partition not in self.partitions:
-                self.partitions[partition] = self._new(partition)
+                state = self.partitions[partition] = self._new(partition)
+                before = self._dropped.pop(partition, None)
+                if before is not None:
+                    state.succeed(before)
+                    if before in self.untold:
+                        self.untold[state] = None
+                state.assigned_as(topic_id := ids.get(partition, NO_ID))
+                self.identify(state, topic_id)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign these no longer; the others aren't touched."""
         self.changes += 1
+        dropped: dict[TopicPartition, PartitionState] = {}
         for partition in list(partitions):
             gone = self.partitions.pop(partition, None)
             if gone is not None:
+                dropped[partition] = gone
                 gone.move_to(None)
+        self._dropped = dropped or self._dropped
 
     def withhold(self, state: PartitionState) -> None:
         """Hand out nothing of it any more; its position stays, to be committed."""
         self.changes += 1
         self._suspended.pop(state, None)
-        if not state.revoked:
-            state.revoked = True
-            state.move_to(state.position)  # ends a loop over its records, too
+        state.withhold()
 
     def release(self, state: PartitionState) -> None:
         """Take a `withhold` back."""
         if self._suspended:  # nobody may have anything now: `resume` hands it out
             self._suspended[state] = None
             return
-        state.revoked = False
+        state.release()
         self.changes += 1
 
     @property
@@ -428,18 +175,28 @@ class SubscriptionState:
         if self._suspended:
             suspended, self._suspended = self._suspended, {}
             for state in suspended:
-                state.revoked = False
+                state.release()
             self.changes += 1
 
-    def note_consumed(self) -> None:
-        """The caller asks for more, or says so: it is through with all that it was handed.
+    def note_consumed(self, of: Selection = None) -> None:
+        """The caller asks for more of these, or says so: it is through with what it was handed.
 
         Not with what a call has taken that goes on, or that an exception has ended.
         """
-        under_way = self.hand_over
+        under_way, kept = self.hand_over, dict[PartitionState, None]()
+        taken = under_way.taken
+        if self.untold:
+            self.untold = {s: None for s in self.untold if of is not None and s.partition not in of}
         for state in self.in_hand:
-            state.consumed, state.consumed_epoch = under_way.settled(state)
-        self.in_hand = {state: None for state in self.in_hand if state in under_way}
+            if of is not None and state.partition not in of:
+                kept[state] = None
+                continue
+            if state in taken:
+                kept[state] = None
+                state.consume(*under_way.settled(state))
+            else:
+                state.consume(state.position, state.position_epoch)
+        self.in_hand = kept
 
     def get(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition."""
@@ -449,6 +206,21 @@ class SubscriptionState:
                 f"{partition} isn't assigned to this consumer, which has {_names(self.partitions)}"
             )
         return found
+
+    def announced(self, partition: TopicPartition) -> PartitionState:
+        """Return the state of an assigned partition, for a call that changes it.
+
+        If the partition was lost and assigned again while the caller wasn't told, the call refers
+        to the ownership that has ended (R-ID-1).
+        """
+        state = self.get(partition)
+        if state.ownership.unknown:
+            raise IllegalStateError(
+                f"{partition} was lost or given back, and then assigned to this consumer again, "
+                "which it wasn't told yet. Call poll() first; to begin elsewhere, seek() in "
+                "on_assigned."
+            )
+        return state
 
     def position(self, partition: TopicPartition) -> int | None:
         """What the caller is handed next; what is on its way to it doesn't count yet."""
@@ -488,6 +260,10 @@ class SubscriptionState:
         told = {s.partition: s.answered for s in list(self.partitions.values())}
         return {p: at[0] if at is not None and at[0] >= 0 else None for p, at in told.items()}
 
+    def last_known(self, partition: TopicPartition) -> PartitionState | None:
+        """Return a partition's state, also if the group took it away last."""
+        return self.partitions.get(partition) or self._dropped.get(partition)
+
     def holds(self, state: PartitionState) -> bool:
         """Whether a state is (still) part of the assignment."""
         return self.partitions.get(state.partition) is state
@@ -501,34 +277,77 @@ class SubscriptionState:
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
-        state = self.get(partition)
-        state.losses = 0
-        state.position_epoch = epoch
-        state.move_to(offset, epoch)
+        state = self.announced(partition)
+        state.seek(offset, epoch)
         self.hand_over.forget(state)  # also where it is the same offset
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
         """Have positions looked up, at the next poll or position()."""
         self.changes += 1
-        for partition in list(self.partitions if partitions is None else partitions):
-            state = self.get(partition)
-            state.losses = 0
-            state.move_to(None)
-            state.reset = policy
+        chosen = list(self.partitions if partitions is None else partitions)
+        for state in [self.announced(partition) for partition in chosen]:
+            state.forget_losses()
+            state.begin_reset(policy)
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Stop or go on fetching and handing out; what was fetched already waits (KAFKA-7548)."""
+        self.hold([self.announced(partition) for partition in partitions], paused=paused)
+
+    def hold(self, states: Iterable[PartitionState], *, paused: bool) -> None:
+        """Do the same for the client's own reasons, whatever was announced to the caller."""
         self.changes += 1
         self.pauses += 1
-        for state in [self.get(partition) for partition in partitions]:
-            state.paused = paused
+        for state in states:
+            if self.holds(state):
+                state.pause(paused=paused)
+
+    def read(self, of: Selection) -> None:
+        """Note which partitions the callers that wait read.
+
+        Records of the others wait aside, where they take no buffer memory from these (R-HO-6).
+        """
+        if of == self._read:
+            return
+        self._read = of
+        for state in self.partitions.values():
+            state.read_by_callers(read=of is None or state.partition in of)
+        self.changes += 1
+        self.pauses += 1
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
         """Let the policy find a new position."""
         self.changes += 1
-        state.move_to(None)
-        state.seen_end = None
-        state.reset = policy or self._policy
+        state.begin_reset(policy or self._policy)
+        state.forget_committed()  # it leads here again
+
+    def identify(self, state: PartitionState, topic_id: bytes) -> bool:
+        """Note the id of a partition's topic; return False if it is another topic than before."""
+        if state.identify(topic_id):
+            return True
+        self.untold[state] = None
+        logger.warning(
+            "topic %s was deleted and created again: its id is %s, and was %s",
+            state.partition.topic,
+            topic_id_text(topic_id),
+            topic_id_text(state.former_id),
+        )
+        return False
+
+    def begin(self, state: PartitionState, topic_id: bytes) -> None:
+        """Reset to the first position in a topic as the policy says. A recreated topic is read from
+        its beginning: the consumer has seen none of its records.
+        """
+        same = self.identify(state, topic_id)
+        state.reset_by(self._policy if same or self._policy == NONE else EARLIEST)
+
+    def topic_replaced(self, state: PartitionState) -> None:
+        """Read a recreated topic from its beginning, whatever the policy is: all of it is unseen.
+
+        Without a policy the position stays until the caller is told.
+        """
+        self.untold[state] = None
+        if self._policy != NONE:
+            self.policy_reset(state, EARLIEST)
 
     def lost_position(self, state: PartitionState, now: float) -> None:
         """The log doesn't have it. What a reset found and the log lacks again is looked up with a
@@ -536,7 +355,7 @@ class SubscriptionState:
         """
         before = state.losses
         self.policy_reset(state)
-        state.losses = before + 1
+        state.lost_again()
         if before:
             state.backoff.go_on(before - 1)
             state.backoff.failed(now)
@@ -547,33 +366,38 @@ class SubscriptionState:
         return self._policy
 
     def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
-        """Have the next poll raise an error; then the partition is tried again, with backoff."""
+        """Let the next poll raise an error, and wake the callers that wait; then the partition is
+        tried again, with backoff.
+        """
         self.changes += 1
         state.backoff.failed(now)
-        if state.error is None:
-            state.error = error
+        state.fail(error)
         self._failed[state] = None
+        self.readable.notify()
 
-    def raise_pending(self) -> None:
-        """Raise the first error that waits for the caller."""
-        if self._failed and self.pending:
-            state = next(iter(self._failed))
+    def raise_pending(self, of: Selection = None) -> None:
+        """Raise the first error that waits for a caller that reads these."""
+        if self._failed and (state := self.failed(of)) is not None:
             del self._failed[state]
-            error, state.error = state.error, None
+            error = state.take_error()
             self.changes += 1
             if error is not None:
                 raise error
 
-    @property
-    def pending(self) -> bool:
-        """An error waits for the caller."""
-        while self._failed:
-            state = next(iter(self._failed))
-            if state.error is not None and self.holds(state):
-                return True
-            del self._failed[state]  # a seek or a new assignment has made it good
-        return False
+    def failed(self, of: Selection = None) -> PartitionState | None:
+        """Return the first of these partitions whose error waits for the caller."""
+        if not self._failed:  # nearly always, and each poll asks
+            return None
+        for state in list(self._failed):
+            if state.error is None or not self.holds(state):
+                del self._failed[state]  # a seek or a new assignment has made it good
+            elif of is None or state.partition in of:
+                return state
+        return None
 
     def finished(self) -> bool:
-        """Nothing more can come: every partition has reached its `until`."""
-        return all(s.finished for s in self.partitions.values())
+        """Nothing more can come: every partition has reached its `until`, and there are some.
+
+        A reader that waits while nothing is assigned continues with what is assigned next.
+        """
+        return bool(self.partitions) and all(s.finished for s in self.partitions.values())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+    from odradek.clients.consumer.subscription_state import SubscriptionState
+    from odradek.metadata.metadata import Metadata
 
 
 LONG = 5.0
@@ -113,7 +115,9 @@ class GroupExplanation:
         return words
 
 
-def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
+def explain_group(
+    group: ConsumerGroup, subscription: SubscriptionState, metadata: Metadata, now: float
+) -> GroupExplanation:
     """Take the picture."""
     membership, who = group.membership, group.identity()
     since = None if membership is None else membership.unsettled_since
@@ -128,18 +132,20 @@ def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
         coordinator=group.coordinator.broker,
         subscription=tuple(group.topics()),
         pattern=group.pattern,
-        missing=_missing(group),
+        missing=_missing(group, metadata),
         assigned=len(group.owned()),
-        suspended=group.engine.subscription.suspended,
+        suspended=subscription.suspended,
         callback_due=bool(group.callbacks),
-        awaited=_awaited(group, now),
+        awaited=_awaited(group, subscription, now),
         last_poll=group.last_poll(now),
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )
 
 
-def _awaited(group: ConsumerGroup, now: float) -> tuple[tuple[str, float, str], ...]:
-    here = group.engine.subscription.partitions
+def _awaited(
+    group: ConsumerGroup, subscription: SubscriptionState, now: float
+) -> tuple[tuple[str, float, str], ...]:
+    here = subscription.partitions
     found = []
     for partition, waits in list(group.commits.awaited.items()):
         state = here.get(partition)
@@ -149,9 +155,8 @@ def _awaited(group: ConsumerGroup, now: float) -> tuple[tuple[str, float, str], 
     return tuple(found)
 
 
-def _missing(group: ConsumerGroup) -> tuple[str, ...]:
-    """Not those that nobody was asked for yet."""
-    metadata = group.engine.metadata
+def _missing(group: ConsumerGroup, metadata: Metadata) -> tuple[str, ...]:
+    """Return the topics that brokers don't know; those that weren't asked for yet don't count."""
     here = () if metadata.snapshot is None else metadata.snapshot.topics
     return tuple(t for t in group.topics() if t in metadata.topic_errors and t not in here)
 

@@ -73,9 +73,8 @@ def explain_weaker(engine: ProducerEngine) -> str | None:
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
     """Take the picture; None while every record has its outcome."""
     from odradek.clients.producer.early_records import EarlyRecord
-    from odradek.clients.producer.why_waiting import why_waiting
 
-    pending = [batch for batch in engine.sender.incomplete() if batch.count]
+    pending = [batch for batch in engine.incomplete() if batch.count]
     if not pending:
         return None
     oldest = min(pending, key=lambda batch: batch.created_at)
@@ -87,7 +86,7 @@ def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | 
         seconds=max(0.0, now - oldest.created_at),
         left=max(0.0, oldest.deadline - now),
         attempts=oldest.attempts,
-        waits_for=why_waiting(engine, oldest, now),
+        waits_for=engine.wait_reasons.of(oldest, now),
         limit="max.block.ms" if isinstance(oldest, EarlyRecord) else "delivery.timeout.ms",
     )
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.subscription_state import SubscriptionState
+    from odradek.metadata.metadata import Metadata
+
+MOST_NAMED = 3
+"""Partitions whose metadata is older that the text names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class ReadingExplanation:
     """Offsets that are left to read, of all others."""
     furthest: str | None
     """The partition of which most is left; None where nothing is."""
+    older: tuple[str, ...] = ()
+    """Why nothing is read of partitions whose metadata is older than their position (KIP-320)."""
 
     def __str__(self) -> str:
         parts = [f"{self.lag} offsets left to read" if self.lag else "all there is has been read"]
@@ -36,10 +42,15 @@ class ReadingExplanation:
             parts.append(f"nothing known yet of {self.unknown}")
         if self.paused:
             parts.append(f"{self.paused} paused, as they were when they were asked for last")
+        parts += [f"nothing is read of {text}" for text in self.older[:MOST_NAMED]]
+        if len(self.older) > MOST_NAMED:
+            parts.append(f"the same holds for {len(self.older) - MOST_NAMED} more partitions")
         return f"partitions: {self.partitions}; {'; '.join(parts)}"
 
 
-def explain_reading(subscription: SubscriptionState) -> ReadingExplanation | None:
+def explain_reading(
+    subscription: SubscriptionState, metadata: Metadata
+) -> ReadingExplanation | None:
     """Take the picture; None where nothing is assigned."""
     lags, states = subscription.lags(), list(subscription.partitions.values())
     if not lags:
@@ -52,4 +63,11 @@ def explain_reading(subscription: SubscriptionState) -> ReadingExplanation | Non
         unknown=len(lags) - len(known),
         lag=sum(known.values()),
         furthest=str(furthest) if furthest is not None and known[furthest] else None,
+        older=tuple(
+            f"{state.partition}: {why}"
+            for state in states
+            if (why := metadata.heard.why(state.partition)) is not None
+        )
+        if metadata.heard
+        else (),
     )

@@ -15,11 +15,11 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
-from odradek.clients.explain.explain_words import QUIET
+from odradek.clients.explain.explanation import QUIET, explain
 from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
-from odradek.common.notebook import Shown
+from odradek.common.notebooks.display import Shown
 from odradek.common.printable import cleaned
 from odradek.network.connection import ASIDE
 
@@ -152,8 +152,6 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
 
 def _outage(engine: ClientEngine, begun: float, now: float) -> _Finding:
     """Nobody answers."""
-    from odradek.clients.explain.explanation import explain
-
     picture = explain(engine, "", now)
     failing = [a for a in picture.addresses if a.cure is not None]
     refusal = engine.updater.refusals.latest()
@@ -212,17 +210,15 @@ def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
     """
     if not hasattr(engine, "sender"):
         return None
-    from odradek.clients.producer.why_waiting import why_waiting
-
     sends, missing = cast("ProducerEngine", engine), engine.missing.topics
-    waits = [b for b in sends.sender.incomplete() if b.count and b.partition.topic not in missing]
+    waits = [b for b in sends.incomplete() if b.count and b.partition.topic not in missing]
     oldest = min(waits, key=lambda batch: batch.created_at, default=None)
     if oldest is None or now - oldest.created_at < STUCK + sends.config["linger.ms"]:
         return None
     seconds, topic = now - oldest.created_at, oldest.partition.topic
     text = (
         f"a record for topic {topic} is {seconds:.0f} s old and waits for "
-        f"{why_waiting(sends, oldest, now)}"
+        f"{sends.wait_reasons.of(oldest, now)}"
     )
     return _Finding(False, oldest.created_at, text, "odradek doctor --topic says what is wrong.")
 

@@ -67,7 +67,9 @@ PRODUCER = {
     "record-send-total": _counter("Records that were sent; a record counts each time."),
     "byte-total": _counter("Bytes of the batches that were sent, compressed.", "bytes"),
     "record-retry-total": _counter("Records whose batch was to be sent again, each time."),
-    "record-error-total": _counter("Records that ended with an error."),
+    "record-error-total": _counter(
+        "Records that ended with an error, which says whether they may have been written."
+    ),
     "batch-split-total": _counter("Batches that were sent again in parts."),
     **_pairs(
         batch_size=("size of a batch that was sent, compressed", "bytes"),

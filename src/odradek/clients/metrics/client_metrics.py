@@ -47,7 +47,7 @@ def add_connections(found: FoundMetrics, engine: ClientEngine, prefix: str) -> N
     again = counts.get("reauthenticated", 0)
     found.add(group, "successful-reauthentication-total", again)
     found.add(group, "failed-authentication-total", network.refused_logins)
-    _add_traffic(found, group, list(traffic.values()))
+    _add_traffic(found, group, [_Traffic(network.states.former), *traffic.values()])
     snapshot = engine.metadata.snapshot
     age = math.nan if snapshot is None else max(0.0, found.now - snapshot.updated_at)
     found.add(group, "metadata-age", age)

@@ -25,14 +25,15 @@ def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
     """What was fetched and handed out, of all topics and of each; lag of each partition."""
     fetcher = engine.fetcher
     consumed = fetcher.waiting.consumed()
+    ever = [fetcher.waiting.former, *consumed.values()]
     lags = {p: lag for p, lag in engine.subscription.lags().items() if lag is not None}
     measured = fetcher.measured
     found.add(FETCHES, "fetch-total", sum(leader.count for leader in measured))
     found.add_sampled(FETCHES, "fetch-latency", measured)
     fetches = sum(count for leader in measured for count, _, _ in leader.lately(found.now))
     found.add_throttled(FETCHES, "fetch-throttle-time", engine.network.throttled, fetches)
-    found.add(FETCHES, "records-consumed-total", sum(c.records for c in consumed.values()))
-    found.add(FETCHES, "bytes-consumed-total", sum(c.bytes for c in consumed.values()))
+    found.add(FETCHES, "records-consumed-total", sum(c.records for c in ever))
+    found.add(FETCHES, "bytes-consumed-total", sum(c.bytes for c in ever))
     found.add(FETCHES, "records-lag-max", max(lags.values(), default=math.nan))
     for topic, of in consumed.items():
         found.add(FETCHES, "records-consumed-total", of.records, topic=topic)
@@ -44,7 +45,7 @@ def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
     found.add(OURS, "fetch-bytes-total", fetcher.fetched_bytes)
     found.add(OURS, "fetch-bytes-waiting", fetcher.waiting.bytes_held())
     found.add(OURS, "fetch-bytes-budget", engine.config["fetch.max.bytes"])
-    decoding = MS * sum(c.seconds for c in consumed.values())
+    decoding = MS * sum(c.seconds for c in ever)
     found.add(OURS, "decode-time-total", decoding)
     found.add(OURS, "batch-skipped-total", engine.events.counts.get("skipped", 0))
     found.add(COORDINATOR, "assigned-partitions", len(engine.subscription.partitions))

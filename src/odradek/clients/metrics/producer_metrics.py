@@ -22,10 +22,11 @@ def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
     """What was sent, of all topics and of each; the buffer."""
     counts, accumulator = engine.sender.counts, engine.accumulator
     topics = dict(counts.topics)
+    ever = [counts.former, *topics.values()]
     for name, value in (
-        ("record-send-total", sum(t.records for t in topics.values())),
-        ("record-retry-total", sum(t.retried for t in topics.values())),
-        ("record-error-total", sum(t.failed for t in topics.values())),
+        ("record-send-total", sum(t.records for t in ever)),
+        ("record-retry-total", sum(t.retried for t in ever)),
+        ("record-error-total", sum(t.failed for t in ever)),
         ("batch-split-total", engine.events.counts.get("split", 0)),
     ):
         found.add(GROUP, name, value)

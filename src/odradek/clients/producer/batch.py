@@ -85,14 +85,25 @@ class ProduceRefusals:
         return list(self._last.values())
 
 
+class Placed(NamedTuple):
+    """A topic at the moment when partitions of it were chosen for records."""
+
+    topic_id: bytes
+    partitions: int
+    """How many it had; 0: not known."""
+
+
+UNPLACED = Placed(b"", 0)
+
+
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
     __slots__ = (
         "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
-        "epoch_tried", "lingers", "lingers_from", "ordinal", "partition", "parts", "producer",
-        "recognised", "refusals", "reserved", "retry_at", "sequence", "serial", "taken", "told",
-        "topic_tried",
+        "epoch_tried", "lingers", "lingers_from", "met_topic", "ordinal", "partition", "parts",
+        "placed", "producer", "recognised", "refusals", "reserved", "retry_at", "sequence",
+        "serial", "taken", "told", "topic_tried",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +131,8 @@ class ProducerBatch:
         self.producer = (-1, -1)
         self.epoch_tried = -1
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.placed = UNPLACED
+        """The topic that its records were placed in."""
         self.topic_tried = b""
         """The topic's id at the last attempt: another topic may have the name now."""
         self.ordinal = 0
@@ -127,6 +140,9 @@ class ProducerBatch:
         self.doubtful = False
         """An attempt before the present one may have been appended (see `doubt`). Then its sequence
         is used up, and no other may be given to it while its identity lives (R-PR-1)."""
+        self.met_topic = False
+        """The attempt in doubt may have reached the topic: no broker said that it doesn't know its
+        id."""
         self.recognised = True
         """A broker that has it knows it when it comes again; not so a part of a batch that may have
         been written whole."""
@@ -146,6 +162,18 @@ class ProducerBatch:
         """Records in the batch."""
         return self.builder.count
 
+    def limit(self, limit_bytes: int) -> None:
+        """Let records in up to this size."""
+        self.builder.limit_bytes = limit_bytes
+
+    def retry(self, at: float) -> None:
+        """Let the next attempt be made at this time, unless there is a newer leader epoch."""
+        self.retry_at = at
+
+    def place_in(self, topic: Placed) -> None:
+        """Note the topic that its records belong to."""
+        self.placed = topic
+
     def tried(self, epoch: int, topic_id: bytes) -> None:
         """It goes to the leader of this epoch, of the topic with this id."""
         self.attempts += 1
@@ -156,9 +184,9 @@ class ProducerBatch:
         self.refusals = self.refusals or ProduceRefusals()
         self.refusals.note(address, f"Produce to {self.partition}", error, now)
 
-    def doubt(self) -> None:
+    def doubt(self, *, met_topic: bool = True) -> None:
         """The present attempt may have been appended."""
-        self.doubtful = True
+        self.doubtful, self.met_topic = True, self.met_topic or met_topic
 
     def number(self, sequence: int, producer: tuple[int, int], ordinal: int) -> None:
         """Give it its sequence."""
@@ -166,7 +194,7 @@ class ProducerBatch:
 
     def unnumber(self) -> None:
         """It certainly isn't in the log, and gets a new sequence."""
-        self.sequence, self.doubtful = NO_SEQUENCE, False
+        self.sequence, self.doubtful, self.met_topic = NO_SEQUENCE, False, False
 
     def replaced(self, parts: list[Part]) -> None:
         """Its records are in other batches now, and have the outcomes of those."""
@@ -182,6 +210,7 @@ class ProducerBatch:
         self.builder.close()
         self.serial = whole.serial + first
         self.deadline, self.refusals = whole.deadline, whole.refusals
+        self.placed, self.met_topic = whole.placed, whole.met_topic
         self.lingers, self.taken = False, True
         self.producer, self.ordinal, self.doubtful = whole.producer, whole.ordinal, whole.doubtful
         self.recognised = whole.recognised and not whole.doubtful

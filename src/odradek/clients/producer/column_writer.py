@@ -9,17 +9,15 @@ Must not: wait. Where `buffer.memory` has no room it says how much is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import place_rows
+from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.row_errors import BatchRows, Window
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
 
 QUOTA = 1 << 20
 """Bytes of `buffer.memory` that are reserved at a time."""
@@ -34,7 +32,9 @@ class ColumnWriter:
 
     def __init__(
         self,
-        engine: ProducerEngine,
+        accumulator: RecordAccumulator,
+        partitioner: Partitioner,
+        max_record: int,
         columns: SentColumns,
         topic: Topic,
         noted: Noted,
@@ -45,16 +45,14 @@ class ColumnWriter:
         Raises `InvalidRowError`, `RecordTooLargeError` and, where a function of the user's is the
         partitioner, `PartitionerError`.
         """
-        config, partitioner, count = engine.config, engine.partitioner, len(topic.partitions)
-        ignore_keys = partitioner.ignores_keys
-        max_record = config["max.request.size"]
+        count, ignore_keys = len(topic.partitions), partitioner.ignores_keys
         self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
         if partitioner.rule is not None:
             # Made once more: no rule is asked about rows before all of them have been checked.
             placed = place_rows(columns, partitioner.rule, topic.name, count)
             self._encoder = ColumnEncoder(placed, count, max_record, ignore_keys=ignore_keys)
         self._topic = topic
-        self._accumulator = engine.accumulator
+        self._accumulator = accumulator
         self._partitioner = partitioner
         self._noted = noted
         self._wake = wake

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.row_errors import BatchRows, RowErrors
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
 
@@ -125,7 +125,7 @@ class RowsDelivery:
 
     def error_column(self) -> ErrorColumn:
         """The error of each row, in order; null where it was written."""
-        loaded("pyarrow.compute", "odradek.record.arrow_send")
+        require_extra("pyarrow")
         from odradek.record.arrow_send import error_column
 
         return error_column(self.row_errors.numbers(self.rows), list(self.row_errors.texts))

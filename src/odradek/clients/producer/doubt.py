@@ -6,15 +6,19 @@ sequence, in this order, and then appends: an error from before is a proof. With
 waits for replicas, and errors of that wait prove nothing: it may lose the leadership (6), its disk
 (56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes are
 used before the append as well, so they prove nothing. A proof says nothing of earlier attempts: the
-leader looks for duplicates last. Must not: decide what is to be done.
+leader looks for duplicates last. Out as well: what an error of records says of this. Must not:
+decide what is to be done.
 """
 
 from __future__ import annotations
 
-from odradek.clients.producer.batch import ProducerBatch
-from odradek.common import kafka_errors as errors
-from odradek.common.errors import BrokerError, KafkaError
+from typing import TypeVar
 
+from odradek.clients.producer.batch import ProducerBatch
+from odradek.common.errors import BrokerError, ExplainedError, KafkaError
+from odradek.common.errors import kafka as errors
+
+E = TypeVar("E", bound=KafkaError)
 _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     # The request, or who sends it
     errors.InvalidTopicExceptionError,
@@ -60,22 +64,63 @@ def leaves_doubt(code: int | None) -> bool:
     return code not in PROOFS
 
 
-def in_doubt(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
-    """The same refusal; of a batch that may have been written nevertheless, it says so."""
+def in_doubt(
+    batch: ProducerBatch, refusal: KafkaError, why: str = "so that nothing is written twice"
+) -> KafkaError:
+    """Return the same error; if the batch may have been written nevertheless, it says so.
+
+    `why`: the reason for which the batch is not sent again.
+    """
     if not batch.doubtful:
         return refusal
+    which = "it was" if batch.count == 1 else "they were"
     how = (
-        "an earlier attempt wasn't acknowledged"
+        "an attempt wasn't acknowledged"
         if batch.recognised
-        else "they were part of a larger batch that wasn't acknowledged, and the topic's "
+        else f"{which} part of a larger batch that wasn't acknowledged, and the topic's "
         "max.message.bytes had become too low for it when it came again"
     )
-    text = (
-        f"{batch.count} records for {batch.partition} may have been written already: {how}. They "
-        f"aren't sent again, so that nothing is written twice. The broker said: {refusal}"
+    last = "The broker said" if isinstance(refusal, BrokerError) else "The last attempt failed"
+    ends = "It isn't" if batch.count == 1 else "They aren't"
+    return saying(
+        refusal,
+        f"{counted(batch.count)} for {batch.partition} may have been written: {how}. {ends} sent "
+        f"again, {why}. {last}: {refusal}",
     )
-    made = type(refusal).__new__(type(refusal), text)  # not __init__, which may ask for others
+
+
+def fate(batch: ProducerBatch) -> str:
+    """Say what is known of the records of a batch that ends without an acknowledgement."""
+    times = "once" if batch.attempts == 1 else f"{batch.attempts} times"
+    if batch.doubtful:
+        sent = f"sent {times} and " if batch.attempts else ""
+        which = "it" if batch.count == 1 else "they"
+        return f"{sent}not acknowledged, so {which} may have been written"
+    return f"refused {times} and not written" if batch.attempts else "not sent"
+
+
+def given_up(batch: ProducerBatch, error: KafkaError) -> KafkaError:
+    """Return the error that ends the client; it also says what is known of the batch's records."""
+    known = f"{counted(batch.count)} for {batch.partition} {were(batch.count)} {fate(batch)}"
+    if isinstance(error, ExplainedError):
+        return error.saying(known)
+    return saying(error, f"{known}: {error}")
+
+
+def counted(count: int) -> str:
+    """Return "1 record" or "n records"."""
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def were(count: int) -> str:
+    """Return the verb for that many records."""
+    return "was" if count == 1 else "were"
+
+
+def saying(error: E, text: str) -> E:
+    """Return an error of the same type, with the same attributes and cause, and another text."""
+    made = type(error).__new__(type(error), text)  # not __init__, which may ask for others
     made.args = (text,)
-    made.__dict__.update(refusal.__dict__)
-    made.__cause__ = refusal.__cause__
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = error.__cause__
     return made

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
-from odradek.clients.producer.partitioner import lane_for
-from odradek.clients.producer.record_accumulator import SentRecord
+from odradek.clients.producer.doubt import counted, saying, were
+from odradek.clients.producer.partitioner import Partitioner, lane_for
+from odradek.clients.producer.record_accumulator import RecordAccumulator, SentRecord
+from odradek.clients.producer.sender import Sender
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,
@@ -25,11 +27,11 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.network.network_client import NetworkClient
 from odradek.record import BatchBuilder
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
 
 NOWHERE = -1
 """The partition of a record that has none yet."""
@@ -110,11 +112,35 @@ class _Waiting:
 class EarlyRecords:
     """A component of a producer's engine."""
 
-    def __init__(self, engine: ProducerEngine) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        network: NetworkClient,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        partitioner: Partitioner,
+        sender: Sender,
+        *,
+        topic: Callable[[str, float], Flow[Topic]],
+        pause: Callable[[str, float, float, str], Flow[float]],
+        track: Callable[[Completion[None], str, float], None],
+        timeout: Callable[[str, float], KafkaTimeoutError],
+        note_missing: Callable[[TopicPartition], None],
+    ) -> None:
+        """`topic` waits until a topic is known, `pause` until metadata changes, both until a
+        deadline; `track` notes what is waited for, and until when; `timeout` makes an error of it.
+        `note_missing` is called with a partition that its topic doesn't have.
+        """
         self.resting = True
         """No record waits; changed under the accumulator's lock."""
         self._engine = engine
-        self._accumulator = engine.accumulator
+        self._network = network
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._partitioner = partitioner
+        self._sender = sender
+        self._known, self._pause, self._track = topic, pause, track
+        self._timeout, self._note_missing = timeout, note_missing
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
         """Topics to look at: a step costs nothing for those whose metadata is waited for."""
@@ -127,7 +153,7 @@ class EarlyRecords:
     def topic(self, name: str) -> Topic | None:
         """The topic as it is known, unless a record for it would pass others that wait here."""
         with self._accumulator.lock:
-            snapshot = self._engine.metadata.snapshot
+            snapshot = self._metadata.snapshot
             found = None if snapshot is None else snapshot.topic(name)
             if found is None or not found.partitions:
                 return None
@@ -178,7 +204,7 @@ class EarlyRecords:
             record.empty()
             record.done.complete(NO_OFFSET)
         # A flush() may have seen it.
-        self._engine.post(lambda now: self._engine.sender.batch_done.notify())
+        self._engine.post(lambda now: self._sender.batch_done.notify())
 
     # The engine's side
 
@@ -190,13 +216,13 @@ class EarlyRecords:
     def placed(self, name: str, deadline: float) -> Flow[Topic]:
         """Wait until a topic is known and nothing that came before waits for it."""
         while True:
-            topic = yield from self._engine.topic(name, deadline)
+            topic = yield from self._known(name, deadline)
             waiting = self._topics.get(name)
             if waiting is None or not waiting.blocks(len(topic.partitions)):
                 return topic
-            now = yield Wait((self._went, self._engine.metadata.changed), deadline)
+            now = yield Wait((self._went, self._metadata.changed), deadline)
             if now >= deadline:
-                raise self._engine.timeout(f"place for older records of topic {name}", now)
+                raise self._timeout(f"place for older records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
         """See to it that somebody waits for the metadata of each topic."""
@@ -206,7 +232,7 @@ class EarlyRecords:
             self.resting = not (self._topics or self._due)
         if self.resting:
             return False
-        if (dropping := self._engine.sender.identity.dropping) is not None:
+        if (dropping := self._sender.identity.dropping) is not None:
             self._fail_all(dropping)
         moved = False
         for _ in range(len(self._due)):
@@ -252,9 +278,8 @@ class EarlyRecords:
             return waiting.oldest
 
     def _begin(self, name: str, waiting: _Waiting, oldest: EarlyRecord) -> None:
-        engine = self._engine
-        placing = waiting.placing = engine.start(self._place(name, waiting))
-        engine.track(placing, f"metadata of topic {name}", oldest.deadline)
+        placing = waiting.placing = self._engine.start(self._place(name, waiting))
+        self._track(placing, f"metadata of topic {name}", oldest.deadline)
 
         def ended(done: Completion[None]) -> None:
             waiting.placing = None
@@ -266,17 +291,16 @@ class EarlyRecords:
 
     def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
         """Wait for the topic and put its records where they belong, until there are none."""
-        engine = self._engine
         now = yield START
         while (oldest := self._oldest(waiting)) is not None:
             try:
-                topic = yield from engine.topic(name, oldest.deadline)
-                now = engine.now
+                topic = yield from self._known(name, oldest.deadline)
+                now = self._engine.now
                 self._into_batches(topic, waiting, now)
                 if waiting.absent and not waiting.records:
                     now = yield from self._partition(topic, waiting, now)
             except KafkaError as error:
-                now = engine.now
+                now = self._engine.now
                 late = isinstance(error, KafkaTimeoutError)
                 self._fail(waiting, error, now if late else math.inf)
                 now = yield Wait((), now + PAUSE)
@@ -285,21 +309,22 @@ class EarlyRecords:
         """Wait for news of a topic that lacks partitions which callers have named, as Java's
         client does: they may just have been added.
         """
-        engine, count = self._engine, len(topic.partitions)
+        count = len(topic.partitions)
         with self._accumulator.lock:
             if not waiting.absent:  # they were withdrawn
                 return now
             deadline = waiting.absent[0].deadline
             wanted = min(record.partition for record in waiting.absent)
-        engine.metadata.request(f"topic {topic.name} has no partition {wanted.partition} yet")
-        engine.missing.note(wanted)
+        self._metadata.request(f"topic {topic.name} has no partition {wanted.partition} yet")
+        self._note_missing(wanted)
         so_far = f", which has partitions 0 to {count - 1},"
         what = f"partition {wanted.partition} of topic {topic.name}"
-        return (yield from engine.pause(what, deadline, now, so_far))
+        return (yield from self._pause(what, deadline, now, so_far))
 
     def _into_batches(self, topic: Topic, waiting: _Waiting, now: float) -> None:
         count, lock = len(topic.partitions), self._accumulator.lock
-        lane = lane_for(self._engine, topic)
+        batches = self._accumulator.lane(topic.name)
+        lane = lane_for(self._partitioner, topic, self._metadata.snapshot, batches)
         with lock:
             waiting.records.extendleft(reversed(waiting.absent))
             waiting.absent.clear()
@@ -324,7 +349,7 @@ class EarlyRecords:
 
     def _append(self, record: EarlyRecord, partition: int, now: float) -> None:
         target = TopicPartition(record.partition.topic, partition)
-        self._engine.metadata.use(target.topic, now)
+        self._metadata.use(target.topic, now)
         append = self._accumulator.append
         place = append(target, record.record, record.size, now, record, since=record.created_at)
         if place is None:
@@ -332,7 +357,7 @@ class EarlyRecords:
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
         if not place.index:  # once for each batch: very many records may have waited
-            self._engine.sender.expect(target, now)
+            self._sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:
         for name, waiting in list(self._topics.items()):
@@ -351,12 +376,17 @@ class EarlyRecords:
                 record.empty()
         if over:
             self._failed_at = self._engine.now
-            self._engine.sender.counts.failed(over[0].partition.topic, len(over))
+            self._sender.counts.failed(over[0].partition.topic, len(over))
         if isinstance(error, AuthorizationError):
-            error.of(self._engine.network.user)
+            error.of(self._network.user)
+        if over and isinstance(error, KafkaTimeoutError | ClientClosedError):
+            topic, count = over[0].partition.topic, len(over)
+            error = saying(
+                error, f"{counted(count)} for topic {topic} {were(count)} not sent: {error}"
+            )
         for record in over:
             record.done.fail(error)
         if over and isinstance(error, KafkaError):
-            self._engine.sender.identity.failed(error)
-            self._engine.sender.batch_done.notify()
+            self._sender.identity.failed(error)
+            self._sender.batch_done.notify()
         self._went.notify()

@@ -7,7 +7,7 @@ asks afterwards how far it got. Must not: commit anything.
 
 from __future__ import annotations
 
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.any_broker import Brokers
 from odradek.clients.consumer.group.offset_lookup import (
     BATCHED_FROM,
     STABLE_FROM,
@@ -16,7 +16,7 @@ from odradek.clients.consumer.group.offset_lookup import (
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError, UnsupportedFeatureError
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages.offset_fetch import (
@@ -28,13 +28,13 @@ from odradek.protocol.messages.offset_fetch import (
 GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-def group_offsets(engine: ClientEngine, group_id: str, deadline: float) -> Flow[GroupOffsets]:
+def group_offsets(brokers: Brokers, group_id: str, deadline: float) -> Flow[GroupOffsets]:
     """Ask the group's coordinator, as often as it takes; raises at the deadline.
 
     Raises `UnsupportedFeatureError` where brokers can't wait for open transactions (before 2.5):
     what they say may be out of date.
     """
-    coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
+    coordinator = Coordinator(brokers, CoordinatorKind.GROUP, group_id)
     found: GroupOffsets = {}
 
     def body(_: float) -> OffsetFetchRequest:

@@ -50,6 +50,10 @@ class PartitionLoad:
         found.left -= 1
         return found.partitions, found.sums
 
+    def forget(self, topic: str) -> None:
+        """Drop what was found for a topic that isn't in use any more."""
+        self._tables.pop(topic, None)
+
     def _look(self, topic: Topic, brokers: Mapping[int, Broker], now: float) -> _Table:
         led = [p for p in topic.partitions if p.leader >= 0] or list(topic.partitions)
         waiting: dict[int, int] = {}

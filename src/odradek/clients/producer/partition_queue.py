@@ -10,19 +10,15 @@ Must not: know brokers, requests or errors; forget a partition that has a batch 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
+from odradek.clients.producer.producer_id import NOBODY, SenderIdentity
 from odradek.common.types import TopicPartition
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_id import SenderIdentity
 
 REMEMBERED = 5
 """Batches of a producer that a broker knows when they come again."""
 MOST_RESTING = 20_000
 """Partitions without batches whose numbers are kept, some hundred bytes each."""
-NOBODY = (-1, -1)
 NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
 
@@ -79,7 +75,7 @@ class Numbering:
 class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those that are in flight."""
 
-    __slots__ = ("by_name", "in_flight", "numbering", "out_of_order", "waiting")
+    __slots__ = ("absent_since", "by_name", "in_flight", "numbering", "out_of_order", "waiting")
 
     def __init__(self, numbering: Numbering | None = None) -> None:
         self.waiting: deque[ProducerBatch] = deque()
@@ -88,6 +84,8 @@ class PartitionQueue:
         """Those that wait after a leader that knows their producer refused their sequence: whether
         they are in the log is known once those after them that are in doubt have their outcome."""
         self.numbering = Numbering() if numbering is None else numbering
+        self.absent_since: float | None = None
+        """Since when the topic is known and doesn't have this partition."""
         self.by_name = True
         """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
@@ -102,6 +100,16 @@ class PartitionQueue:
         if numbering.topic_id:
             numbering.acknowledged, numbering.known_at, numbering.reached = -1, NEVER, 0
         numbering.topic_id = topic_id
+
+    def absent(self, now: float) -> float:
+        """Note that the topic is known and doesn't have this partition; return since when."""
+        if self.absent_since is None:
+            self.absent_since = now
+        return self.absent_since
+
+    def present(self) -> None:
+        """Note that the topic has this partition."""
+        self.absent_since = None
 
     def next(self) -> ProducerBatch | None:
         """The batch to send next: the oldest. Where sequences are missing or in doubt, the oldest

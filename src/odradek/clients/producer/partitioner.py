@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import Rule
 from odradek.common.types import Rng
-from odradek.metadata.cluster import Topic
+from odradek.metadata.cluster import Cluster, Topic
 from odradek.record import partition_for_key
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
 
 RECORD_OVERHEAD = 8
 """What a record adds to its key and value, more or less: the sticky partitioner counts bytes."""
@@ -98,15 +95,22 @@ class TopicLane:
 
     __slots__ = ("_partitioner", "by_key", "count", "open", "snapshot", "topic")
 
-    def __init__(self, engine: ProducerEngine, topic: Topic) -> None:
+    def __init__(
+        self,
+        partitioner: Partitioner,
+        topic: Topic,
+        snapshot: Cluster | None,
+        batches: dict[int, ProducerBatch],
+    ) -> None:
+        """`batches` are the topic's open ones by partition, of the accumulator."""
         self.topic = topic
-        self.snapshot = engine.metadata.snapshot
+        self.snapshot = snapshot
         self.count = len(topic.partitions)
-        self.open = engine.accumulator.lane(topic.name)
+        self.open = batches
         """The open batches by partition; it changes under the accumulator's lock."""
-        self.by_key = not engine.partitioner.ignores_keys
+        self.by_key = not partitioner.ignores_keys
         """Whether a key decides about the partition, by Java's murmur2."""
-        self._partitioner = engine.partitioner
+        self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None) -> int:
         """Where a record goes that names no partition; `send` has this at hand for itself."""
@@ -127,8 +131,15 @@ class RuledLane(TopicLane):
 
     __slots__ = ("_rule",)
 
-    def __init__(self, engine: ProducerEngine, topic: Topic, rule: Rule) -> None:
-        super().__init__(engine, topic)
+    def __init__(
+        self,
+        partitioner: Partitioner,
+        topic: Topic,
+        snapshot: Cluster | None,
+        batches: dict[int, ProducerBatch],
+        rule: Rule,
+    ) -> None:
+        super().__init__(partitioner, topic, snapshot, batches)
         self._rule = rule
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
@@ -137,7 +148,12 @@ class RuledLane(TopicLane):
         return super().place(key, value) if chosen is None else chosen
 
 
-def lane_for(engine: ProducerEngine, topic: Topic) -> TopicLane:
+def lane_for(
+    partitioner: Partitioner,
+    topic: Topic,
+    snapshot: Cluster | None,
+    batches: dict[int, ProducerBatch],
+) -> TopicLane:
     """Make the lane that the producer's partitioner wants."""
-    rule = engine.partitioner.rule
-    return TopicLane(engine, topic) if rule is None else RuledLane(engine, topic, rule)
+    lane = (partitioner, topic, snapshot, batches)
+    return TopicLane(*lane) if partitioner.rule is None else RuledLane(*lane, partitioner.rule)

@@ -63,12 +63,23 @@ class SentCounts:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounts] = {}
+        self.former = TopicCounts()
+        """Of all topics that were forgotten, so that sums over all topics don't fall."""
         self.running = self.before = SentLately(-math.inf)
         self.until = -math.inf
 
     def of(self, topic: str) -> TopicCounts:
         """The numbers of a topic."""
         return self.topics.get(topic) or self.topics.setdefault(topic, TopicCounts())
+
+    def forget(self, topic: str) -> None:
+        """Count a topic that isn't in use any more among the former ones."""
+        gone, former = self.topics.pop(topic, None), self.former
+        if gone is not None:
+            former.records += gone.records
+            former.bytes += gone.bytes
+            former.retried += gone.retried
+            former.failed += gone.failed
 
     def turn(self, now: float) -> None:
         """The running sample is full: the next one begins."""

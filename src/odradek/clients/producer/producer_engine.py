@@ -11,21 +11,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
-from odradek.clients.producer.batch import ProducerBatch, all_over
+from odradek.clients.producer.batch import UNPLACED, Placed, ProducerBatch, all_over
+from odradek.clients.producer.batch_timeouts import BatchTimeouts
+from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
+from odradek.clients.producer.partition_queue import PartitionQueues
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.produce_exchange import SentCounts
 from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
-from odradek.clients.producer.why_waiting import why_waiting
+from odradek.clients.producer.settling import Settling
+from odradek.clients.producer.wait_reasons import WaitReasons
 from odradek.common.config import Config
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.record import SentColumns
 
 if TYPE_CHECKING:
@@ -37,10 +42,40 @@ class ProducerEngine(ClientEngine):
 
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
-        self.accumulator = RecordAccumulator(config, lock)
-        self.identity: SenderIdentity = ProducerIdentity(self)
-        self.early = EarlyRecords(self)
-        self.sender = Sender(self)
+        self.accumulator = RecordAccumulator(config, lock, self._placed_in)
+        self.batch_done = Signal()
+        self.timeouts = BatchTimeouts(self.metadata, self.missing.near, self.timed_out)
+        self.transactions: TransactionManager | None = None
+        identity = self._identity(config)
+        queues, counts = PartitionQueues(), SentCounts()
+        network, metadata, accumulator = self.network, self.metadata, self.accumulator
+        settling = Settling(
+            config,
+            self,
+            network,
+            metadata,
+            accumulator,
+            identity,
+            queues,
+            counts,
+            self.timeouts,
+            self.batch_done,
+            rng,
+        )
+        self.sender = Sender(
+            config,
+            self,
+            network,
+            metadata,
+            self.brokers.check,
+            accumulator,
+            identity,
+            settling,
+            queues,
+            counts,
+        )
+        sent_at = self.sender.sent_at
+        self._partition_load = PartitionLoad(config, queues.active, sent_at)
         partitioner = config["partitioner"]
         self.partitioner = Partitioner(
             rng,
@@ -49,18 +84,74 @@ class ProducerEngine(ClientEngine):
             rule=rule_for(partitioner),
             load=self._load if config["partitioner.adaptive.partitioning.enable"] else None,
         )
-        self._partition_load = PartitionLoad(config, self.sender.queues, self.sender.sent_at)
-        self.line = RoomLine(self.accumulator)
+        self.early = EarlyRecords(
+            self,
+            network,
+            metadata,
+            accumulator,
+            self.partitioner,
+            self.sender,
+            topic=self.topic,
+            pause=self.pause,
+            track=self.track,
+            timeout=self.timeout,
+            note_missing=self.missing.note,
+        )
+        self.wait_reasons = WaitReasons(
+            metadata, network, queues.active, identity, self.transactions, config["linger.ms"]
+        )
+        self.line = RoomLine(accumulator)
         self.components += (self.early, self.sender, self.line)
-        self.metadata.held_by.append(lambda: {b.partition.topic for b in self.sender.incomplete()})
-        self.metadata.on_forgotten.append(self.partitioner.forget)
-        self.transactions: TransactionManager | None = None
-        if config["transactional.id"] is not None:
-            # Imported where it is needed: most producers have no transactions.
-            from odradek.clients.producer.transaction_manager import TransactionManager
+        metadata.held_by.append(lambda: {b.partition.topic for b in self.incomplete()})
+        metadata.on_forgotten.append(self._forget)
+        network.states.on_forgotten.append(lambda address: sent_at.pop(address, None))
 
-            self.transactions = TransactionManager(self)
-            self.identity = self.transactions
+    def _identity(self, config: Config) -> SenderIdentity:
+        """Return the identity of the batches; with a transactional.id, a transaction manager."""
+        if config["transactional.id"] is None:
+            return ProducerIdentity(self, self.network, self.brokers, config)
+        # Imported where it is needed: most producers have no transactions.
+        from odradek.clients.producer.transaction_manager import TransactionManager
+
+        self.transactions = TransactionManager(
+            config,
+            self,
+            self.network,
+            self.metadata,
+            self.brokers,
+            self.accumulator,
+            self.incomplete,
+            self.batch_done,
+            self.timeouts,
+            lambda: self.sender.settling.acknowledged_as,
+        )
+        return self.transactions
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """Return every batch without an outcome, open ones and early records included. Any thread
+        may ask: a batch between two queues still holds memory; early records come first, as they
+        become batches.
+        """
+        found = dict.fromkeys(leaf for early in self.early.incomplete() for leaf in early.leaves())
+        found.update(dict.fromkeys(self.accumulator.live()))
+        return [batch for batch in found if not batch.done.done]
+
+    def _placed_in(self, topic: str) -> Placed:
+        """Return what a new batch notes of its topic."""
+        snapshot = self.metadata.snapshot
+        if snapshot is None:
+            return UNPLACED
+        found = snapshot.asked.get(topic) or snapshot.topic(topic)  # a dict costs no call
+        if found is None:
+            return UNPLACED
+        return tuple.__new__(Placed, (found.topic_id, found.count))  # without a Python call
+
+    def _forget(self, topic: str) -> None:
+        """Keep nothing of a topic that isn't in use any more (R-MD-7)."""
+        self.partitioner.forget(topic)
+        self._partition_load.forget(topic)
+        self.accumulator.forget(topic)
+        self.sender.counts.forget(topic)
 
     def _load(self, topic: Topic) -> tuple[Sequence[int], Sequence[int] | None]:
         snapshot = self.metadata.snapshot
@@ -88,35 +179,47 @@ class ProducerEngine(ClientEngine):
         """Send what lingers and wait until everything sent before has its outcome."""
         now = yield START
         self.accumulator.close_all()
-        pending = deque(self.sender.incomplete())
+        pending = deque(self.incomplete())
         while not all_over(pending):
             if now >= deadline:
                 leaves = (b for batch in pending for b in batch.leaves() if not b.done.done)
                 left = list(dict.fromkeys(leaves))
-                records = sum(b.count for b in left)
-                what = f"acknowledgement of {records} records in {len(left)} batches"
-                error = self.sender.settling.timeout(what, now, left)
-                error.remaining = records
-                raise error
-            now = yield Wait((self.sender.batch_done,), deadline)
+                remaining = sum(b.count for b in left)
+                batches = "1 batch" if len(left) == 1 else f"{len(left)} batches"
+                what = f"acknowledgement of {counted(remaining)} in {batches}"
+                raise self.timeouts.timeout(what, now, left).leaving(remaining)
+            now = yield Wait((self.batch_done,), deadline)
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""
-        return sum(batch.count for batch in self.sender.incomplete())
+        return sum(batch.count for batch in self.incomplete())
+
+    def left(self) -> str:
+        """Say how many records have no outcome yet, and how many of them were sent; "" if none."""
+        left = self.incomplete()
+        total, sent = sum(b.count for b in left), sum(b.count for b in left if b.attempts)
+        if not total:
+            return ""
+        if not sent:
+            return f"{counted(total)} that {were(total)} not sent"
+        some = (
+            f", of which {sent} {were(sent)} sent" if sent < total else f" that {were(sent)} sent"
+        )
+        return f"{counted(total)}{some}; errors say which records may have been written"
 
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for records, or for their memory."""
-        return self.sender.settling.timeout(what, now, self.sender.incomplete())
+        return self.timeouts.timeout(what, now, self.incomplete())
 
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
-            return self.undelivered(f"acknowledgement of {of} records", now)
+            return self.undelivered(f"acknowledgement of {counted(of)}", now)
         topic, partition = of.partition
         place = f"topic {topic}" if partition == NOWHERE else of.partition
         what = f"acknowledgement of records for {place}"
         if isinstance(of, EarlyRecord):
-            what += f", which waits for {why_waiting(self, of, now)},"
+            what += f", which waits for {self.wait_reasons.of(of, now)},"
         return self.undelivered(what, now)
 
     def patient(self, what: str) -> bool:
@@ -126,12 +229,13 @@ class ProducerEngine(ClientEngine):
 
     def waits(self) -> list[tuple[str, float]]:
         """What callers wait for, and the records that have no outcome yet."""
-        found, pending = super().waits(), self.sender.incomplete()
+        found, pending = super().waits(), self.incomplete()
         if pending:
-            records = sum(b.count for b in pending)
             partitions = len({b.partition for b in pending})
-            what = f"acknowledgement of {records} records for {partitions} partitions (the oldest)"
-            attempts, _ = self.sender.settling.refusals(pending, self.now)
+            places = "1 partition" if partitions == 1 else f"{partitions} partitions"
+            waiting = counted(sum(b.count for b in pending))
+            what = f"acknowledgement of {waiting} for {places} (the oldest)"
+            attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(b.deadline for b in pending)))
         return found

@@ -13,23 +13,20 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol
 
-from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.client_engine import ClientEngine
-from odradek.clients.producer.partition_queue import NOBODY
+from odradek.clients.any_broker import AnyBrokerCall, Brokers
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError
-from odradek.common.kafka_errors import UnsupportedVersionError, error_for
+from odradek.common.errors.kafka import UnsupportedVersionError, error_for
 from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.transaction_manager import TransactionManager
 
 logger = logging.getLogger("odradek")
 
@@ -44,7 +41,8 @@ WITHOUT = (
     "enable.idempotence=false says that it is meant"
 )
 
-NONE = NOBODY
+NOBODY = (-1, -1)
+"""The id and epoch of batches without a sequence."""
 LAST_EPOCH = 32767
 """Epochs are 16 bits on the wire."""
 QUICK = 0.02
@@ -58,54 +56,101 @@ def quick_backoff(config: Config) -> ExponentialBackoff:
     return ExponentialBackoff(min(QUICK, most), most)
 
 
-class ProducerIdentity:
-    """Asks a broker for an id, and counts epochs by itself.
+class SenderIdentity(Protocol):
+    """The id and epoch of a producer's batches, as its sender asks for it: `ProducerIdentity`, or
+    `TransactionManager` for the transactions of one id.
+    """
 
-    `TransactionManager` has the same attributes and methods for the sender, without a docstring
-    where these say it.
+    @property
+    def transactional_id(self) -> str | None:
+        """The id of its transactions; None without transactions."""
+
+    @property
+    def newest_produce(self) -> int | None:
+        """The newest version of Produce that may be used; None: any."""
+
+    @property
+    def dropping(self) -> KafkaError | None:
+        """The error of batches without a sequence, while they aren't sent."""
+
+    @property
+    def abandons(self) -> bool:
+        """Meanwhile batches with a sequence get that error as well, also those in flight."""
+
+    @property
+    def current(self) -> tuple[int, int]:
+        """The id and epoch that a partition begins with."""
+
+    @property
+    def bumps(self) -> int:
+        """How often a new epoch was needed."""
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches get an id, an epoch and a sequence."""
+
+    def usable(self) -> bool:
+        """Return whether batches may be sent; start what is needed for that."""
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Return whether a partition may be written to now; start what is needed for that."""
+
+    def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
+        """Return what a partition's next batch carries, whose last one carried `identity`; None if
+        that isn't known yet. `ended`: no batch gets a sequence under that identity any more.
+        """
+
+    def begin_above(self, epoch: int) -> bool:
+        """Let new partitions begin under a higher epoch than this one; say whether they do."""
+
+    def request_bump(self, why: str) -> None:
+        """Note that an identity ended: a batch was given up that may be written, or left a gap."""
+
+    def failed(self, error: KafkaError) -> None:
+        """Note that a batch or record has ended with an error."""
+
+
+class ProducerIdentity:
+    """The `SenderIdentity` of a producer without transactions: it asks a broker for an id, and
+    counts epochs by itself.
     """
 
     transactional_id: str | None = None
     newest_produce: int | None = None
-    """The newest version of Produce that may be used; None: any."""
     dropping: KafkaError | None = None
-    """What batches without a sequence end with, while they aren't sent."""
     abandons = False
-    """Meanwhile those with one end so as well, those in flight included."""
 
-    def __init__(self, engine: ClientEngine) -> None:
+    def __init__(
+        self, engine: Engine, network: NetworkClient, brokers: Brokers, config: Config
+    ) -> None:
         self._engine = engine
+        self._network = network
+        self._brokers = brokers
         self._running = False
-        self.current = NONE
-        """The id and epoch that a partition begins with."""
+        self.current = NOBODY
         self.bumps = 0
-        self.idempotent: bool = engine.config["enable.idempotence"]
-        """Whether batches get an id, an epoch and a sequence."""
+        self.idempotent: bool = config["enable.idempotence"]
+        self._insists = "enable.idempotence" in config.given
         self.lacking: str | None = None
         """Why there is no idempotence although the options allow it: what the brokers lack."""
 
     def request_bump(self, why: str) -> None:
-        """A batch was given up that may be written, or that leaves a gap: an identity ended."""
         self.bumps += 1
         self._engine.events.emit(
             self._engine.now, "retry", what="producer epoch", error=why, attempt=self.bumps
         )
 
     def usable(self) -> bool:
-        """Whether batches may be sent; starts what is needed for that."""
-        if self.idempotent and self.current == NONE:
+        if self.idempotent and self.current == NOBODY:
             self._ask()
-        return self.current != NONE or not self.idempotent
+        return self.current != NOBODY or not self.idempotent
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to; starts what is needed for that."""
         return True
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """What a partition's next batch carries, whose last one carried `identity`: after its end
-        the next epoch, or after the last epoch another id. None: that isn't known yet.
-        """
-        if identity == NONE:
+        """After the end of an identity the next epoch follows, after the last epoch another id."""
+        if identity == NOBODY:
             return self.current
         if not ended:
             return identity
@@ -118,7 +163,6 @@ class ProducerIdentity:
         return None
 
     def begin_above(self, epoch: int) -> bool:
-        """Let new partitions begin under a higher epoch than this one; say whether they do."""
         if not self.idempotent:
             return True  # whatever is kept of a partition says nothing
         if epoch >= LAST_EPOCH:
@@ -127,7 +171,7 @@ class ProducerIdentity:
         return True
 
     def failed(self, error: KafkaError) -> None:
-        """A batch has ended with an error: others don't depend on it."""
+        """Do nothing: other batches don't depend on it."""
 
     def _ask(self) -> None:
         if not self._running:
@@ -139,10 +183,10 @@ class ProducerIdentity:
         body = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout_ms=2**31 - 1,
-            producer_id=NONE[0],
-            producer_epoch=NONE[1],
+            producer_id=NOBODY[0],
+            producer_epoch=NOBODY[1],
         )
-        call = AnyBrokerCall(self._engine, "producer id", math.inf)
+        call = AnyBrokerCall(self._brokers, "producer id", math.inf)
         try:
             response = yield from call.ask(
                 lambda _: body, InitProducerIdResponse, _check, ours=True
@@ -152,29 +196,25 @@ class ProducerIdentity:
             self._do_without(error)
         except KafkaError as error:
             if isinstance(error, AuthorizationError):
-                error.of(self._engine.network.user)
+                error.of(self._network.user)
             if self._engine.ended is None:
                 self._engine.end(error, "broken", error=f"{type(error).__name__}: {error}")
         finally:
             self._running = False
-            self._engine.network.changed.notify()
+            self._network.changed.notify()
 
     def _do_without(self, error: UnsupportedVersionError) -> None:
         """The brokers know no InitProducerId: go on without, unless idempotence was asked for."""
         engine = self._engine
         if engine.ended is not None:
             return
-        if "enable.idempotence" in engine.config.given:
+        if self._insists:
             lacking = UnsupportedVersionError(f"{error}; {CURE}")
             engine.end(lacking, "broken", error=f"{type(error).__name__}: {lacking}")
             return
         self.idempotent, self.lacking = False, str(error)
         engine.events.emit(engine.now, "without", what="idempotence", error=str(error))
         logger.warning(WITHOUT, error)
-
-
-SenderIdentity: TypeAlias = "ProducerIdentity | TransactionManager"
-"""Whose batches these are: an idempotent producer's, or those of one id's transactions."""
 
 
 class _NoIdNowError(KafkaError):

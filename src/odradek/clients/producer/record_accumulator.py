@@ -10,11 +10,11 @@ may end a caller at any bytecode (R-HO-1): the next one that has the lock repair
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from odradek.clients.producer.batch import OPEN, ProducerBatch
+from odradek.clients.producer.batch import OPEN, UNPLACED, Placed, ProducerBatch
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import Lock, TopicPartition
@@ -50,8 +50,12 @@ class Appended(NamedTuple):
 class RecordAccumulator:
     """The open batches and the memory of one producer."""
 
-    def __init__(self, config: Config, lock: Lock) -> None:
+    def __init__(
+        self, config: Config, lock: Lock, placed_in: Callable[[str], Placed] = lambda _: UNPLACED
+    ) -> None:
+        """`placed_in` returns a topic as the newest metadata has it."""
         self.lock = lock
+        self._placed_in = placed_in
         self.limit: int = config["buffer.memory"]
         self.used = 0
         self.granted: dict[object, int] = {}
@@ -61,7 +65,7 @@ class RecordAccumulator:
         if "batch.size" not in config.given:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
-        self.waiters: list[Any] = []
+        self.waiters: OrderedDict[object, Any] = OrderedDict()
         """Callers that wait for room, in their order: nobody else takes any (`RoomLine`)."""
         self.released = 0
         """How many batches have given their memory back."""
@@ -97,6 +101,16 @@ class RecordAccumulator:
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
         """The open batches of a topic by partition; always the same object."""
         return self._lanes.setdefault(topic, {})
+
+    def forget(self, topic: str) -> None:
+        """Drop the lane of a topic that isn't in use any more, unless a batch is open there."""
+        with self.lock:
+            if not self._lanes.get(topic):
+                self._lanes.pop(topic, None)
+
+    def starve(self, *, starved: bool) -> None:
+        """Note whether memory came back lately while callers wait for it."""
+        self.starved = starved
 
     def refuse(self, why: KafkaError | None) -> None:
         """Take no records any more, or again (None)."""
@@ -313,7 +327,9 @@ class RecordAccumulator:
     def make(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
         """Make a batch that only its maker knows of."""
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
-        return ProducerBatch(partition, builder, now, self._delivery)
+        batch = ProducerBatch(partition, builder, now, self._delivery)
+        batch.place_in(self._placed_in(partition.topic))
+        return batch
 
     def _widen(self, batch: ProducerBatch, size: int, most: int, limit: int) -> bool:
         """Reserve more for an open batch, for a record of at most `size` bytes at least."""
@@ -324,7 +340,7 @@ class RecordAccumulator:
             reserved = bytes_ - HEADER_SIZE
             if self.used + reserved - batch.reserved <= limit:
                 self._settle(batch, reserved)
-                builder.limit_bytes = bytes_
+                batch.limit(bytes_)
                 return True
         return False
 
@@ -396,7 +412,7 @@ class RecordAccumulator:
                 batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
             else:
                 self._settle(batch)
-                batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
+                batch.limit(max(most, batch.builder.estimated_size))
             if claims is not None:
                 claims[partition.partition] = batch
             self._claimed[batch] = None
@@ -450,7 +466,7 @@ class RecordAccumulator:
                     self._claimed.pop(batch, None)
                     size = batch.builder.estimated_size
                     batch.reserved = size - HEADER_SIZE
-                    batch.builder.limit_bytes = size
+                    batch.limit(size)
                     lane[batch.partition.partition] = batch
                     if not batch.lingers or self._lingering[0] is batch:
                         wake = True

@@ -8,6 +8,8 @@ a full buffer would be a batch of its own. Must not: leave bytes with a caller t
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -36,7 +38,8 @@ class RoomLine:
         """Nobody waits."""
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
-        self._line: list[_Waiting] = accumulator.waiters
+        self._line: OrderedDict[object, _Waiting] = accumulator.waiters
+        """By owner, in their order: to leave it costs the same however many wait."""
         self._first: _Waiting | None = None
         self._released = 0
         self._patient_until = 0.0
@@ -49,7 +52,7 @@ class RoomLine:
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
-        self._line.append(waiting)
+        self._line[owner] = waiting
         self.resting = False
         try:
             while not waiting.turn.done and now < deadline:
@@ -57,41 +60,45 @@ class RoomLine:
             if waiting.turn.done:
                 waiting.turn.result()
                 return True
-            return self._line[0] is waiting and self._accumulator.grant(owner, size)
+            return self._front is waiting and self._accumulator.grant(owner, size)
         except BaseException:
             self._accumulator.waive(owner)
             raise
         finally:
-            if waiting in self._line:
-                self._line.remove(waiting)
+            if self._line.get(owner) is waiting:
+                del self._line[owner]
+
+    @property
+    def _front(self) -> _Waiting:
+        return next(iter(self._line.values()))
 
     def leave(self, owner: object) -> Flow[None]:
         """The owner waits no longer, or won't take what was granted: others get it. A flow, so that
         it runs after that of `room`, which may have been started in this step.
         """
         yield START
-        for waiting in self._line:
-            if waiting.owner is owner:
-                self._line.remove(waiting)
-                waiting.turn.fail(ClientClosedError("nobody waits for this room any more"))
-                break
+        waiting = self._line.pop(owner, None)
+        if waiting is not None:
+            waiting.turn.fail(ClientClosedError("the caller no longer waits for this memory"))
         self._accumulator.waive(owner)
 
     def advance(self, now: float) -> bool:
         """Give to the first what it waits for, and then to the next."""
         moved, accumulator = False, self._accumulator
         while self._line:
-            first = self._line[0]
+            first = self._front
             if first is not self._first or accumulator.released != self._released:
                 self._first, self._released = first, accumulator.released
-                self._patient_until, accumulator.starved = now + PATIENCE_S, False
+                self._patient_until = now + PATIENCE_S
+                accumulator.starve(starved=False)
             if not self._grant(first):
                 if now < self._patient_until or accumulator.starved:
                     break
-                self._hope, accumulator.starved = accumulator.limit - accumulator.used, True
+                self._hope = accumulator.limit - accumulator.used
+                accumulator.starve(starved=True)
                 moved = True  # what lingers has to go
                 continue
-            self._line.pop(0).turn.complete(None)
+            self._line.popitem(last=False)[1].turn.complete(None)
             moved = True
         self.resting = not self._line
         return moved

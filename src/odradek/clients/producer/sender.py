@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
@@ -23,23 +22,27 @@ from odradek.clients.producer.produce_exchange import (
     SentCounts,
 )
 from odradek.clients.producer.producer_id import SenderIdentity
+from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
-from odradek.common.config import ALL_REPLICAS
+from odradek.common.config import ALL_REPLICAS, Config
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import UnknownTopicIdError
+from odradek.common.errors.kafka import UnknownTopicIdError
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Broker
+from odradek.metadata.metadata import Metadata
 from odradek.network.connection import Connection
+from odradek.network.engine import Engine
 from odradek.network.flow import Completion
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
-
-
 Ready = tuple[PartitionQueue, ProducerBatch, int]
 """A partition's batch that may go to the leader of this epoch."""
+
+
+ABSENT_FOR = 5.0
+"""Seconds after which a partition that its topic's metadata doesn't have is gone."""
 
 
 class Sender:
@@ -47,39 +50,47 @@ class Sender:
 
     resting = False
 
-    def __init__(self, engine: ProducerEngine) -> None:
-        config = engine.config
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        network: NetworkClient,
+        metadata: Metadata,
+        check: ClusterCheck,
+        accumulator: RecordAccumulator,
+        identity: SenderIdentity,
+        settling: Settling,
+        queues: PartitionQueues,
+        counts: SentCounts,
+    ) -> None:
         self._engine = engine
-        self._network = engine.network
-        self._metadata = engine.metadata
-        self._accumulator = engine.accumulator
+        self._network = network
+        self._metadata = metadata
+        self._check = check
+        self._accumulator = accumulator
+        self.identity = identity
+        """The id and epoch of its batches; with a transactional.id, the transaction manager."""
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._acks: int = config["acks"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
-        self._check = ClusterCheck(engine)
-        self._partitions = PartitionQueues()
+        self._partitions = queues
         self.queues = self._partitions.active
         """The queues of partitions that have a batch on its way."""
-        self.counts = SentCounts()
-        self.settling = Settling(engine, self._partitions, self.counts)
-        self.batch_done = self.settling.batch_done
+        self.counts = counts
+        self.settling = settling
+        self.batch_done = settling.batch_done
         self.sent_at: dict[Address, float] = {}
         """When something went to each broker last."""
         self._requests: dict[int, int] = {}  # by connection
         self._wake_at = math.inf
-        engine.network.on_lost.append(self.settling.lost)
-
-    @property
-    def identity(self) -> SenderIdentity:
-        """Whose batches these are; with a transactional.id, the transaction manager."""
-        return self._engine.identity
+        network.on_lost.append(self.settling.lost)
 
     # The component's part
 
     def advance(self, now: float) -> bool:
         """Take over, expire, send. What was sent doesn't count as a move: all goes that can."""
-        identity = self._engine.identity
+        identity = self.identity
         dropping = identity.dropping
         if (
             now < self._wake_at
@@ -122,12 +133,12 @@ class Sender:
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
-                self.settling.fail(batch, error)
+                self.settling.end(batch, error)
             queue.waiting.clear()
             queue.in_flight.clear()
             queue.out_of_order.clear()
         for batch in self._accumulator.untaken():
-            self.settling.fail(batch, error)
+            self.settling.end(batch, error)
         self._accumulator.take(now)
 
     def _drop(self, error: KafkaError) -> bool:
@@ -147,17 +158,6 @@ class Sender:
         """R-CS-8: there is nothing to send on, and no leader is dialled before metadata."""
         network = self._network
         return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
-
-    def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, open ones and early records included. Any thread may ask:
-        a batch between two queues still holds memory; early records come first, as they become
-        batches.
-        """
-        found = dict.fromkeys(
-            leaf for early in self._engine.early.incomplete() for leaf in early.leaves()
-        )
-        found.update(dict.fromkeys(self._accumulator.live()))
-        return [batch for batch in found if not batch.done.done]
 
     def expect(self, partition: TopicPartition, now: float) -> None:
         """A batch of it lingers: what it will need is had meanwhile, as far as it may be now."""
@@ -202,7 +202,16 @@ class Sender:
             topic = snapshot.topic(partition.topic) if snapshot is not None else None
             there = snapshot.partition(*partition) if snapshot is not None else None
             leader = None
+            if topic is not None:
+                if queue.waiting[0].placed.topic_id != topic.topic_id:
+                    self.settling.recreated(queue, topic)
+                if there is None and partition.partition >= topic.count:
+                    self._absent(queue, topic.count, now)
+                if not queue.waiting:
+                    continue
             if snapshot is not None and there is not None:
+                if queue.absent_since is not None:
+                    queue.present()
                 leader = snapshot.brokers.get(there.leader)
             if snapshot is None or topic is None or there is None or leader is None:
                 self._metadata.want([partition.topic])
@@ -223,6 +232,17 @@ class Sender:
                 if queue.waiting:
                     return True
         return False
+
+    def _absent(self, queue: PartitionQueue, count: int, now: float) -> None:
+        """Give up batches for a partition that the topic doesn't have any more: it was created
+        again with fewer. For a moment metadata may come from a broker that doesn't know of
+        partitions that were added.
+        """
+        until = queue.absent(now) + ABSENT_FOR
+        if now < until:
+            self._wake_at = min(self._wake_at, until)
+        else:
+            self.settling.absent(queue, count)
 
     def _sendable(
         self, queue: PartitionQueue, identity: SenderIdentity, epoch: int, now: float
@@ -248,7 +268,7 @@ class Sender:
         next one, once nothing that may be written under the old one is without an outcome.
         """
         numbering = queue.numbering
-        identity = self._engine.identity.go_on(numbering.identity, ended=numbering.ended)
+        identity = self.identity.go_on(numbering.identity, ended=numbering.ended)
         if identity is None or (numbering.ended and queue.unsettled()):
             return False
         if identity != numbering.identity:

@@ -12,43 +12,56 @@ give one that may be written a new sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import cast
 
 from odradek.clients.producer.batch import (
     NO_OFFSET,
     NO_SEQUENCE,
+    UNPLACED,
     BatchOutcome,
+    Placed,
     ProducerBatch,
     ProduceRefusals,
-    together,
 )
 from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
-from odradek.clients.producer.doubt import in_doubt, leaves_doubt
+from odradek.clients.producer.batch_timeouts import BatchTimeouts
+from odradek.clients.producer.doubt import (
+    counted,
+    fate,
+    given_up,
+    in_doubt,
+    leaves_doubt,
+    were,
+)
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import SentCounts
-from odradek.clients.producer.producer_id import quick_backoff
+from odradek.clients.producer.producer_id import NOBODY, SenderIdentity, quick_backoff
+from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.refusal_words import of_batch
-from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import (
+from odradek.common.config import Config
+from odradek.common.errors import BrokerError, KafkaError
+from odradek.common.errors.kafka import (
     ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
-from odradek.common.types import Address
+from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
+from odradek.common.types import Address, Rng
+from odradek.metadata.cluster import NO_ID, Topic
+from odradek.metadata.metadata import Metadata
 from odradek.network.connection import Connection
+from odradek.network.engine import Engine
 from odradek.network.flow import Signal
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
-
-TOPICS_NAMED = 10
-"""Of those that an error of a call names, at most."""
 _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 """The identity is over for the leader."""
 
@@ -56,22 +69,40 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 class Settling:
     """Decides about the batches of one producer."""
 
-    def __init__(self, engine: ProducerEngine, queues: PartitionQueues, counts: SentCounts) -> None:
-        config = engine.config
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        network: NetworkClient,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        identity: SenderIdentity,
+        queues: PartitionQueues,
+        counts: SentCounts,
+        timeouts: BatchTimeouts,
+        batch_done: Signal,
+        rng: Rng,
+    ) -> None:
+        """`batch_done` is notified whenever a batch has its outcome."""
         self._engine = engine
-        self._counts = counts
-        self._events = engine.events
-        self._accumulator = engine.accumulator
+        self._network = network
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._identity = identity
         self._queues = queues
+        self._counts = counts
+        self._timeouts = timeouts
+        self._events = engine.events
+        self._rng = rng
         self._retry = config.backoff("retry.backoff")
         self._quick = quick_backoff(config)
         self._retries: int = config["retries"]
         self._answered = bool(config["acks"])
-        self._splitter = BatchSplitter(engine.accumulator, engine.events)
-        self.batch_done = Signal()
+        self._splitter = BatchSplitter(accumulator, engine.events)
+        self.batch_done = batch_done
         self.acknowledged = 0
         """Records that were written."""
-        self.acknowledged_as = (-1, -1)
+        self.acknowledged_as = NOBODY
         """The id and epoch of the batch that was acknowledged last."""
         self.disturbed = True
         """Something has failed since the last acknowledgement."""
@@ -96,14 +127,15 @@ class Settling:
             self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms))
             return
         if leaves_doubt(code):
-            batch.doubt()
+            # An unknown id is noticed before the append: the wait for replicas goes by name.
+            batch.doubt(met_topic=code != UnknownTopicIdError.code)
         if code == MessageTooLargeError.code and batch.count > 1:
             self._splitter.split(batch, queue, self._engine.now)
             return
         failure = self._failure(batch, answer, error)
         batch.refused(address, failure, self._engine.now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
-        if about_sequence and self._engine.identity.idempotent:
+        if about_sequence and self._identity.idempotent:
             self._out_of_order(queue, batch, code, failure)
         elif not (failure.retriable or failure.refresh_metadata):
             bad = refused(answer, batch.count) if answer is not None else {}
@@ -113,13 +145,63 @@ class Settling:
                 self._give_up(queue, batch, in_doubt(batch, failure), type(failure).__name__)
             self._resolve(queue)
         elif batch.attempts > self._retries:
-            what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
+            known = f"{were(batch.count)} {fate(batch)} after {self._retries} retries"
+            what = f"{counted(batch.count)} of {batch.partition}, {known}"
             self._events.emit(self._engine.now, "expired", what=what)
-            self._engine.metadata.refused(batch.partition, failure, at=address, hinted=hinted)
-            self._give_up(queue, batch, failure, "no retries left")
+            self._metadata.refused(batch.partition, failure, at=address, hinted=hinted)
+            why = f"as retries={self._retries} allows no more attempts"
+            self._give_up(queue, batch, in_doubt(batch, failure, why), "no retries left")
             self._resolve(queue)
         else:
             self._retry_later(queue, batch, failure, address=address, hinted=hinted)
+
+    def recreated(self, queue: PartitionQueue, topic: Topic) -> None:
+        """Give up batches that can't be sent to a topic that was created again."""
+        for batch in list(queue.waiting):
+            if NO_ID in (topic.topic_id, batch.placed.topic_id) and batch.placed is not UNPLACED:
+                continue  # an absent id says nothing
+            if self._goes_on(queue, batch, topic):
+                batch.place_in(Placed(topic.topic_id, topic.count))
+        queue.leave_ended()
+        self._resolve(queue)
+
+    def absent(self, queue: PartitionQueue, count: int) -> None:
+        """Give up all batches of a partition that the topic doesn't have."""
+        for batch in list(queue.waiting):
+            text = f"{batch.partition} doesn't exist: the topic has {count} partitions"
+            error = error_for(UnknownTopicOrPartitionError.code or 3, text)
+            self._give_up(queue, batch, in_doubt(batch, error), "its partition is gone")
+        queue.leave_ended()
+        self._resolve(queue)
+
+    def _goes_on(self, queue: PartitionQueue, batch: ProducerBatch, topic: Topic) -> bool:
+        """Return whether a batch may be sent to the topic of now; else it ends with an error.
+
+        A batch in doubt may be in the deleted topic, whose readers would get it twice (R-PR-1). If
+        the number of partitions differs, keys belong to other partitions than those chosen.
+        """
+        placed = batch.placed
+        if placed.topic_id in (b"", topic.topic_id):
+            return True
+        if batch.met_topic:
+            outcome = "They may have been written to the deleted topic, and are not sent again."
+        elif placed.partitions in (0, topic.count):
+            return True
+        else:
+            outcome = (
+                f"It has {topic.count} partitions now, and had {placed.partitions} when their "
+                "partition was chosen. They were not written: send them again."
+            )
+        error = TopicRecreatedError(
+            batch.partition,
+            f"{batch.count} record{'' if batch.count == 1 else 's'} for {batch.partition}",
+            topic_id_text(placed.topic_id),
+            topic_id_text(topic.topic_id),
+            batch.met_topic,
+            outcome,
+        )
+        self._give_up(queue, batch, error, "its topic was recreated")
+        return False
 
     def _leave_out(
         self,
@@ -136,7 +218,7 @@ class Settling:
         batch.unnumber()
         self._counts.failed(batch.partition.topic, len(errors))
         self._splitter.leave_out(batch, queue, errors, self._engine.now)
-        self._engine.identity.failed(first)
+        self._identity.failed(first)
         self.batch_done.notify()
 
     def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
@@ -154,7 +236,7 @@ class Settling:
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
-        elif self._engine.identity.transactional_id is not None:
+        elif self._identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
@@ -179,7 +261,7 @@ class Settling:
             foreign = isinstance(failure, InvalidProducerEpochError)
             # A copy of it may be under way after one that was given up and may come yet.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
-            if (batch.doubtful and unsure) or self._engine.identity.transactional_id is not None:
+            if (batch.doubtful and unsure) or self._identity.transactional_id is not None:
                 queue.waiting.remove(batch)
                 self._give_up(queue, batch, in_doubt(batch, failure), why)
             else:
@@ -194,7 +276,7 @@ class Settling:
 
     def _end(self, queue: PartitionQueue, why: str, *, lost: bool = False) -> None:
         if queue.numbering.end(lost=lost):
-            self._engine.identity.request_bump(why)
+            self._identity.request_bump(why)
 
     # Outcomes
 
@@ -231,39 +313,20 @@ class Settling:
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
-            batch.doubt()  # nobody knows what becomes of this attempt
+            batch.doubt()  # the outcome of this attempt is not known
         queue.out_of_order.discard(batch)
         now, place = self._engine.now, batch.partition
-        self._events.emit(now, "expired", what=f"{batch.count} records of {place}")
-        what = (
-            f"acknowledgement of {batch.count} records for {place} "
-            f"after {batch.attempts} attempts (delivery.timeout.ms)"
+        known = f"{were(batch.count)} {fate(batch)}"
+        self._events.emit(now, "expired", what=f"{counted(batch.count)} of {place}, {known}")
+        seconds = batch.deadline - batch.created_at
+        error = self._timeouts.timed_out(
+            f"{counted(batch.count)} for {place} timed out after {seconds:g} s "
+            f"(delivery.timeout.ms) and {known}",
+            now,
+            [batch],
         )
-        error = self.timeout(what, now, [batch])
         self._give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue)
-
-    def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
-        """The error of who waited for batches: what was said to them, the last of it its cause."""
-        attempts, latest = self.refusals(batches, now)
-        error = self._engine.timeout(what, now, attempts)
-        error.__cause__ = error.__cause__ or latest
-        return error
-
-    def refusals(
-        self, batches: Iterable[ProducerBatch], now: float
-    ) -> tuple[list[Attempt], KafkaError | None]:
-        """What brokers said to batches, or of topics without a leader; any thread may ask."""
-        batches = list(batches)
-        attempts, latest = together([batch.refusals for batch in batches])
-        for topic in sorted({batch.partition.topic for batch in batches})[:TOPICS_NAMED]:
-            code = self._engine.metadata.topic_errors.get(topic, 0)
-            if code:
-                error = error_for(code, f"topic {topic}")
-                said = f"{type(error).__name__}: {error}{self._engine.missing.near(topic)}"
-                attempts.append(Attempt(None, "Metadata", said, now))
-                latest = latest or error
-        return attempts, latest
 
     def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
         """A batch that got its sequence couldn't be put into a request."""
@@ -279,6 +342,12 @@ class Settling:
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 
+    def end(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """End a batch with the client; its error says whether it may have been written."""
+        if batch.attempts and batch in self._queues.get(batch.partition).in_flight:
+            batch.doubt()
+        self.fail(batch, given_up(batch, error))
+
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         """End a batch with an error, unless it has its outcome."""
         if batch.done.done:
@@ -286,7 +355,7 @@ class Settling:
         self._counts.failed(batch.partition.topic, batch.builder.count)
         self._accumulator.release(batch)
         batch.done.fail(error)
-        self._engine.identity.failed(error)
+        self._identity.failed(error)
         self.batch_done.notify()
 
     def _failure(
@@ -300,16 +369,14 @@ class Settling:
         said = answer.error_message or str(batch.partition)
         if answer.error_code == MessageTooLargeError.code:
             return too_large(batch, said)
-        said = of_batch(answer.error_code, said, self._engine.identity.transactional_id)
+        said = of_batch(answer.error_code, said, self._identity.transactional_id)
         return self._refusal(answer.error_code, said, batch)
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:
         """A broker's error for a batch; where a right is missing, it says which."""
-        error = error_for(code, said).of(self._engine.network.user)
+        error = error_for(code, said).of(self._network.user)
         error = error.needing("WRITE", batch.partition.topic, "topic")
-        return error.needing(
-            "WRITE", self._engine.identity.transactional_id or "", "transactional id"
-        )
+        return error.needing("WRITE", self._identity.transactional_id or "", "transactional id")
 
     def _retry_later(
         self,
@@ -323,8 +390,8 @@ class Settling:
         now = self._engine.now
         ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
         policy = self._quick if ending else self._retry
-        delay = policy.delay(batch.attempts - 1, self._engine.rng)
-        batch.retry_at = now + delay
+        delay = policy.delay(batch.attempts - 1, self._rng)
+        batch.retry(now + delay)
         self._counts.again(batch.partition.topic, batch.builder.count)
         self.disturbed = True
         self._events.emit(
@@ -335,5 +402,5 @@ class Settling:
             error=f"{type(error).__name__}: {error}",
             backoff=round(delay, 6),
         )
-        self._engine.metadata.refused(batch.partition, error, at=address, hinted=hinted)
+        self._metadata.refused(batch.partition, error, at=address, hinted=hinted)
         queue.put_back(batch)

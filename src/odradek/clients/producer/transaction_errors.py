@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from odradek.common.errors import AbortableTransactionError, FatalTransactionError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     ClusterAuthorizationError,
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -69,6 +69,9 @@ PERHAPS_COMMITTED = (
     "work is done again"
 )
 """What is called aborted is done again, and would be there twice."""
+PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
+"""An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new
+epoch then aborts and fences."""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
 """Reasons to give no producer id that an administrator can mend."""
 
@@ -97,8 +100,10 @@ def nothing_open(
 def no_new_epoch(transactional_id: str) -> FatalTransactionError:
     """The error of a producer that needs a new epoch where there is none to be had."""
     text = (
-        f"what {transactional_id!r} sent last may still be written, into a later transaction, and "
-        "brokers before Kafka 2.5 give no new epoch that would prevent it: make another producer"
+        f"a request of {transactional_id!r} had no answer and may still be carried out, in its "
+        "next transaction. Brokers before Kafka 2.5 provide no new epoch that would prevent it. "
+        "Close this producer and create another one with the same transactional.id: its "
+        "init_transactions() fences the request"
     )
     return fatal(UnsupportedVersionError(text))
 

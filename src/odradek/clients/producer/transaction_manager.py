@@ -5,7 +5,8 @@ batches. Out: what the sender may send and under which id; answers to the calls.
 `transaction_requests`, states in `transaction_state`, what errors mean in `transaction_errors`.
 The protocol is the cluster's (KIP-890): with transaction.version 2 leaders add partitions by
 themselves, and the answer to EndTxn brings the next epoch; before it, partitions are added by a
-request, and only an abort with something in doubt is followed by a new epoch (KIP-360).
+request, and only a transaction that left something in doubt is followed by a new epoch (KIP-360):
+a batch, or an attempt of a request to a coordinator that had no answer (R-TX-1).
 Must not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
 """
 
@@ -13,13 +14,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Never, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Never, TypeVar
 
+from odradek.clients.any_broker import Brokers
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer import transaction_errors as errors
-from odradek.clients.producer.batch import all_over
-from odradek.clients.producer.producer_id import NONE
+from odradek.clients.producer.batch import ProducerBatch, all_over
+from odradek.clients.producer.batch_timeouts import BatchTimeouts
+from odradek.clients.producer.offset_topics import OffsetTopics
+from odradek.clients.producer.producer_id import NOBODY, quick_backoff
+from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
     TransactionRequests,
@@ -32,6 +37,7 @@ from odradek.clients.producer.transaction_state import (
     TransactionState,
     move,
 )
+from odradek.common.config import Config
 from odradek.common.errors import (
     AbortableTransactionError,
     IllegalStateError,
@@ -39,12 +45,12 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     TransactionAbortedError,
 )
-from odradek.common.kafka_errors import InvalidProducerIdMappingError, InvalidTxnStateError
+from odradek.common.errors.kafka import InvalidProducerIdMappingError, InvalidTxnStateError
 from odradek.common.types import TopicPartition
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
-
-if TYPE_CHECKING:
-    from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.network.network_client import NetworkClient
 
 T = TypeVar("T")
 _S, _E = TransactionState, TransactionEvent
@@ -78,17 +84,40 @@ class Pending:
 class TransactionManager:
     """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
 
-    def __init__(self, engine: ProducerEngine) -> None:
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        network: NetworkClient,
+        metadata: Metadata,
+        brokers: Brokers,
+        accumulator: RecordAccumulator,
+        incomplete: Callable[[], Sequence[ProducerBatch]],
+        batch_done: Signal,
+        timeouts: BatchTimeouts,
+        acknowledged_as: Callable[[], tuple[int, int]],
+    ) -> None:
+        """`incomplete` returns the batches without an outcome; `batch_done` is notified whenever
+        one has its outcome; `acknowledged_as` returns the id and epoch of the last one written.
+        """
+        self._acknowledged_as = acknowledged_as
         self._engine = engine
-        self._accumulator = engine.accumulator
-        self._sender = engine.sender
-        self.transactional_id: str = engine.config["transactional.id"]
-        timeout: float = engine.config["transaction.timeout.ms"]
+        self._network = network
+        self._metadata = metadata
+        self._brokers = brokers
+        self._accumulator = accumulator
+        self._incomplete = incomplete
+        self._batch_done = batch_done
+        self._timeouts = timeouts
+        self.transactional_id: str = config["transactional.id"]
+        timeout: float = config["transaction.timeout.ms"]
         self.changed = Signal()
-        self.requests = TransactionRequests(engine, self.transactional_id, timeout, self.changed)
+        self.requests = TransactionRequests(
+            brokers, quick_backoff(config), self.transactional_id, timeout, self.changed
+        )
         self.idempotent = True
         self.state = _S.UNINITIALIZED
-        self.current = NONE
+        self.current = NOBODY
         self.bumps = 0
         self.error: KafkaError | None = None
         """Why the state is one of the two error states."""
@@ -103,8 +132,10 @@ class TransactionManager:
         self._added: set[TopicPartition] = set()
         self._begun = Begun.NO
         self._needs_epoch = False
-        self._offsets_in_doubt = False
-        """A call that sends them ran out of time: without them its input would be read again."""
+        self._missing_offsets: set[tuple[str, TopicPartition]] = set()
+        """Groups and partitions whose offsets may be missing, because the call that sends them has
+        not succeeded: without them its input would be read again.
+        """
         self._forgotten = False
         """The coordinator doesn't know our id any more: it can't end the transaction."""
         self._refuse(_WHY_NOT[_S.UNINITIALIZED])
@@ -195,31 +226,31 @@ class TransactionManager:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata,
         deadline: float,
+        *,
+        topics: OffsetTopics | None = None,
     ) -> Flow[None]:
-        """Have offsets committed together with the transaction's records (KIP-447)."""
+        """Have offsets committed together with the transaction's records (KIP-447); `topics`: those
+        that the offsets belong to, as the caller knew them.
+        """
         yield START
         self._check("send_offsets_to_transaction", _S.IN_TRANSACTION)
         if not offsets:
             return
         requests, newest = self.requests, None if self.version_2 else WITHOUT_EPOCHS
         self._perhaps_begun()
-        self._offsets_in_doubt = True
-        try:
-            if not self.version_2:
-                adding = requests.add_offsets(self.current, group.group_id, deadline)
-                yield from self._asked(adding)
-                self._begun = Begun.YES
-            committing = requests.commit_offsets(
-                self.current, offsets, group, deadline, newest=newest
-            )
-            yield from self._asked(committing)
-        except (KafkaTimeoutError, GeneratorExit):
-            # Without an answer (its time is up, or its caller was interrupted) it may still be
-            # carried out, however late: not in a transaction after this one.
-            self.request_bump("send_offsets_to_transaction() ended without an answer")
-            raise
+        sent = {(group.group_id, partition) for partition in offsets}
+        self._missing_offsets |= sent
+        if not self.version_2:
+            adding = requests.add_offsets(self.current, group.group_id, deadline)
+            yield from self._asked(adding)
+            self._begun = Begun.YES
+        topics = topics or OffsetTopics.of(self._metadata, offsets, group)
+        committing = requests.commit_offsets(
+            self.current, offsets, group, deadline, newest=newest, topics=topics
+        )
+        yield from self._asked(committing)
         self._begun = Begun.YES
-        self._offsets_in_doubt = False
+        self._missing_offsets -= sent
 
     @property
     def open(self) -> bool:
@@ -247,10 +278,13 @@ class TransactionManager:
         while not pending.done.done:
             if now >= deadline:
                 pending.left = "ran out of time"
-                said, _ = self._sender.settling.refusals(self._sender.incomplete(), now)
+                said, _ = self._timeouts.refusals(self._incomplete(), now)
                 attempts = [*self.requests.attempts, *said]
-                error = self._engine.timeout(f"end of {name}()", now, attempts)
-                error.add_note(f"It goes on; call {name}() again to wait for its end.")
+                error = self._brokers.timeout(f"end of {name}()", now, attempts)
+                error.add_note(
+                    f"It continues until the producer is closed; call {name}() again to wait for "
+                    "its end."
+                )
                 raise error
             now = yield Wait((pending.done,), deadline)
 
@@ -276,7 +310,7 @@ class TransactionManager:
         yield START
         self._check("init_transactions", _S.UNINITIALIZED)
         self._move(_E.INITIALIZE)
-        yield from self._obtain(NONE)
+        yield from self._obtain(NOBODY)
         self._ready()
 
     def _obtain(self, identity: tuple[int, int]) -> Flow[None]:
@@ -287,21 +321,24 @@ class TransactionManager:
             if self._engine.ended is not None:
                 raise
             if isinstance(error, errors.FENCED):
-                self._broken(errors.fenced(self.transactional_id, error))
-            if identity != NONE or not isinstance(error, errors.REFUSALS):
+                late = errors.PERHAPS_OWN if self.requests.unanswered else ""
+                self._broken(errors.fenced(self.transactional_id, error, late))
+            if identity != NOBODY or not isinstance(error, errors.REFUSALS):
                 self._broken(errors.fatal(error))
             self._move(_E.REFUSED)  # it may be allowed later: the application may call again
             raise
-        self.bumps += identity != NONE
+        self.bumps += identity != NOBODY
         self.version_2 = self._speaks_version_2()
 
     def _commit(self) -> Flow[None]:
         yield START
         self._check("commit_transaction", _S.IN_TRANSACTION)
-        if self._offsets_in_doubt:
+        if self._missing_offsets:
+            named = ", ".join(sorted(f"{p} for group {g!r}" for g, p in self._missing_offsets))
             raise IllegalStateError(
                 "the offsets of this transaction may be missing: send_offsets_to_transaction() "
-                "ended without an answer; call it again, or abort_transaction()"
+                f"ended without an answer ({named}); call it again with the same offsets, or call "
+                "abort_transaction()"
             )
         self._move(_E.COMMIT)
         self._refuse(_WHY_NOT[self.state])
@@ -329,17 +366,17 @@ class TransactionManager:
 
     def _settle(self) -> Flow[None]:
         """Wait until nothing of the transaction is under way; raises when it can't be committed."""
-        pending = deque(self._sender.incomplete())
+        pending = deque(self._incomplete())
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
                 self._raise()
             if all_over(pending) and not self._asking and not self._adding:
                 return
-            yield Wait((self._sender.batch_done, self.changed))
+            yield Wait((self._batch_done, self.changed))
 
     def _end(self, *, committed: bool) -> Flow[None]:
         """Tell the coordinator, and have the epoch that comes next."""
-        written = self._sender.settling.acknowledged_as == self.current
+        written = self._acknowledged_as() == self.current
         if self.version_2 and written:  # each transaction has an epoch of its own
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
@@ -351,11 +388,20 @@ class TransactionManager:
             forgiving = self._forgiving(ending, committed=committed)
             following = yield from self._asked(forgiving, commit=committed)
             self.current = following or self.current
+        if self.current == before and (late := self.requests.unanswered):
+            # R-TX-1: also if a retry was answered. Under this epoch the request would still be
+            # carried out, in the next transaction (KAFKA-17754).
+            self.request_bump(f"{late}: an attempt had no answer")
         unsure = self._needs_epoch or self._begun is Begun.PERHAPS
         if self.current == before and (unsure or upgraded):
             if self.requests.can_bump:
                 self._move(_E.INITIALIZE)
-                yield from self._obtain(self.current)
+                try:
+                    yield from self._obtain(self.current)
+                except KafkaError:
+                    if not committed or self.error is None:
+                        raise
+                    return  # that commit has gone well: the next call is told
             elif self._needs_epoch:
                 self._break(errors.no_new_epoch(self.transactional_id))
                 if not committed:
@@ -388,7 +434,9 @@ class TransactionManager:
         self._new.clear()
         self._added.clear()
         self._begun = Begun.NO
-        self._needs_epoch = self._forgotten = self.abandons = self._offsets_in_doubt = False
+        self._missing_offsets.clear()
+        self.requests.forget()
+        self._needs_epoch = self._forgotten = self.abandons = False
         self.error = self.dropping = None
         self._refuse(_WHY_NOT[_S.READY])
 
@@ -504,4 +552,4 @@ class TransactionManager:
         self.changed.notify()
 
     def _speaks_version_2(self) -> bool:
-        return self._engine.network.finalized[1].get(FEATURE, 0) >= 2
+        return self._network.finalized[1].get(FEATURE, 0) >= 2

@@ -11,27 +11,29 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import ClassVar, TypeVar, cast
 
-from odradek.clients.any_broker import ATTEMPTS_KEPT
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.any_broker import ATTEMPTS_KEPT, Brokers
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
-from odradek.clients.producer.producer_id import quick_backoff
+from odradek.clients.producer.offset_topics import UNKNOWN, OffsetTopics
 from odradek.clients.refusal_words import of_offset, of_producer_id
-from odradek.common.backoff import Backoff
+from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import Attempt, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     OperationNotAttemptedError,
+    TransactionAbortableError,
     UnknownTopicOrPartitionError,
     error_for,
 )
 from odradek.common.types import TopicPartition
-from odradek.metadata.cluster import NO_ID, Cluster
-from odradek.network.flow import START, Flow, Signal, Wait
+from odradek.metadata.cluster import NO_ID
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.add_partitions_to_txn import (
@@ -44,9 +46,11 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 
 M = TypeVar("M", bound=Message)
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Identity = tuple[int, int]
 """A producer's id and epoch."""
 
@@ -54,6 +58,8 @@ LAST_FOR_CLIENTS = 3
 """Newer versions of AddPartitionsToTxn are spoken among brokers."""
 WITHOUT_EPOCHS = 4
 """EndTxn and TxnOffsetCommit up to here know nothing of transaction version 2 (KIP-890)."""
+IDS_FROM = 6
+"""TxnOffsetCommit names topics by their ids from here on (KIP-1319)."""
 WITH_BUMPS = 3
 """InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
 NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
@@ -66,7 +72,23 @@ NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
 class TxnOffsetCommitByName(TxnOffsetCommitRequest):
     """For topics whose ids aren't known (they are all that is sent from version 6 on, KIP-1319)."""
 
-    MAX_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = IDS_FROM - 1
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request of the open transaction, with the replies of its attempts."""
+
+    what: str
+    group_id: str
+    offsets: Offsets
+    """Offsets that it commits for that group; empty for other requests."""
+    replies: list[Completion[Message]] = field(default_factory=list)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether an attempt has no answer: perhaps not yet, perhaps its connection has ended."""
+        return any(not reply.done or reply.error is not None for reply in self.replies)
 
 
 class UnwantedError(Exception):
@@ -77,19 +99,30 @@ class TransactionRequests:
     """The requests of one transactional id."""
 
     def __init__(
-        self, engine: ClientEngine, transactional_id: str, timeout: float, changed: Signal
+        self,
+        brokers: Brokers,
+        quick: ExponentialBackoff,
+        transactional_id: str,
+        timeout: float,
+        changed: Signal,
     ) -> None:
-        """`changed` is notified when what a request is repeated for may be wanted no longer."""
-        self._engine = engine
+        """`quick` is the backoff after CONCURRENT_TRANSACTIONS; `changed` is notified when what a
+        request is repeated for may be wanted no longer.
+        """
+        self._brokers = brokers
+        self._engine = brokers.engine
+        self._quick = quick
         self._changed = changed
         self._id = transactional_id
         self._timeout_ms = round(timeout * 1000)
-        self.coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, transactional_id)
+        self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         """Answers to the newest request that told of the end of the last transaction."""
         self.in_doubt = False
         """Whether the newest request may have been carried out, whatever is said of it now."""
+        self._asked: dict[Asked, None] = {}
+        """Requests of the open transaction that are under way, or that had no answer."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -100,6 +133,19 @@ class TransactionRequests:
     def can_bump(self) -> bool:
         """KIP-360: whether the coordinator bumps epochs (Kafka 2.5 and newer)."""
         return (self.coordinator.version(InitProducerIdRequest) or 0) >= WITH_BUMPS
+
+    @property
+    def unanswered(self) -> str:
+        """Name of a request of the open transaction of which an attempt was sent and has no answer:
+        its broker may carry it out later (R-TX-1). Empty if all attempts were answered.
+        """
+        return next((asked.what for asked in self._asked if asked.unanswered), "")
+
+    def forget(self) -> None:
+        """Forget the requests of a transaction that has ended: nothing of it can arrive late, or
+        the next one has another epoch.
+        """
+        self._asked.clear()
 
     def init_producer_id(self, identity: Identity, deadline: float) -> Flow[Identity]:
         """A first id and epoch, or the epoch after this one."""
@@ -161,44 +207,112 @@ class TransactionRequests:
         deadline: float,
         *,
         newest: int | None,
+        topics: OffsetTopics,
     ) -> Flow[None]:
-        """Give the group's coordinator the offsets that count once the transaction commits."""
+        """Send the group's coordinator the offsets that count once the transaction commits.
+
+        Each attempt names what the first one named: topic ids as they were when the caller sent the
+        offsets, or names where no ids were known (R-ID-5).
+        """
         coordinator = self._groups.get(group.group_id)
         if coordinator is None:
-            coordinator = Coordinator(self._engine, CoordinatorKind.GROUP, group.group_id)
+            coordinator = Coordinator(self._brokers, CoordinatorKind.GROUP, group.group_id)
             self._groups[group.group_id] = coordinator
-        # Looked up once: what was read of a topic means nothing in another one of the same name.
-        snapshot = self._engine.metadata.snapshot or Cluster()
-        names = snapshot.names_by_id({p.topic: None for p in offsets})
-        kind = TxnOffsetCommitRequest if names else TxnOffsetCommitByName
-        body = kind(
-            self._id,
-            group.group_id,
-            *identity,
-            group.generation_id,
-            group.member_id,
-            group.group_instance_id,
-            _topics(offsets, names),
+        began = yield START
+        with_ids = {p: o for p, o in offsets.items() if p in topics.ids}
+        without = {p: o for p, o in offsets.items() if p not in topics.ids}
+        for kind, part in (
+            (TxnOffsetCommitRequest, with_ids),
+            (TxnOffsetCommitByName, without),
+        ):
+            if not part:
+                continue
+            names = {topics.ids[p]: p.topic for p in part if p in topics.ids}
+            body = kind(
+                self._id,
+                group.group_id,
+                *identity,
+                group.generation_id,
+                group.member_id,
+                group.group_instance_id,
+                _topics(part, topics.ids),
+            )
+            read = partial(self._read_offsets, part, names, group, topics, began)
+            yield from self._ask(
+                coordinator,
+                f"offsets of group {group.group_id!r} in the transaction",
+                body,
+                read,
+                deadline,
+                newest=newest,
+                offsets=(group.group_id, dict(part)),
+                before=partial(self._check_topics, coordinator, part, group, topics, newest),
+            )
+            topics.check(part)  # a request by name may have met another topic
+
+    @staticmethod
+    def _check_topics(
+        coordinator: Coordinator,
+        offsets: Offsets,
+        group: ConsumerGroupMetadata,
+        topics: OffsetTopics,
+        newest: int | None,
+    ) -> None:
+        """Raise if an offset's partition isn't owned any more, or if its topic isn't the one that
+        was read any more or, where topics are sent by name, may not be.
+        """
+        version = coordinator.version(TxnOffsetCommitRequest) or 0
+        if min(version, IDS_FROM if newest is None else newest) < IDS_FROM:
+            topics.check_names(offsets, group.group_id)
+        else:
+            topics.check(offsets)
+        topics.check_owned(offsets, group.group_id)
+
+    def _read_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        names: Mapping[bytes, str],
+        group: ConsumerGroupMetadata,
+        topics: OffsetTopics,
+        began: float,
+        answer: TxnOffsetCommitResponse,
+    ) -> KafkaError | None:
+        """Read an answer to TxnOffsetCommit; raises where a topic won't be known any more."""
+        codes = {
+            TopicPartition(t.name or names.get(t.topic_id, ""), p.partition_index): p.error_code
+            for t in answer.topics
+            for p in t.partitions
+        }
+        by_name = {t.name for t in answer.topics if t.name}
+        for partition, code in codes.items():
+            if code in UNKNOWN:
+                topics.check(offsets)
+                # By name a retry may meet another topic, which was created in the meantime.
+                again = partition.topic not in by_name or partition not in topics.ids
+                since = began if again else -math.inf
+                topics.unknown(partition, group.group_id, since, self._engine.now)
+        return worst(
+            codes,
+            *("READ", self._id),
+            lambda p, code: of_offset(code, str(p), offsets.get(p), group),
         )
-        yield from self._ask(
-            coordinator,
-            f"offsets of group {group.group_id!r} in the transaction",
-            body,
-            lambda answer: worst(
-                {
-                    TopicPartition(t.name or names.get(t.topic_id, ""), p.partition_index): (
-                        p.error_code
+
+    def _refuse_others(self, new: Asked) -> None:
+        """Raise if other offsets of the same partitions were sent before and have no answer: if
+        they arrived after these ones, the transaction would commit them (R-TX-2).
+        """
+        for old in self._asked:
+            if old.group_id != new.group_id or not old.unanswered:
+                continue
+            for partition, wanted in new.offsets.items():
+                found = old.offsets.get(partition, wanted)
+                if found != wanted:
+                    raise TransactionAbortableError(
+                        f"offset {wanted.offset} of {partition} can't be sent for group "
+                        f"{new.group_id!r} in this transaction: an earlier request with offset "
+                        f"{found.offset} had no answer, and if it arrived late it would replace "
+                        "this one. Call abort_transaction() and process the records again"
                     )
-                    for t in answer.topics
-                    for p in t.partitions
-                },
-                *("READ", self._id),
-                lambda p, code: of_offset(code, str(p), offsets.get(p), group),
-            ),
-            deadline,
-            newest=newest,
-            ordered=True,  # an older call's offsets that arrive after newer ones would count
-        )
 
     def end(
         self, identity: Identity, deadline: float, *, committed: bool, newest: int | None
@@ -224,16 +338,54 @@ class TransactionRequests:
         *,
         newest: int | None = None,
         wanted: Callable[[], bool] | None = None,
-        ordered: bool = False,
+        offsets: tuple[str, Offsets] = ("", {}),
+        before: Callable[[], None] | None = None,
     ) -> Flow[M]:
-        """Ask until it is answered; the end of the last transaction is waited for impatiently."""
+        """Ask until it is answered; the end of the last transaction is waited for impatiently.
+
+        `offsets`: those that it commits, and for which group. An older call's offsets that arrive
+        after newer ones would count, so these requests wait for each other's answers. `before` is
+        called before each attempt; what it raises ends the request.
+        """
+        asked = Asked(what, *offsets)
+        self._asked[asked] = None
+
+        def ready() -> None:
+            self._refuse_others(asked)
+            if before is not None:
+                before()
+
+        try:
+            answering = self._answer(
+                coordinator, asked, body, read, deadline, newest, wanted, ready
+            )
+            return (yield from answering)
+        finally:
+            if not asked.unanswered:
+                self._asked.pop(asked, None)
+
+    def _answer(
+        self,
+        coordinator: Coordinator,
+        asked: Asked,
+        body: Request[M],
+        read: Callable[[M], KafkaError | None],
+        deadline: float,
+        newest: int | None,
+        wanted: Callable[[], bool] | None,
+        ready: Callable[[], None],
+    ) -> Flow[M]:
         now = yield START
-        engine = self._engine
-        quick = Backoff(quick_backoff(engine.config), engine.rng)
-        usual = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        engine, what = self._engine, asked.what
+        quick = Backoff(self._quick, self._brokers.rng)
+        usual = Backoff(self._brokers.retry, self._brokers.rng)
         mine = NOT_NOW if wanted is not None else ConcurrentTransactionsError
         self._ending.clear()
         self.in_doubt = False
+
+        def send(_: float) -> Request[M]:
+            ready()
+            return body
 
         def check(answer: M) -> KafkaError | None:
             error = read(answer)
@@ -245,13 +397,14 @@ class TransactionRequests:
             try:
                 response = cast("type[M]", body.RESPONSE)
                 one = coordinator.ask(
-                    *(what, lambda _: body, response, check, deadline),
+                    *(what, send, response, check, deadline),
                     newest=newest,
-                    ordered=ordered,
+                    ordered=bool(asked.offsets),
+                    replies=asked.replies,
                 )
                 answer = yield from one
             finally:
-                self.in_doubt |= coordinator.answer_lost
+                self.in_doubt |= asked.unanswered
             error = read(answer)
             if error is None:
                 return answer
@@ -263,14 +416,14 @@ class TransactionRequests:
             times = {"attempt": backoff.failures, "backoff": round(until - now, 6)}
             engine.events.emit(now, "retry", what=what, error=said, **times)
             if error.refresh_metadata:
-                engine.metadata.request(f"{what}: {type(error).__name__}")
+                self._brokers.metadata.request(f"{what}: {type(error).__name__}")
             while now < until:
                 # The end of the last transaction comes soon, and all else waits for it, too.
                 if wanted is not None and backoff is usual and not wanted():
                     raise UnwantedError
                 now = yield Wait((self._changed,) if wanted else (), min(until, deadline))
                 if now >= deadline:
-                    raise engine.timeout(f"{what} ({error})", now)
+                    raise self._brokers.timeout(f"{what} ({error})", now, ())
 
 
 def error_of(code: int, about: str, group_id: str = "") -> KafkaError | None:
@@ -300,13 +453,12 @@ def worst(
 
 
 def _topics(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata], names: Mapping[bytes, str]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[TopicPartition, bytes]
 ) -> list[TxnOffsetCommitRequestTopic]:
-    ids = {name: topic_id for topic_id, name in names.items()}
     return [
         TxnOffsetCommitRequestTopic(
             name,
-            ids.get(name, NO_ID),
+            topic_id,
             [
                 TxnOffsetCommitRequestPartition(
                     p.partition, offsets[p].offset, offsets[p].leader_epoch, offsets[p].metadata
@@ -314,5 +466,8 @@ def _topics(
                 for p in of_topic
             ],
         )
-        for name, of_topic in groupby(sorted(offsets), key=lambda p: p.topic)
+        for (name, topic_id), of_topic in groupby(
+            sorted(offsets, key=lambda p: (p.topic, ids.get(p, NO_ID), p.partition)),
+            key=lambda p: (p.topic, ids.get(p, NO_ID)),
+        )
     ]

@@ -50,7 +50,7 @@ def _connection(engine: ProducerEngine, address: Address, deadline: float) -> Fl
 
 def _producer_id(engine: ProducerEngine, deadline: float) -> Flow[None]:
     now = yield START
-    while not engine.identity.usable():
+    while not engine.sender.identity.usable():
         if now >= deadline:
             raise engine.timeout("producer id", now)
         now = yield Wait((engine.network.changed,), deadline)

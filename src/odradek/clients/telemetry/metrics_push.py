@@ -18,7 +18,7 @@ from odradek.clients.metrics.metric import Metric, MetricName, Metrics
 from odradek.clients.telemetry.otlp import CUMULATIVE, DELTA, Point, metrics_data
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     InvalidRecordError,
     InvalidRequestError,
     TelemetryTooLargeError,
@@ -28,7 +28,7 @@ from odradek.common.kafka_errors import (
     UnsupportedVersionError,
     error_for,
 )
-from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
+from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
@@ -100,12 +100,16 @@ class MetricsPush:
         """When they were, in seconds since the epoch; None: not yet."""
         self._began = snapshot().at
         self._running = False
+        self._ending = False
+        """The last push has its turn, and no other one follows."""
         self._out: Completion[None] | None = None
         """The push that is under way, or was last."""
 
     def connected(self) -> None:
         """A connection is ready: go on, if it is to a broker that takes metrics."""
-        if not self._running and self._next_at < math.inf and self._connection() is not None:
+        if self._running or self._ending:
+            return
+        if self._next_at < math.inf and self._connection() is not None:
             self._running = True
             self._engine.start(self._run())
 
@@ -139,7 +143,7 @@ class MetricsPush:
         """Ask and push for as long as there is a connection to do it on."""
         now = yield START
         try:
-            while self._next_at < math.inf:
+            while self._next_at < math.inf and not self._ending:
                 if now < self._next_at:
                     now = yield Wait((), self._next_at)
                     continue
@@ -215,6 +219,7 @@ class MetricsPush:
         """The push at `close`; it ends at the deadline."""
         del deadline  # the caller's wait ends there
         yield START
+        self._ending = True  # a push that fell due before the answer would tell the same sums
         if self._out is not None:  # what it brings there isn't told a second time
             yield Wait((self._out,))
         if self.subscribed and self._connection() is not None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import KafkaError, RecordTooLargeError
-from odradek.common.kafka_errors import RecordListTooLargeError
+from odradek.common.errors.kafka import RecordListTooLargeError
 from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 

@@ -19,7 +19,7 @@ from inspect import GEN_RUNNING, GEN_SUSPENDED, getgeneratorstate
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from odradek.clients.calls.caller_flow import whatever_happens
+from odradek.clients.caller_flow import whatever_happens
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
@@ -40,7 +40,8 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     WakeupError,
 )
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 
@@ -238,6 +239,7 @@ class WorkRun:
         hands = self._hands
         lost = hands.callback(self._lost)
         listeners = {"on_revoked": hands.callback(self._revoked), "on_lost": lost}
+        self._remember_positions(True)
         yield partial(self._consumer.subscribe, topics, pattern, **listeners)
         rest = whatever_happens(self._last_commit(), self._leave())
         yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
@@ -367,8 +369,8 @@ class WorkRun:
                 free = [tp for tp in states if not queue.paused(tp)]
             for turned, paused in ((full, True), (free, False)):
                 if turned:
-                    there = [tp for tp in turned if tp in states]
-                    engine.subscription.pause(there, paused=paused)
+                    there = [states[tp] for tp in turned if tp in states]
+                    engine.subscription.hold(there, paused=paused)
         self._calls.host.wake()
 
     # What is said
@@ -432,6 +434,8 @@ class WorkRun:
             return
         try:
             yield partial(self._consumer.commit, offsets, END_TIMEOUT)
+        except TopicRecreatedError as error:  # the deleted topic's records aren't read again
+            logger.warning("some offsets of finished records were not committed: %s", error)
         except KafkaError as error:
             text = "what is finished couldn't be committed, and will be worked on again: %s"
             logger.warning(text, error)
@@ -491,7 +495,15 @@ class WorkRun:
             logger.info("the group wasn't left: %s", error)
 
     def _closed(self) -> WorkFlow[None]:
+        self._remember_positions(False)
         yield self._hands.close
+
+    def _remember_positions(self, on: bool) -> None:
+        """Tell the group to commit what resets find: a quiet partition has no record (R-GR-6)."""
+        engine = self._calls.engine
+        with engine.lock:
+            if engine.group is not None:
+                engine.group.remember_positions(on)
 
 
 def under_way(flow: ref[WorkFlow[None]] | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
 
 
 class KafkaError(RuntimeError):
@@ -32,7 +32,7 @@ class IllegalArgumentError(KafkaError):
     """An argument can't be used."""
 
 
-class NoBrokersAvailable(KafkaError):  # noqa: N818 - their name
+class NoBrokersAvailable(KafkaError):
     """No broker can be reached."""
 
     retriable = invalid_metadata = True
@@ -56,35 +56,35 @@ class CorrelationIdError(KafkaProtocolError):
     retriable = True
 
 
-class Cancelled(KafkaError):  # noqa: N818 - their name
+class Cancelled(KafkaError):
     """A request was given up; never raised here."""
 
     retriable = True
 
 
-class TooManyInFlightRequests(KafkaError):  # noqa: N818 - their name
+class TooManyInFlightRequests(KafkaError):
     """Too many requests are under way; never raised here."""
 
     retriable = True
 
 
-class StaleMetadata(KafkaError):  # noqa: N818 - their name
+class StaleMetadata(KafkaError):
     """The cluster isn't as it was known; never raised here."""
 
     retriable = invalid_metadata = True
 
 
-class MetadataEmptyBrokerList(KafkaError):  # noqa: N818 - their name
+class MetadataEmptyBrokerList(KafkaError):
     """Metadata without brokers; never raised here."""
 
     retriable = True
 
 
-class UnrecognizedBrokerVersion(KafkaError):  # noqa: N818 - their name
+class UnrecognizedBrokerVersion(KafkaError):
     """A broker is older than all that is known; never raised here."""
 
 
-class IncompatibleBrokerVersion(KafkaError):  # noqa: N818 - their name
+class IncompatibleBrokerVersion(KafkaError):
     """A broker can't do what the call needs."""
 
 
@@ -95,7 +95,7 @@ class CommitFailedError(KafkaError):
         super().__init__(*(args or ("others have the partitions now",)))
 
 
-class AuthenticationMethodNotSupported(KafkaError):  # noqa: N818 - their name
+class AuthenticationMethodNotSupported(KafkaError):
     """The broker doesn't do this SASL mechanism."""
 
 
@@ -133,7 +133,7 @@ class ConsumerStoppedError(Exception):
     """The consumer was stopped; calls that wait for records end with it, too."""
 
 
-class IllegalOperation(Exception):  # noqa: N818 - their name
+class IllegalOperation(Exception):
     """The settings don't allow this call, as a commit without a `group_id`."""
 
 
@@ -145,11 +145,11 @@ class RecordTooLargeError(KafkaError):
     """A record is larger than a fetch may bring."""
 
 
-class ProducerClosed(KafkaError):  # noqa: N818 - their name
+class ProducerClosed(KafkaError):
     """The producer was stopped."""
 
 
-class ProducerFenced(KafkaError):  # noqa: N818 - their name
+class ProducerFenced(KafkaError):
     """A newer producer has this `transactional_id`, or a transaction took too long."""
 
     def __init__(
@@ -169,474 +169,118 @@ class BrokerResponseError(KafkaError):
     description: str = ""
     """What Kafka's documents say of it."""
 
-    def __init_subclass__(cls) -> None:
-        known = ERRORS.get(cls.errno)
+    def __init_subclass__(
+        cls,
+        errno: int | None = None,
+        message: str | None = None,
+        *,
+        retriable: bool = False,
+        invalid_metadata: bool = False,
+    ) -> None:
+        """Set the class' attributes; `message` is Kafka's own name unless it is given."""
+        if errno is None:  # a subclass of a program's own
+            return
+        known = ERRORS.get(errno)
+        cls.errno, cls.message = errno, message or (known.name if known else "")
         cls.description = " ".join((known.__doc__ or "").split()) if known else "no error"
+        cls.retriable, cls.invalid_metadata = retriable, invalid_metadata
+        cls.__doc__ = f"Kafka's error {errno}, {cls.message}."
 
     def __str__(self) -> str:
         return f"[Error {self.errno}] {super().__str__()}"
 
 
-class NoError(BrokerResponseError):
-    """Kafka's error 0, NO_ERROR."""
-
-    errno, message = 0, "NO_ERROR"
-
-
-class UnknownError(BrokerResponseError):
-    """Kafka's error -1, UNKNOWN."""
-
-    errno, message = -1, "UNKNOWN"
-
-
-class OffsetOutOfRangeError(BrokerResponseError):
-    """Kafka's error 1, OFFSET_OUT_OF_RANGE."""
-
-    errno, message = 1, "OFFSET_OUT_OF_RANGE"
-
-
-class CorruptRecordException(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 2, CORRUPT_MESSAGE."""
-
-    errno, message = 2, "CORRUPT_MESSAGE"
-
-
-class UnknownTopicOrPartitionError(BrokerResponseError):
-    """Kafka's error 3, UNKNOWN_TOPIC_OR_PARTITION."""
-
-    errno, message = 3, "UNKNOWN_TOPIC_OR_PARTITION"
-    retriable = invalid_metadata = True
-
-
-class InvalidFetchRequestError(BrokerResponseError):
-    """Kafka's error 4, INVALID_FETCH_SIZE."""
-
-    errno, message = 4, "INVALID_FETCH_SIZE"
-
-
-class LeaderNotAvailableError(BrokerResponseError):
-    """Kafka's error 5, LEADER_NOT_AVAILABLE."""
-
-    errno, message = 5, "LEADER_NOT_AVAILABLE"
-    retriable = invalid_metadata = True
-
-
-class NotLeaderForPartitionError(BrokerResponseError):
-    """Kafka's error 6, NOT_LEADER_FOR_PARTITION."""
-
-    errno, message = 6, "NOT_LEADER_FOR_PARTITION"
-    retriable = invalid_metadata = True
-
-
-class RequestTimedOutError(BrokerResponseError):
-    """Kafka's error 7, REQUEST_TIMED_OUT."""
-
-    errno, message = 7, "REQUEST_TIMED_OUT"
-    retriable = True
-
-
-class BrokerNotAvailableError(BrokerResponseError):
-    """Kafka's error 8, BROKER_NOT_AVAILABLE."""
-
-    errno, message = 8, "BROKER_NOT_AVAILABLE"
-
-
-class ReplicaNotAvailableError(BrokerResponseError):
-    """Kafka's error 9, REPLICA_NOT_AVAILABLE."""
-
-    errno, message = 9, "REPLICA_NOT_AVAILABLE"
-
-
-class MessageSizeTooLargeError(BrokerResponseError):
-    """Kafka's error 10, MESSAGE_SIZE_TOO_LARGE."""
-
-    errno, message = 10, "MESSAGE_SIZE_TOO_LARGE"
-
-
-class StaleControllerEpochError(BrokerResponseError):
-    """Kafka's error 11, STALE_CONTROLLER_EPOCH."""
-
-    errno, message = 11, "STALE_CONTROLLER_EPOCH"
-
-
-class OffsetMetadataTooLargeError(BrokerResponseError):
-    """Kafka's error 12, OFFSET_METADATA_TOO_LARGE."""
-
-    errno, message = 12, "OFFSET_METADATA_TOO_LARGE"
-
-
-class StaleLeaderEpochCodeError(BrokerResponseError):
-    """Kafka's error 13, STALE_LEADER_EPOCH_CODE."""
-
-    errno, message = 13, "STALE_LEADER_EPOCH_CODE"
-
-
-class GroupLoadInProgressError(BrokerResponseError):
-    """Kafka's error 14, COORDINATOR_LOAD_IN_PROGRESS."""
-
-    errno, message = 14, "COORDINATOR_LOAD_IN_PROGRESS"
-    retriable = True
-
-
-class GroupCoordinatorNotAvailableError(BrokerResponseError):
-    """Kafka's error 15, COORDINATOR_NOT_AVAILABLE."""
-
-    errno, message = 15, "COORDINATOR_NOT_AVAILABLE"
-    retriable = True
-
-
-class NotCoordinatorForGroupError(BrokerResponseError):
-    """Kafka's error 16, NOT_COORDINATOR."""
-
-    errno, message = 16, "NOT_COORDINATOR"
-    retriable = True
-
-
-class InvalidTopicError(BrokerResponseError):
-    """Kafka's error 17, INVALID_TOPIC."""
-
-    errno, message = 17, "INVALID_TOPIC"
-
-
-class RecordListTooLargeError(BrokerResponseError):
-    """Kafka's error 18, RECORD_LIST_TOO_LARGE."""
-
-    errno, message = 18, "RECORD_LIST_TOO_LARGE"
-
-
-class NotEnoughReplicasError(BrokerResponseError):
-    """Kafka's error 19, NOT_ENOUGH_REPLICAS."""
-
-    errno, message = 19, "NOT_ENOUGH_REPLICAS"
-    retriable = True
-
-
-class NotEnoughReplicasAfterAppendError(BrokerResponseError):
-    """Kafka's error 20, NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
-
-    errno, message = 20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-    retriable = True
-
-
-class InvalidRequiredAcksError(BrokerResponseError):
-    """Kafka's error 21, INVALID_REQUIRED_ACKS."""
-
-    errno, message = 21, "INVALID_REQUIRED_ACKS"
-
-
-class IllegalGenerationError(BrokerResponseError):
-    """Kafka's error 22, ILLEGAL_GENERATION."""
-
-    errno, message = 22, "ILLEGAL_GENERATION"
-
-
-class InconsistentGroupProtocolError(BrokerResponseError):
-    """Kafka's error 23, INCONSISTENT_GROUP_PROTOCOL."""
-
-    errno, message = 23, "INCONSISTENT_GROUP_PROTOCOL"
-
-
-class InvalidGroupIdError(BrokerResponseError):
-    """Kafka's error 24, INVALID_GROUP_ID."""
-
-    errno, message = 24, "INVALID_GROUP_ID"
-
-
-class UnknownMemberIdError(BrokerResponseError):
-    """Kafka's error 25, UNKNOWN_MEMBER_ID."""
-
-    errno, message = 25, "UNKNOWN_MEMBER_ID"
-
-
-class InvalidSessionTimeoutError(BrokerResponseError):
-    """Kafka's error 26, INVALID_SESSION_TIMEOUT."""
-
-    errno, message = 26, "INVALID_SESSION_TIMEOUT"
-
-
-class RebalanceInProgressError(BrokerResponseError):
-    """Kafka's error 27, REBALANCE_IN_PROGRESS."""
-
-    errno, message = 27, "REBALANCE_IN_PROGRESS"
-
-
-class InvalidCommitOffsetSizeError(BrokerResponseError):
-    """Kafka's error 28, INVALID_COMMIT_OFFSET_SIZE."""
-
-    errno, message = 28, "INVALID_COMMIT_OFFSET_SIZE"
-
-
-class TopicAuthorizationFailedError(BrokerResponseError):
-    """Kafka's error 29, TOPIC_AUTHORIZATION_FAILED."""
-
-    errno, message = 29, "TOPIC_AUTHORIZATION_FAILED"
-
-
-class GroupAuthorizationFailedError(BrokerResponseError):
-    """Kafka's error 30, GROUP_AUTHORIZATION_FAILED."""
-
-    errno, message = 30, "GROUP_AUTHORIZATION_FAILED"
-
-
-class ClusterAuthorizationFailedError(BrokerResponseError):
-    """Kafka's error 31, CLUSTER_AUTHORIZATION_FAILED."""
-
-    errno, message = 31, "CLUSTER_AUTHORIZATION_FAILED"
-
-
-class InvalidTimestampError(BrokerResponseError):
-    """Kafka's error 32, INVALID_TIMESTAMP."""
-
-    errno, message = 32, "INVALID_TIMESTAMP"
-
-
-class UnsupportedSaslMechanismError(BrokerResponseError):
-    """Kafka's error 33, UNSUPPORTED_SASL_MECHANISM."""
-
-    errno, message = 33, "UNSUPPORTED_SASL_MECHANISM"
-
-
-class IllegalSaslStateError(BrokerResponseError):
-    """Kafka's error 34, ILLEGAL_SASL_STATE."""
-
-    errno, message = 34, "ILLEGAL_SASL_STATE"
-
-
-class UnsupportedVersionError(BrokerResponseError):
-    """Kafka's error 35, UNSUPPORTED_VERSION."""
-
-    errno, message = 35, "UNSUPPORTED_VERSION"
-
-
-class TopicAlreadyExistsError(BrokerResponseError):
-    """Kafka's error 36, TOPIC_ALREADY_EXISTS."""
-
-    errno, message = 36, "TOPIC_ALREADY_EXISTS"
-
-
-class InvalidPartitionsError(BrokerResponseError):
-    """Kafka's error 37, INVALID_PARTITIONS."""
-
-    errno, message = 37, "INVALID_PARTITIONS"
-
-
-class InvalidReplicationFactorError(BrokerResponseError):
-    """Kafka's error 38, INVALID_REPLICATION_FACTOR."""
-
-    errno, message = 38, "INVALID_REPLICATION_FACTOR"
-
-
-class InvalidReplicationAssignmentError(BrokerResponseError):
-    """Kafka's error 39, INVALID_REPLICATION_ASSIGNMENT."""
-
-    errno, message = 39, "INVALID_REPLICATION_ASSIGNMENT"
-
-
-class InvalidConfigurationError(BrokerResponseError):
-    """Kafka's error 40, INVALID_CONFIG."""
-
-    errno, message = 40, "INVALID_CONFIG"
-
-
-class NotControllerError(BrokerResponseError):
-    """Kafka's error 41, NOT_CONTROLLER."""
-
-    errno, message = 41, "NOT_CONTROLLER"
-    retriable = True
-
-
-class InvalidRequestError(BrokerResponseError):
-    """Kafka's error 42, INVALID_REQUEST."""
-
-    errno, message = 42, "INVALID_REQUEST"
-
-
-class UnsupportedForMessageFormatError(BrokerResponseError):
-    """Kafka's error 43, UNSUPPORTED_FOR_MESSAGE_FORMAT."""
-
-    errno, message = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-
-
-class PolicyViolationError(BrokerResponseError):
-    """Kafka's error 44, POLICY_VIOLATION."""
-
-    errno, message = 44, "POLICY_VIOLATION"
-
-
-class OutOfOrderSequenceNumber(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 45, OUT_OF_ORDER_SEQUENCE_NUMBER."""
-
-    errno, message = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
-
-
-class DuplicateSequenceNumber(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 46, DUPLICATE_SEQUENCE_NUMBER."""
-
-    errno, message = 46, "DUPLICATE_SEQUENCE_NUMBER"
-
-
-class InvalidProducerEpoch(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 47, INVALID_PRODUCER_EPOCH."""
-
-    errno, message = 47, "INVALID_PRODUCER_EPOCH"
-
-
-class InvalidTxnState(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 48, INVALID_TXN_STATE."""
-
-    errno, message = 48, "INVALID_TXN_STATE"
-
-
-class InvalidProducerIdMapping(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 49, INVALID_PRODUCER_ID_MAPPING."""
-
-    errno, message = 49, "INVALID_PRODUCER_ID_MAPPING"
-
-
-class InvalidTransactionTimeout(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 50, INVALID_TRANSACTION_TIMEOUT."""
-
-    errno, message = 50, "INVALID_TRANSACTION_TIMEOUT"
-
-
-class ConcurrentTransactions(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 51, CONCURRENT_TRANSACTIONS."""
-
-    errno, message = 51, "CONCURRENT_TRANSACTIONS"
-
-
-class TransactionCoordinatorFenced(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 52, TRANSACTION_COORDINATOR_FENCED."""
-
-    errno, message = 52, "TRANSACTION_COORDINATOR_FENCED"
-
-
-class TransactionalIdAuthorizationFailed(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 53, TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
-
-    errno, message = 53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-
-class SecurityDisabled(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 54, SECURITY_DISABLED."""
-
-    errno, message = 54, "SECURITY_DISABLED"
-
-
-class OperationNotAttempted(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 55, OPERATION_NOT_ATTEMPTED."""
-
-    errno, message = 55, "OPERATION_NOT_ATTEMPTED"
-
-
-class KafkaStorageError(BrokerResponseError):
-    """Kafka's error 56, KAFKA_STORAGE_ERROR."""
-
-    errno, message = 56, "KAFKA_STORAGE_ERROR"
-    retriable = invalid_metadata = True
-
-
-class LogDirNotFound(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 57, LOG_DIR_NOT_FOUND."""
-
-    errno, message = 57, "LOG_DIR_NOT_FOUND"
-
-
-class SaslAuthenticationFailed(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 58, SASL_AUTHENTICATION_FAILED."""
-
-    errno, message = 58, "SASL_AUTHENTICATION_FAILED"
-
-
-class UnknownProducerId(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 59, UNKNOWN_PRODUCER_ID."""
-
-    errno, message = 59, "UNKNOWN_PRODUCER_ID"
-
-
-class ReassignmentInProgress(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 60, REASSIGNMENT_IN_PROGRESS."""
-
-    errno, message = 60, "REASSIGNMENT_IN_PROGRESS"
-
-
-class DelegationTokenAuthDisabled(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 61, DELEGATION_TOKEN_AUTH_DISABLED."""
-
-    errno, message = 61, "DELEGATION_TOKEN_AUTH_DISABLED"
-
-
-class DelegationTokenNotFound(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 62, DELEGATION_TOKEN_NOT_FOUND."""
-
-    errno, message = 62, "DELEGATION_TOKEN_NOT_FOUND"
-
-
-class DelegationTokenOwnerMismatch(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 63, DELEGATION_TOKEN_OWNER_MISMATCH."""
-
-    errno, message = 63, "DELEGATION_TOKEN_OWNER_MISMATCH"
-
-
-class DelegationTokenRequestNotAllowed(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 64, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
-
-    errno, message = 64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
-
-
-class DelegationTokenAuthorizationFailed(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 65, DELEGATION_TOKEN_AUTHORIZATION_FAILED."""
-
-    errno, message = 65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
-
-
-class DelegationTokenExpired(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 66, DELEGATION_TOKEN_EXPIRED."""
-
-    errno, message = 66, "DELEGATION_TOKEN_EXPIRED"
-
-
-class InvalidPrincipalType(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 67, INVALID_PRINCIPAL_TYPE."""
-
-    errno, message = 67, "INVALID_PRINCIPAL_TYPE"
-
-
-class NonEmptyGroup(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 68, NON_EMPTY_GROUP."""
-
-    errno, message = 68, "NON_EMPTY_GROUP"
-
-
-class GroupIdNotFound(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 69, GROUP_ID_NOT_FOUND."""
-
-    errno, message = 69, "GROUP_ID_NOT_FOUND"
-
-
-class FetchSessionIdNotFound(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 70, FETCH_SESSION_ID_NOT_FOUND."""
-
-    errno, message = 70, "FETCH_SESSION_ID_NOT_FOUND"
-
-
-class InvalidFetchSessionEpoch(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 71, INVALID_FETCH_SESSION_EPOCH."""
-
-    errno, message = 71, "INVALID_FETCH_SESSION_EPOCH"
-
-
-class ListenerNotFound(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 72, LISTENER_NOT_FOUND."""
-
-    errno, message = 72, "LISTENER_NOT_FOUND"
-
-
-class MemberIdRequired(BrokerResponseError):  # noqa: N818 - their name
-    """Kafka's error 79, MEMBER_ID_REQUIRED."""
-
-    errno, message = 79, "MEMBER_ID_REQUIRED"
-
+# fmt: off
+class NoError(BrokerResponseError, errno=0, message="NO_ERROR"): ...
+class UnknownError(BrokerResponseError, errno=-1, message="UNKNOWN"): ...
+class OffsetOutOfRangeError(BrokerResponseError, errno=1): ...
+class CorruptRecordException(BrokerResponseError, errno=2): ...
+class UnknownTopicOrPartitionError(
+    BrokerResponseError, errno=3, retriable=True, invalid_metadata=True
+): ...
+class InvalidFetchRequestError(BrokerResponseError, errno=4): ...
+class LeaderNotAvailableError(
+    BrokerResponseError, errno=5, retriable=True, invalid_metadata=True
+): ...
+class NotLeaderForPartitionError(
+    BrokerResponseError,
+    errno=6,
+    message="NOT_LEADER_FOR_PARTITION",
+    retriable=True,
+    invalid_metadata=True,
+): ...
+class RequestTimedOutError(BrokerResponseError, errno=7, retriable=True): ...
+class BrokerNotAvailableError(BrokerResponseError, errno=8): ...
+class ReplicaNotAvailableError(BrokerResponseError, errno=9): ...
+class MessageSizeTooLargeError(BrokerResponseError, errno=10, message="MESSAGE_SIZE_TOO_LARGE"): ...
+class StaleControllerEpochError(BrokerResponseError, errno=11): ...
+class OffsetMetadataTooLargeError(BrokerResponseError, errno=12): ...
+class StaleLeaderEpochCodeError(
+    BrokerResponseError, errno=13, message="STALE_LEADER_EPOCH_CODE"
+): ...
+class GroupLoadInProgressError(BrokerResponseError, errno=14, retriable=True): ...
+class GroupCoordinatorNotAvailableError(BrokerResponseError, errno=15, retriable=True): ...
+class NotCoordinatorForGroupError(BrokerResponseError, errno=16, retriable=True): ...
+class InvalidTopicError(BrokerResponseError, errno=17, message="INVALID_TOPIC"): ...
+class RecordListTooLargeError(BrokerResponseError, errno=18): ...
+class NotEnoughReplicasError(BrokerResponseError, errno=19, retriable=True): ...
+class NotEnoughReplicasAfterAppendError(BrokerResponseError, errno=20, retriable=True): ...
+class InvalidRequiredAcksError(BrokerResponseError, errno=21): ...
+class IllegalGenerationError(BrokerResponseError, errno=22): ...
+class InconsistentGroupProtocolError(BrokerResponseError, errno=23): ...
+class InvalidGroupIdError(BrokerResponseError, errno=24): ...
+class UnknownMemberIdError(BrokerResponseError, errno=25): ...
+class InvalidSessionTimeoutError(BrokerResponseError, errno=26): ...
+class RebalanceInProgressError(BrokerResponseError, errno=27): ...
+class InvalidCommitOffsetSizeError(BrokerResponseError, errno=28): ...
+class TopicAuthorizationFailedError(BrokerResponseError, errno=29): ...
+class GroupAuthorizationFailedError(BrokerResponseError, errno=30): ...
+class ClusterAuthorizationFailedError(BrokerResponseError, errno=31): ...
+class InvalidTimestampError(BrokerResponseError, errno=32): ...
+class UnsupportedSaslMechanismError(BrokerResponseError, errno=33): ...
+class IllegalSaslStateError(BrokerResponseError, errno=34): ...
+class UnsupportedVersionError(BrokerResponseError, errno=35): ...
+class TopicAlreadyExistsError(BrokerResponseError, errno=36): ...
+class InvalidPartitionsError(BrokerResponseError, errno=37): ...
+class InvalidReplicationFactorError(BrokerResponseError, errno=38): ...
+class InvalidReplicationAssignmentError(
+    BrokerResponseError, errno=39, message="INVALID_REPLICATION_ASSIGNMENT"
+): ...
+class InvalidConfigurationError(BrokerResponseError, errno=40): ...
+class NotControllerError(BrokerResponseError, errno=41, retriable=True): ...
+class InvalidRequestError(BrokerResponseError, errno=42): ...
+class UnsupportedForMessageFormatError(BrokerResponseError, errno=43): ...
+class PolicyViolationError(BrokerResponseError, errno=44): ...
+class OutOfOrderSequenceNumber(BrokerResponseError, errno=45): ...
+class DuplicateSequenceNumber(BrokerResponseError, errno=46): ...
+class InvalidProducerEpoch(BrokerResponseError, errno=47): ...
+class InvalidTxnState(BrokerResponseError, errno=48): ...
+class InvalidProducerIdMapping(BrokerResponseError, errno=49): ...
+class InvalidTransactionTimeout(BrokerResponseError, errno=50): ...
+class ConcurrentTransactions(BrokerResponseError, errno=51): ...
+class TransactionCoordinatorFenced(BrokerResponseError, errno=52): ...
+class TransactionalIdAuthorizationFailed(BrokerResponseError, errno=53): ...
+class SecurityDisabled(BrokerResponseError, errno=54): ...
+class OperationNotAttempted(BrokerResponseError, errno=55): ...
+class KafkaStorageError(BrokerResponseError, errno=56, retriable=True, invalid_metadata=True): ...
+class LogDirNotFound(BrokerResponseError, errno=57): ...
+class SaslAuthenticationFailed(BrokerResponseError, errno=58): ...
+class UnknownProducerId(BrokerResponseError, errno=59): ...
+class ReassignmentInProgress(BrokerResponseError, errno=60): ...
+class DelegationTokenAuthDisabled(BrokerResponseError, errno=61): ...
+class DelegationTokenNotFound(BrokerResponseError, errno=62): ...
+class DelegationTokenOwnerMismatch(BrokerResponseError, errno=63): ...
+class DelegationTokenRequestNotAllowed(BrokerResponseError, errno=64): ...
+class DelegationTokenAuthorizationFailed(BrokerResponseError, errno=65): ...
+class DelegationTokenExpired(BrokerResponseError, errno=66): ...
+class InvalidPrincipalType(BrokerResponseError, errno=67): ...
+class NonEmptyGroup(BrokerResponseError, errno=68): ...
+class GroupIdNotFound(BrokerResponseError, errno=69): ...
+class FetchSessionIdNotFound(BrokerResponseError, errno=70): ...
+class InvalidFetchSessionEpoch(BrokerResponseError, errno=71): ...
+class ListenerNotFound(BrokerResponseError, errno=72): ...
+class MemberIdRequired(BrokerResponseError, errno=79): ...
+# fmt: on
 
 # Names that were theirs before.
 InvalidMessageError = CorruptRecordException
@@ -659,75 +303,30 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
     return kafka_errors.get(error_code, UnknownError)
 
 
+# fmt: off
 __all__ = [
-    "AuthenticationFailedError",
-    "AuthenticationMethodNotSupported",
-    "BrokerNotAvailableError",
-    "BrokerResponseError",
-    "Cancelled",
-    "ClusterAuthorizationFailedError",
-    "CommitFailedError",
-    "ConsumerStoppedError",
-    "CorrelationIdError",
-    "CorruptRecordException",
-    "GroupAuthorizationFailedError",
-    "GroupCoordinatorNotAvailableError",
-    "GroupLoadInProgressError",
-    "IllegalArgumentError",
-    "IllegalGenerationError",
-    "IllegalSaslStateError",
-    "IllegalStateError",
-    "IncompatibleBrokerVersion",
-    "InconsistentGroupProtocolError",
-    "InvalidCommitOffsetSizeError",
-    "InvalidConfigurationError",
-    "InvalidFetchRequestError",
-    "InvalidGroupIdError",
-    "InvalidPartitionsError",
-    "InvalidReplicationAssignmentError",
-    "InvalidReplicationFactorError",
-    "InvalidRequestError",
-    "InvalidRequiredAcksError",
-    "InvalidSessionTimeoutError",
-    "InvalidTimestampError",
-    "InvalidTopicError",
-    "KafkaConnectionError",
-    "KafkaError",
-    "KafkaProtocolError",
-    "KafkaTimeoutError",
-    "KafkaUnavailableError",
-    "LeaderNotAvailableError",
-    "MessageSizeTooLargeError",
-    "NoBrokersAvailable",
-    "NoError",
-    "NoOffsetForPartitionError",
-    "NodeNotReadyError",
-    "NotControllerError",
-    "NotCoordinatorForGroupError",
-    "NotEnoughReplicasAfterAppendError",
-    "NotEnoughReplicasError",
-    "NotLeaderForPartitionError",
-    "OffsetMetadataTooLargeError",
-    "OffsetOutOfRangeError",
-    "PolicyViolationError",
-    "ProducerClosed",
-    "RebalanceInProgressError",
-    "RecordListTooLargeError",
-    "RecordTooLargeError",
-    "ReplicaNotAvailableError",
-    "RequestTimedOutError",
-    "StaleControllerEpochError",
-    "StaleLeaderEpochCodeError",
-    "StaleMetadata",
-    "TooManyInFlightRequests",
-    "TopicAlreadyExistsError",
-    "TopicAuthorizationFailedError",
-    "UnknownError",
-    "UnknownMemberIdError",
-    "UnknownTopicOrPartitionError",
-    "UnrecognizedBrokerVersion",
-    "UnsupportedCodecError",
-    "UnsupportedForMessageFormatError",
-    "UnsupportedSaslMechanismError",
+    "AuthenticationFailedError", "AuthenticationMethodNotSupported", "BrokerNotAvailableError",
+    "BrokerResponseError", "Cancelled", "ClusterAuthorizationFailedError", "CommitFailedError",
+    "ConsumerStoppedError", "CorrelationIdError", "CorruptRecordException",
+    "GroupAuthorizationFailedError", "GroupCoordinatorNotAvailableError",
+    "GroupLoadInProgressError", "IllegalArgumentError", "IllegalGenerationError",
+    "IllegalSaslStateError", "IllegalStateError", "IncompatibleBrokerVersion",
+    "InconsistentGroupProtocolError", "InvalidCommitOffsetSizeError", "InvalidConfigurationError",
+    "InvalidFetchRequestError", "InvalidGroupIdError", "InvalidPartitionsError",
+    "InvalidReplicationAssignmentError", "InvalidReplicationFactorError", "InvalidRequestError",
+    "InvalidRequiredAcksError", "InvalidSessionTimeoutError", "InvalidTimestampError",
+    "InvalidTopicError", "KafkaConnectionError", "KafkaError", "KafkaProtocolError",
+    "KafkaTimeoutError", "KafkaUnavailableError", "LeaderNotAvailableError",
+    "MessageSizeTooLargeError", "NoBrokersAvailable", "NoError", "NoOffsetForPartitionError",
+    "NodeNotReadyError", "NotControllerError", "NotCoordinatorForGroupError",
+    "NotEnoughReplicasAfterAppendError", "NotEnoughReplicasError", "NotLeaderForPartitionError",
+    "OffsetMetadataTooLargeError", "OffsetOutOfRangeError", "PolicyViolationError",
+    "ProducerClosed", "RebalanceInProgressError", "RecordListTooLargeError", "RecordTooLargeError",
+    "ReplicaNotAvailableError", "RequestTimedOutError", "StaleControllerEpochError",
+    "StaleLeaderEpochCodeError", "StaleMetadata", "TooManyInFlightRequests",
+    "TopicAlreadyExistsError", "TopicAuthorizationFailedError", "UnknownError",
+    "UnknownMemberIdError", "UnknownTopicOrPartitionError", "UnrecognizedBrokerVersion",
+    "UnsupportedCodecError", "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
 ]
+# fmt: on

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from odradek.clients.consumer.records import NoOffsetForPartitionError, NoSuchOffsetError
 from odradek.common import errors as ours
-from odradek.common import kafka_errors
+from odradek.common.errors import kafka as kafka_errors
 from odradek.compat.aiokafka import errors as theirs
 
 FIRST: tuple[tuple[type[Exception], type[Exception]], ...] = (

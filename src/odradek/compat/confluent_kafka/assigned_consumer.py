@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import odradek
-from odradek.common.option_values import CONSUMER
+from odradek.common.options.values import CONSUMER
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -71,6 +71,8 @@ class AssignedConsumer:
         self._last_error: tuple[str, float] = "", 0.0
         with translating():
             self._consumer: Any = self._made()
+        if self._every is not None:
+            self._consumer.remember_positions()
         self._overdue = False
         """The member has left its group, as the program made no call for too long."""
         self._consumer.listen(self._heard())
@@ -304,6 +306,11 @@ class AssignedConsumer:
                 partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
         if any(partition.error is not None for partition in partitions):
             raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
+        if message is not None and not consumer.may_commit(message._record):
+            raise_error(
+                KafkaError._STATE,
+                "StoreOffsets failed: the message was read before its partition was lost",
+            )
         for partition in partitions:
             self._books.keep(partition)
 
@@ -337,23 +344,27 @@ class AssignedConsumer:
         """
         consumer = self._open()
         chosen = self._to_commit(message, offsets)
+        given: Any = chosen
+        if message is not None and isinstance(message._record, odradek.ConsumerRecord):
+            given = message._record  # it may be older than the ownership of its partition
         if asynchronous:
-            yield from self._commit_later(chosen)
+            yield from self._commit_later(chosen, given)
             return None
         if not chosen:
             raise_error(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored")
         with translating():
-            done = yield consumer.commit(chosen)
+            done = yield consumer.commit(given)
         self._books.committed(done.items())
         self._queue.serve(0)
         return self._outcomes(done, whole=message is None and offsets is None)
 
-    def _commit_later(self, chosen: Committable) -> Flow[None]:
+    def _commit_later(self, chosen: Committable, given: Any = None) -> Flow[None]:
+        """`given`: the record that the offset is of."""
         if not chosen:
             self._tell_of_commit({}, KafkaError(KafkaError._NO_OFFSET))
             return
         with translating():
-            yield self._open().commit_async(chosen, self._committed)
+            yield self._open().commit_async(given or chosen, self._committed)
 
     def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> Flow[None]:
         """Commit what is stored before partitions go, where that is this package's task."""
@@ -363,6 +374,7 @@ class AssignedConsumer:
         try:
             done = yield self._consumer.commit(chosen)
         except odradek.KafkaError as error:
+            self._forget_deleted(error)
             logger.warning("stored offsets weren't committed: %s", error)
             self._tell_of_commit(chosen, translated(error))
         else:
@@ -395,7 +407,16 @@ class AssignedConsumer:
         """A commit that nobody waits for has ended."""
         if error is None:
             self._books.committed(offsets.items())
+        else:
+            self._forget_deleted(error)
         self._tell_of_commit(offsets, None if error is None else translated(error))
+
+    def _forget_deleted(self, error: odradek.KafkaError) -> None:
+        """Forget offsets of topics that were deleted and created again: no commit takes them."""
+        errors = error.errors.items()
+        gone = [tuple(p) for p, e in errors if isinstance(e, odradek.TopicRecreatedError)]
+        if gone:
+            self._books.forget(gone)
 
     def _tell_of_commit(
         self,

@@ -6,10 +6,12 @@ that nobody asked for: the admin client is made by the first question.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import odradek
+from odradek.compat.confluent_kafka.flows import Flow, carried_out
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.settings import checked_seconds
 from odradek.compat.confluent_kafka.translated_errors import translated, translating
@@ -90,37 +92,34 @@ NO_TOPIC = (
 """Errors that stand in the description of a topic."""
 
 
-class ClusterQuestions:
-    """The admin client beside a client, for what is asked of its cluster.
+class AnyClusterQuestions:
+    """The admin client beside a client, for questions about its cluster: for threads or a loop."""
 
-    With `background` any number of threads may ask.
-    """
+    def __init__(self, settings: Mapping[str, Any], make: Callable[..., Any]) -> None:
+        self._settings, self._make = settings, make
+        self._admin: Any = None
 
-    def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
-        self._settings = settings
-        self._background = background
-        self._admin: odradek.Admin | None = None
-
-    def admin(self) -> odradek.Admin:
+    def admin(self) -> Any:
         """The admin client."""
         if self._admin is None:
             with translating():
-                self._admin = odradek.Admin(self._settings, background=self._background)
+                self._admin = self._make(self._settings)
         return self._admin
 
-    def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:
+    def _described(self, topic: str | None, timeout: float) -> Flow[ClusterMetadata]:
         """Describe the cluster and all topics, or one."""
         seconds, admin = checked_seconds(timeout), self.admin()
         with translating(nobody=KafkaError._TRANSPORT):
-            described = admin.describe_cluster(seconds)
+            described = yield admin.describe_cluster(seconds)
             found = cluster_metadata(described)
             if topic is None:
-                names = admin.list_topics(seconds, include_internal=True)
-                topics = admin.describe_topics(names, seconds)
+                names = yield admin.list_topics(seconds, include_internal=True)
+                topics = yield admin.describe_topics(names, seconds)
                 found.topics = {name: topic_metadata(one) for name, one in topics.items()}
                 return found
             try:
-                found.topics[topic] = topic_metadata(admin.describe_topics(topic, seconds)[topic])
+                topics = yield admin.describe_topics(topic, seconds)
+                found.topics[topic] = topic_metadata(topics[topic])
             except NO_TOPIC as error:
                 found.topics[topic] = without_topic(topic, error)
         return found
@@ -132,6 +131,17 @@ class ClusterQuestions:
         }  # fmt: skip
         if self._admin is not None:
             self._admin.set_sasl_credentials(username, password)
+
+
+class ClusterQuestions(AnyClusterQuestions):
+    """Questions of threads; with `background` any number of threads may ask."""
+
+    def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
+        super().__init__(settings, partial(odradek.Admin, background=background))
+
+    def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:
+        """Describe the cluster and all topics, or one."""
+        return carried_out(self._described(topic, timeout))
 
     def close(self) -> None:
         """Close the admin client, if there was one."""

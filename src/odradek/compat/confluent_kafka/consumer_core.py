@@ -8,6 +8,7 @@ decide what is assigned or fetched, or look at each message for what can be look
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 from weakref import ref
@@ -135,7 +136,8 @@ class ConsumerCore(AssignedConsumer):
                 first.setdefault(odradek.TopicPartition(topic, number), message)
         for place in first.keys() & self._consumer.assignment():
             record = first[place]._record
-            self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
+            with suppress(odradek.IllegalStateError):  # it was lost meanwhile, and assigned again
+                self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
             self._books.take_back(record)
 
     def _next(self, deadline: float, most: int) -> Flow[list[Message]]:

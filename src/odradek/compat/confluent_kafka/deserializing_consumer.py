@@ -9,13 +9,9 @@ from __future__ import annotations
 from typing import Any, Generic, NoReturn, TypeVar
 
 from odradek.compat.confluent_kafka.consumer import Consumer
-from odradek.compat.confluent_kafka.error import (
-    ConsumeError,
-    KeyDeserializationError,
-    ValueDeserializationError,
-)
+from odradek.compat.confluent_kafka.error import ConsumeError
+from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.message import Message
-from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
 from odradek.compat.confluent_kafka.serializer_settings import converters
 
 K = TypeVar("K")
@@ -51,26 +47,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
         error = message.error()
         if error is not None:
             raise ConsumeError(error, kafka_message=message)
-        return self._read(message)
-
-    def _read(self, message: Message) -> Message:
-        topic = message.topic() or ""
-        context = SerializationContext(topic, MessageField.KEY, message.headers())
-        key, value = message.key(), message.value()
-        if self._converters.key is not None:
-            try:
-                key = self._converters.key(key, context)
-            except Exception as error:
-                raise KeyDeserializationError(error, message) from error
-        context.field = MessageField.VALUE
-        if self._converters.value is not None:
-            try:
-                value = self._converters.value(value, context)
-            except Exception as error:
-                raise ValueDeserializationError(error, message) from error
-        message.set_key(key)
-        message.set_value(value)
-        return message
+        return carried_out(self._converters.read(message))
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> NoReturn:
         """Not there, as with confluent-kafka: call `poll()`."""

@@ -1,12 +1,12 @@
 """The error codes that confluent-kafka has, with their names there and words for the local ones.
 
 Out: `ErrorCodes`, which `KafkaError` inherits, and texts by code. Must not: say more of a broker's
-code than Kafka's own table does (`common.kafka_errors`).
+code than Kafka's own table does (`common.errors.kafka`).
 """
 
 from __future__ import annotations
 
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
 
 
 class ErrorCodes:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import odradek
-from odradek.common.option_values import PRODUCER
+from odradek.common.options.values import PRODUCER
 from odradek.compat.confluent_kafka.beneath import Producer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
@@ -171,10 +171,11 @@ class Producer:
         return len(self._sent)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up all messages; each is reported with `_PURGE_QUEUE` by a later `poll()`.
+        """Give up all messages; a later `poll()` reports each with `_PURGE_QUEUE`, or with
+        `_PURGE_INFLIGHT` if it was sent and may have been written.
 
         Only all of them, and not with a `transactional.id` (`abort_transaction()` does it there):
-        else `KafkaException` with `_NOT_IMPLEMENTED`. Those on the way may be written all the same.
+        else `KafkaException` with `_NOT_IMPLEMENTED`.
         """
         producer = self._open()
         if self._given.transactional:

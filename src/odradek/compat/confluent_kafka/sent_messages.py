@@ -155,7 +155,7 @@ class Reports(Notes):
         number = partition if partition >= 0 else None
         outcome, error = (-1, -1), None
         if batch.done.error is not None:
-            error = delivery_error(batch.done.error)
+            error = delivery_error(batch.done.error, sent=batch.doubtful)
         else:
             found = batch.done.result()
             outcome = found.base_offset, found.log_append_time_ms
@@ -177,11 +177,11 @@ class Reports(Notes):
         return made
 
 
-def delivery_error(error: BaseException) -> KafkaError:
-    """The error of a message that wasn't delivered."""
+def delivery_error(error: BaseException, *, sent: bool = False) -> KafkaError:
+    """Return the error of a message that wasn't delivered; `sent`: it may have been written."""
     code = code_of(error)
     if code == KafkaError._TIMED_OUT:
         code = KafkaError._MSG_TIMED_OUT
     elif code == KafkaError._DESTROY:
-        return KafkaError(KafkaError._PURGE_QUEUE)
+        return KafkaError(KafkaError._PURGE_INFLIGHT if sent else KafkaError._PURGE_QUEUE)
     return KafkaError(code, str(error))

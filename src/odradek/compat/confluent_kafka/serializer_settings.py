@@ -1,8 +1,8 @@
 """The settings of serializing clients: functions, or builders that make them.
 
 In: a configuration with `key.serializer`, `value.deserializer.builder` and the like. Out: the two
-functions, those that have to be closed with the client, and what is left for the client. Must not:
-close what the program made itself.
+functions, those that have to be closed with the client, and what is left for the client; flows that
+call the functions, whose outcomes may be awaitable. Must not: close what the program made itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from odradek.compat.confluent_kafka.error import (
+    KeyDeserializationError,
+    KeySerializationError,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
+from odradek.compat.confluent_kafka.flows import Flow
+from odradek.compat.confluent_kafka.message import Message
+from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
 
 
 @dataclass
@@ -27,6 +37,44 @@ class Converters:
             tell = getattr(converter, "set_cluster_id_resolver", None)
             if tell is not None:
                 tell(cluster_id)
+
+    def read(self, message: Message) -> Flow[Message]:
+        """Replace a message's key and value by the objects that the deserializers return."""
+        topic = message.topic() or ""
+        context = SerializationContext(topic, MessageField.KEY, message.headers())
+        key, value = message.key(), message.value()
+        if self.key is not None:
+            try:
+                key = yield self.key(key, context)
+            except Exception as error:
+                raise KeyDeserializationError(error, message) from error
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            try:
+                value = yield self.value(value, context)
+            except Exception as error:
+                raise ValueDeserializationError(error, message) from error
+        message.set_key(key)
+        message.set_value(value)
+        return message
+
+    def written(self, topic: str, key: Any, value: Any, headers: Any) -> Flow[tuple[Any, Any]]:
+        """Return what the serializers make of a key and a value."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        if self.key is not None:
+            try:
+                key = yield self.key(key, context)
+            except Exception as error:
+                raise KeySerializationError(error) from error
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            try:
+                value = yield self.value(value, context)
+            except Exception as error:
+                raise ValueSerializationError(error) from error
+        return key, value
 
     def close(self) -> None:
         """Close those that were built here, once."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from odradek.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
+from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.producer import Producer
 from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback
-from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
 from odradek.compat.confluent_kafka.serializer_settings import converters
 
 K = TypeVar("K")
@@ -50,22 +49,7 @@ class SerializingProducer(Producer, Generic[K, V]):
         raises.
         """
         self._open()
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
-        name: Any = key
-        data: Any = value
-        context = SerializationContext(topic, MessageField.KEY, headers)
-        if self._converters.key is not None:
-            try:
-                name = self._converters.key(key, context)
-            except Exception as error:
-                raise KeySerializationError(error) from error
-        context.field = MessageField.VALUE
-        if self._converters.value is not None:
-            try:
-                data = self._converters.value(value, context)
-            except Exception as error:
-                raise ValueSerializationError(error) from error
+        name, data = carried_out(self._converters.written(topic, key, value, headers))
         super().produce(
             topic,
             data,

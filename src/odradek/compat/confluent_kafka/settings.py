@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.habits import CURES, belongs, is_idle
-from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER, boolean, integer
-from odradek.common.options import OPTIONS
-from odradek.common.spellings import ALIASES, REFUSED
+from odradek.common.options.habits import CURES, belongs, is_idle
+from odradek.common.options.spellings import ALIASES, REFUSED
+from odradek.common.options.table import OPTIONS
+from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER, boolean, integer
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
 

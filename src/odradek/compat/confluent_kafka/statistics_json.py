@@ -17,7 +17,7 @@ from typing import Any
 from weakref import ref
 
 import odradek
-from odradek.common.option_values import CONSUMER
+from odradek.common.options.values import CONSUMER
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.settings import Given
 

@@ -73,6 +73,8 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, odradek.BrokerError) and isinstance(number, int):
         return number
     cause = error.__cause__
+    if cause is None and isinstance(error, odradek.CommitFailedError):
+        return KafkaError.UNKNOWN_MEMBER_ID  # the client knew it without asking a broker
     return KafkaError._FAIL if cause is None else code_of(cause)
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
-from odradek.common.imports import loaded
 from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
@@ -85,7 +84,6 @@ def without(words: str, secret: Secret) -> str:
     if not text:
         return words
     # Only here: most clients start without them.
-    loaded("base64", "odradek.common.echoes")
     from base64 import b64encode
 
     from odradek.common.echoes import LEAST, plain_forms, without_echo

@@ -17,8 +17,8 @@ from odradek.common.backoff import Backoff
 from odradek.common.errors import AuthenticationError, KafkaError
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow, Wait
-from odradek.network.sasl.authenticate import exchange, next_token, shake_hands
-from odradek.network.sasl.mechanism import Conversation, Mechanism
+from odradek.network.sasl.authenticate import Authentication
+from odradek.network.sasl.mechanism import Mechanism
 from odradek.network.sasl.session import SaslSession
 
 if TYPE_CHECKING:
@@ -35,19 +35,17 @@ def reauthenticate(
     """One re-authentication; the next one is due when the session says so."""
     now = yield START
     try:
-        talk, first = yield from _first_token(network, connection, mechanism, session, now)
+        attempt, first = yield from _first_token(network, connection, mechanism, session, now)
         session.shut()
         while len(connection.in_flight) and not session.held:
             yield Wait((network.changed,))
             if connection.ended:
                 return
         began = network.engine.now
-        yield from shake_hands(network, connection, mechanism, again=True)
+        yield from attempt.shake_hands(again=True)
         session.began(network.engine.now)  # the broker's second began before its answer
         deadline = network.engine.now + network.request_timeout
-        lifetime, sent_at = yield from exchange(
-            network, connection, mechanism, talk, first, deadline
-        )
+        lifetime, sent_at = yield from attempt.exchange(first, deadline)
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
         return
@@ -71,14 +69,14 @@ def _first_token(
     mechanism: Mechanism,
     session: SaslSession,
     now: float,
-) -> Flow[tuple[Conversation, bytes | None]]:
+) -> Flow[tuple[Authentication, bytes | None]]:
     """Get the credentials again. While the session lasts, a token server may fail for a while."""
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)
-        talk = mechanism.conversation(connection.address, network.rng)
+        attempt = Authentication(network, connection, mechanism)
         try:
-            first = yield from next_token(network, connection, mechanism, talk, deadline)
+            first = yield from attempt.next_token(deadline)
         except AuthenticationError:
             now = network.engine.now
             until = backoff.failed(now)
@@ -86,4 +84,4 @@ def _first_token(
                 raise
             now = yield Wait((), until)
         else:
-            return talk, first
+            return attempt, first

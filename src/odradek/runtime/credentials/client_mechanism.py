@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.common.config import Config
-from odradek.common.imports import loaded
 from odradek.network.host import Host
 from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
 from odradek.network.sasl.mechanism import Mechanism
@@ -29,7 +28,6 @@ def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
 
 
 def _random_bytes(count: int) -> bytes:
-    loaded("odradek.runtime.system_random")
     from odradek.runtime.system_random import random_bytes
 
     return random_bytes(count)

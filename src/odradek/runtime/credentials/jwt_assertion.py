@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.common.errors import ConfigurationError, TokenError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.common.secret import Secret
 from odradek.runtime.private_files import warn_of_readers
 
@@ -56,7 +56,7 @@ def assertion_of(settings: AssertionSettings, now: float) -> Secret:
 
 
 def _sign(settings: AssertionSettings, message: bytes) -> bytes:
-    loaded("cryptography.hazmat.primitives.asymmetric")
+    require_extra("cryptography.hazmat.primitives.asymmetric")
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -74,7 +74,7 @@ def _sign(settings: AssertionSettings, message: bytes) -> bytes:
 
 
 def _private_key(settings: AssertionSettings) -> Any:
-    loaded("cryptography.hazmat.primitives.serialization")
+    require_extra("cryptography.hazmat.primitives.serialization")
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     phrase = settings.passphrase

@@ -13,7 +13,12 @@ from contextlib import asynccontextmanager
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
+from odradek.clients.caller_flow import (
+    BREATH,
+    CallerFlow,
+    Do,
+    RaisedGeneratorExitError,
+)
 from odradek.network.flow import START, Completion, Wait
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.caller import BEGIN, BODY, COMMIT, left_open
@@ -62,19 +67,15 @@ def this_task() -> object:
 
 
 async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
-    """Do what the flow asks for until it ends; whatever comes between two of its steps goes to it:
-    a cancellation, what a user's callback raises.
+    """Do what the flow asks for until it ends; an error between two of its steps goes to it: a
+    cancellation, or what a user's callback raises.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
     try:
         host.enter(closing=closing)
         while True:
-            try:
-                wanted = resume(given)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+            wanted = resume(given)
             try:
                 if wanted is START:
                     pass
@@ -91,6 +92,11 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
+    except StopIteration as end:  # the flow's: a callback's has gone to the flow
+        result: T = end.value
+        return result
+    except RaisedGeneratorExitError as error:
+        raise error.raised from None
     finally:
         given = wanted = None  # type: ignore[assignment]  # an error's frames would hold it
         flow.close()
@@ -101,7 +107,10 @@ async def _done(wanted: Do) -> None:
     if wanted.blocks:
         await asyncio.to_thread(wanted.action)
         return
-    outcome = wanted.action()
+    try:
+        outcome = wanted.action()
+    except GeneratorExit as error:
+        raise RaisedGeneratorExitError(error) from None
     if isawaitable(outcome):
         await outcome
 

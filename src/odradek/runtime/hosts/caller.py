@@ -8,9 +8,15 @@ interrupted (R-HO-1).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
-from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
+from odradek.clients.caller_flow import (
+    BREATH,
+    CallerFlow,
+    Do,
+    RaisedGeneratorExitError,
+    as_thrown,
+)
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
@@ -57,40 +63,56 @@ def block(
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:
-    """Do what the flow asks for until it ends; whatever comes between two of its steps goes to it.
+    """Do what the flow asks for until it ends; an error between two of its steps goes to it.
 
-    A callback's StopIteration comes out as such, and not as the flow's RuntimeError (PEP 479).
+    A callback's StopIteration comes out as such, and not as the flow's RuntimeError (PEP 479), and
+    a callback's GeneratorExit doesn't end the flow before it has closed what it is to close.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
-    stops: tuple[StopIteration, ...] = ()
+    stops: list[StopIteration] = []
     try:
         while True:
             try:
-                while True:  # inside of `try`: signals are looked for at jumps back
-                    wanted = resume(given)
-                    if wanted is START or wanted is BREATH:
-                        pass
-                    elif isinstance(wanted, Do):
-                        wanted.action()
-                    elif wanted.on:
-                        host.run(wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
-                    else:
-                        host.drive()
-                    resume, given = flow.send, host.now()
+                _do_steps(flow, host, resume, given)
             except BaseException as error:
-                ended = flow.gi_frame is None  # type: ignore[attr-defined]  # it is a generator
-                if not ended:
-                    resume, given = flow.throw, error
+                if flow.gi_frame is not None:  # type: ignore[attr-defined]  # it hasn't ended
+                    resume, given = flow.throw, as_thrown(error)
                     if isinstance(error, StopIteration):
-                        stops += (error,)
+                        stops.append(error)
                 elif isinstance(error, StopIteration):
                     result: T = error.value
                     return result
+                elif isinstance(error, RaisedGeneratorExitError):
+                    raise error.raised from None
                 elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
                     raise error.__cause__ from None
                 else:
                     raise
     finally:
-        given = wanted = stops = None  # type: ignore[assignment]  # an error's frames would hold it
+        given = stops = None  # type: ignore[assignment]  # an error's frames would hold it
         flow.close()
+
+
+def _do_steps(
+    flow: CallerFlow[Any], host: Host, resume: Callable[[Any], Wait | Do], given: Any
+) -> Never:
+    """Do what the flow asks for until the flow ends, or something else raises an error.
+
+    Python looks for signals where a loop jumps back, which no `try` within that loop covers. So
+    this loop is a function, whose caller catches all that comes out of it.
+    """
+    try:
+        while True:
+            wanted = resume(given)
+            if wanted is START or wanted is BREATH:
+                pass
+            elif isinstance(wanted, Do):
+                wanted.action()
+            elif wanted.on:
+                host.run(wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
+            else:
+                host.drive()
+            resume, given = flow.send, host.now()
+    finally:
+        given = wanted = None  # type: ignore[assignment]  # an error's frames would hold it

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
-from odradek.common.imports import loaded
 from odradek.common.types import Address
 from odradek.network.effects import Open, Send
 from odradek.network.host import EngineInputs
@@ -96,13 +95,11 @@ class HostSockets:
     def _new_transport(self, effect: Open) -> Transport:
         tunnel = None
         if effect.hop is not None:
-            loaded("odradek.runtime.hosts.tunnel")
             from odradek.runtime.hosts.tunnel import Tunnel
 
             tunnel = Tunnel(effect.hop)
         if self._tls is None or effect.plain:
             return self.plain_transport(effect.connection, effect.address, tunnel)
-        loaded("odradek.runtime.tls.tls_transport", "encodings.idna")  # ssl encodes names by that
         from odradek.runtime.tls.tls_transport import TlsTransport
 
         return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
+from odradek.common.errors.records import SchemaNotAtHandError
 from odradek.common.patience import one_patience
-from odradek.common.record_errors import SchemaNotAtHandError
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -94,7 +94,8 @@ class OneReader:
             raise IllegalStateError(f"{what} can't be called inside {running or what}")
         raise IllegalStateError(
             f"thread {mine.thread!r} called {what} while thread {held.thread!r} is inside of it: a "
-            "consumer hands out records to one thread at a time (only close() may come from others)"
+            "consumer returns records to one thread at a time. Other threads may call pause(), "
+            "seek(), commit() and close()"
         )
 
     def leave(self, claim: Claim) -> None:

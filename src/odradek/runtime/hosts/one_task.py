@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.common.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from odradek.clients.calls.caller_flow import CallerFlow
+    from odradek.clients.caller_flow import CallerFlow
     from odradek.clients.calls.consumer_calls import ConsumerCalls
     from odradek.network.host import LoopHost
 
@@ -49,7 +49,8 @@ class OneTask:
         name = "a callback" if mine is None else f"task {mine.get_name()!r}"
         raise IllegalStateError(
             f"{name} called {what} while task {held.get_name()!r} is inside of it: a consumer "
-            "hands out records to one task at a time (only close() may come from others)"
+            "returns records to one task at a time. Other tasks may call pause(), seek(), commit() "
+            "and close()"
         )
 
     async def inside(

@@ -157,7 +157,7 @@ class SelectorHost(EngineHost):
                     soon = wanted
                 if not brought or self._clock() >= soon or self._interrupts.pending:
                     break
-                if not self.in_use:  # a signal handler closed the client as this slept
+                if self._selector is None:  # a signal handler closed the client as this slept
                     break
                 engine = self._engine
                 if engine is None or engine.inputs or self._deferred or self._close_at is not None:

@@ -128,18 +128,14 @@ class WorkerTasks:
 
 
 async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call what the flow yields and await what that gives, until it ends; whatever comes between
+    """Call what the flow yields and await what that returns, until the flow ends; an error between
     two of its steps, a cancellation too, goes to it.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
     try:
         while True:
-            try:
-                action = resume(given)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+            action = resume(given)
             try:
                 came = action()
                 if isawaitable(came):
@@ -149,6 +145,9 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
+    except StopIteration as end:  # the flow's: an action's has gone to the flow
+        result: T = end.value
+        return result
     finally:
         given = came = None  # an error's frames would hold it
         flow.close()

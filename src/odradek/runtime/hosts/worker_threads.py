@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from contextvars import Context, copy_context
 from inspect import isawaitable
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.records import ConsumerRecord
@@ -135,19 +135,17 @@ class WorkerThreads:
 
 
 def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call what the flow yields until it ends; whatever comes between two of its steps, a Ctrl-C
-    too, goes to it.
+    """Call what the flow yields until it ends; an error between two of its steps, a Ctrl-C too,
+    goes to it.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
     try:
         while True:
             try:
-                while True:  # inside of `try`: signals are looked for at jumps back
-                    came = resume(given)()
-                    resume, given = flow.send, (now(), came)
+                _do_steps(flow, now, resume, given)
             except BaseException as error:
-                if flow.gi_frame is not None:  # type: ignore[attr-defined]  # it is a generator
+                if flow.gi_frame is not None:  # type: ignore[attr-defined]  # it hasn't ended
                     resume, given = flow.throw, error
                 elif isinstance(error, StopIteration):
                     result: T = error.value
@@ -155,5 +153,22 @@ def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 else:
                     raise
     finally:
-        given = came = None  # an error's frames would hold it
+        given = None  # an error's frames would hold it
         flow.close()
+
+
+def _do_steps(
+    flow: WorkFlow[Any],
+    now: Callable[[], float],
+    resume: Callable[[Any], Callable[[], Any]],
+    given: Any,
+) -> Never:
+    """Call what the flow yields until the flow ends, or something else raises an error: as
+    `caller` does, so that no signal comes between this loop and the flow.
+    """
+    try:
+        while True:
+            came = resume(given)()
+            resume, given = flow.send, (now(), came)
+    finally:
+        given = came = None  # an error's frames would hold it

@@ -14,7 +14,14 @@ import hashlib
 import hmac
 
 from odradek.common.secret import Secret
-from odradek.runtime.tls.stores import KeyEntry, Store, StoreError, WrongPasswordError, key_pem, pem
+from odradek.runtime.tls.store_contents import (
+    KeyEntry,
+    Store,
+    StoreError,
+    WrongPasswordError,
+    key_pem,
+    pem,
+)
 
 MAGIC = b"\xfe\xed\xfe\xed"
 KEY, CERTIFICATE = 1, 2

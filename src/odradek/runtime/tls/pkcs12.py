@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from odradek.common.secret import Secret
 from odradek.runtime.tls.pkcs12_keys import without_keys
-from odradek.runtime.tls.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
+from odradek.runtime.tls.store_contents import KeyEntry, Store, StoreError, WrongPasswordError, pem
 
 
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:

@@ -19,11 +19,11 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.imports import loaded
+from odradek.common.extras import require_extra
 from odradek.common.secret import Secret
+from odradek.runtime.tls.store_contents import Store, StoreError, WrongPasswordError
 
 logger = logging.getLogger("odradek")
 
@@ -36,33 +36,6 @@ _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
 """Key files that were warned of: once in a process is enough."""
-
-
-class StoreError(Exception):
-    """What is wrong with a store, as the end of a sentence."""
-
-
-class WrongPasswordError(StoreError):
-    """A password doesn't open the store, or its key."""
-
-    def __init__(self, what: str, *, of_key: bool = False) -> None:
-        super().__init__(what)
-        self.of_key = of_key
-
-
-class KeyEntry(NamedTuple):
-    """A private key with its certificates, its own first."""
-
-    alias: str
-    key: Secret
-    chain: str
-
-
-class Store(NamedTuple):
-    """What a store holds."""
-
-    certificates: tuple[bytes, ...]
-    keys: tuple[KeyEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +56,6 @@ class StoreSource:
     def problem(self, what: str) -> ConfigurationError:
         """An error about this file."""
         return ConfigurationError(f"{self.option}: {self.path}: {what}")
-
-
-def pem(certificate: bytes) -> str:
-    """A certificate as PEM."""
-    return _armoured(certificate, "CERTIFICATE")
-
-
-def key_pem(key: bytes) -> Secret:
-    """A key that isn't encrypted (PKCS8) as PEM."""
-    return Secret(_armoured(key, "PRIVATE KEY"))
-
-
-def _armoured(data: bytes, what: str) -> str:
-    return f"-----BEGIN {what}-----\n{base64.encodebytes(data).decode()}-----END {what}-----\n"
 
 
 def tidy_pem(text: Secret) -> Secret:
@@ -200,7 +159,7 @@ def _read(source: StoreSource, data: bytes, *, for_trust: bool) -> Store:
         return read_jks(data, source.password, source.key_password, for_trust=for_trust)
     if data[:1] != b"\x30":
         raise StoreError("it is neither PEM nor PKCS12 nor JKS")
-    loaded("odradek.runtime.tls.pkcs12")
+    require_extra("odradek.runtime.tls.pkcs12")
     from odradek.runtime.tls.pkcs12 import read_pkcs12
 
     return read_pkcs12(data, source.password, for_trust=for_trust)

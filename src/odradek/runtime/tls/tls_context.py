@@ -138,7 +138,7 @@ def _of_file(path: Path) -> tuple[int, ...] | None:
 def build(config: Config) -> ssl.SSLContext:
     """Make a context; whatever is wrong is a `ConfigurationError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _set_versions(context, config)
+    context.minimum_version, context.maximum_version = _versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
     # RFC 9525: a name counts as subjectAltName only. An authority's limits on names (name
     # constraints) don't bind the common name.
@@ -146,8 +146,12 @@ def build(config: Config) -> ssl.SSLContext:
     if not config["enable.ssl.certificate.verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates")
-    _take_revoked(context, config["ssl.crl.location"])
+    if _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates"):
+        # As in Java, whatever the store holds is trusted: also a broker itself, or an issuer
+        # that another one has certified.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if _take_revoked(context, config["ssl.crl.location"]):
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     _take_key(context, config)
     logged = key_log_path(config["ssl.keylog.file"])
     if logged is not None:
@@ -158,7 +162,8 @@ def build(config: Config) -> ssl.SSLContext:
 # Versions and ciphers
 
 
-def _set_versions(context: ssl.SSLContext, config: Config) -> None:
+def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """Return the lowest and highest version; set the cipher suites, which allow some only."""
     enabled = [name.upper() for name in config["ssl.enabled.protocols"]]
     unknown = [name for name in enabled if name not in VERSIONS and name not in OLD_VERSIONS]
     if unknown:
@@ -187,7 +192,7 @@ def _set_versions(context: ssl.SSLContext, config: Config) -> None:
         raise ConfigurationError(
             "ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS"
         )
-    context.minimum_version, context.maximum_version = lowest, highest
+    return lowest, highest
 
 
 def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tuple[bool, bool]:
@@ -228,17 +233,15 @@ def _hand_over(context: ssl.SSLContext, text: str) -> None:
 # Whom to trust
 
 
-def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> None:
+def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> bool:
+    """Load the trusted certificates; return whether a store names them."""
     path, text = config[location], config[inline]
     if path is None and text is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        return
-    # As in Java, whatever the store holds is trusted: also a broker itself, or an issuer
-    # that another one has certified.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return False
     if path is not None and Path(path).is_dir():
         context.load_verify_locations(capath=path)
-        return
+        return True
     if path is None:
         found, where = certificates_of(text, inline), inline
     else:
@@ -250,11 +253,13 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
             context.load_verify_locations(cadata=certificate)
         except (ssl.SSLError, ValueError):
             raise ConfigurationError(f"{where}: certificate {number} is broken") from None
+    return True
 
 
-def _take_revoked(context: ssl.SSLContext, path: str | None) -> None:
+def _take_revoked(context: ssl.SSLContext, path: str | None) -> bool:
+    """Load the list of revoked certificates, if one is given; return whether it is."""
     if path is None:
-        return
+        return False
     try:
         context.load_verify_locations(cafile=path)
     except (OSError, ValueError) as error:
@@ -263,7 +268,7 @@ def _take_revoked(context: ssl.SSLContext, path: str | None) -> None:
             f"ssl.crl.location: {path}: it can't be read, or holds no list of revoked "
             f"certificates: {why or error}"
         ) from None
-    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return True
 
 
 # Who we are

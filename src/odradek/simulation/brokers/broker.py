@@ -7,26 +7,29 @@ messages in the version that was asked, after a small processing time. What each
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError
+from odradek.common.errors.kafka import RebootstrapRequiredError
 from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.registry import api_name
-from odradek.simulation.brokers.broker_handlers import BY_KEY, ClusterPicture, api_versions
+from odradek.simulation.brokers.broker_handlers import BY_KEY, ClusterPicture, api_versions, picture
 from odradek.simulation.brokers.fetch_sessions import FetchSessions
 from odradek.simulation.brokers.injected_errors import OUT_OF_ORDER, Injection, find
 from odradek.simulation.brokers.produce_handler import written_before
+from odradek.simulation.brokers.sasl import Door, SaslListener
+from odradek.simulation.brokers.zombie_leader import is_answered, unacknowledged
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.cluster import SimulatedCluster
-    from odradek.simulation.brokers.sasl import Door
 
 NAMES_WHO_IS_MEANT = 5
 """From this version on ApiVersions names the cluster and the broker that are meant."""
@@ -46,6 +49,12 @@ class Misbehaviour(Enum):
     """Answers ApiVersions, then closes."""
     SILENT = "silent"
     """Accepts dials and reads requests, but never answers."""
+    ZOMBIE = "zombie"
+    """The other brokers don't hear it, nor it them; clients do, and are answered as of then."""
+
+
+CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
+"""Faults of which the other brokers notice that they can't reach it."""
 
 
 class BrokerSession:
@@ -55,6 +64,7 @@ class BrokerSession:
         "_busy",
         "_inbox",
         "_left",
+        "_stranded",
         "broker",
         "door",
         "ended",
@@ -75,6 +85,13 @@ class BrokerSession:
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
         self._left = False
+        self._stranded = False
+
+    def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
+        """Let this connection's requests arrive after those of the next one (late packets)."""
+        if not self._stranded and not self.ended:
+            self._stranded = True
+            self.peer.strand(seconds, arrived)
 
     def receive(self, request: ReceivedRequest) -> None:
         """Queue a request."""
@@ -83,8 +100,19 @@ class BrokerSession:
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif not self.ended:
+            if self._stranded:
+                self.broker.cluster.late[api_name(request.api_key)] += 1
+            elif self.broker.late and (seconds := self.broker.late_by(request)):
+                self.strand(seconds, request)
+                return
             self._inbox.append(request)
             self.go_on()
+
+    def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
+        """Whether a request may be worked on; if not, it is answered here."""
+        if self.door is None:
+            self.door = Door(sasl, self.broker, self)
+        return self.door.admits(request)
 
     def go_on(self) -> None:
         """Begin with the next request unless one is being worked on."""
@@ -158,6 +186,15 @@ class BrokerSession:
         self.broker.sessions.pop(self, None)
 
 
+@dataclass(slots=True)
+class LateRequests:
+    """The next requests of one API that arrive late."""
+
+    api_key: int
+    seconds: float
+    left: int
+
+
 class SimulatedBroker:
     """One broker of a simulated cluster."""
 
@@ -182,13 +219,13 @@ class SimulatedBroker:
         """Seconds of `throttle_time_ms` in every answer."""
         self.quota = 0.0
         """Seconds for which a connection isn't read after each answer, which says so."""
-        self.handshake_delay = 0.0
-        """Seconds by which ApiVersions is late."""
         self.delays: dict[int, float] = {}
         """Seconds by which answers are late, by the API's key: what was asked is done at once, and
         whatever came behind it on the same connection waits."""
         self.injections: list[Injection] = []
         """Errors that are to be answered."""
+        self.late: list[LateRequests] = []
+        """Requests that are to arrive after their connection has ended."""
         self.versions: Mapping[int, tuple[int, int]] | None = None
         """What it speaks, where that isn't what its cluster does (a rolling upgrade)."""
         self.closes_on_unknown = False
@@ -197,6 +234,10 @@ class SimulatedBroker:
         """Clients between which and this broker nothing travels."""
         self.picture: ClusterPicture | None = None
         """What metadata answers show instead of the present (`stale_metadata`)."""
+        self.zombie: SimulatedBroker | None = None
+        """A copy of it as it was when it was cut off from the others (`zombie_leader`)."""
+        self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
+        """Requests that wait until it is back with the others."""
         self.requests: Counter[str] = Counter()
         """Requests worked on, by the API's name."""
         self._rng = cluster.environment.rng(f"{cluster.name}/broker/{node_id}")
@@ -207,12 +248,67 @@ class SimulatedBroker:
             f"<SimulatedBroker {self.id} of {self.cluster.cluster_id} at {self.address}: {state}>"
         )
 
+    # Its life
+
+    def boot(self) -> None:
+        """Start the process: it listens, and isn't registered yet."""
+        self.fault = Misbehaviour.NONE
+        self.alive = True
+        self.cluster.environment.listen(self.address, self)
+
+    def register(self) -> None:
+        """Become known to the controller, which lists it in metadata and lets it lead."""
+        self.registered = True
+
+    def fence(self) -> None:
+        """Be given up by the controller."""
+        self.registered = False
+
+    def die(self) -> None:
+        """End the process and all connections."""
+        self.alive = False
+        self.fetch_sessions.clear()
+        self.fault = Misbehaviour.NONE
+        self.is_back()
+        self.cluster.environment.unlisten(self.address)
+        self.disconnect_all()
+
+    def move(self) -> None:
+        """Take an unused address, where it listens from its next start on."""
+        self.address = self.cluster.environment.new_address()
+
+    def swap_addresses(self, other: SimulatedBroker) -> None:
+        """Listen where another one did, and the other one here, from their next starts on."""
+        self.address, other.address = other.address, self.address
+
+    # Its faults
+
+    def delay(self, api_key: int, seconds: float) -> None:
+        """Let the answers of one API be late; 0 ends it."""
+        if seconds:
+            self.delays[api_key] = seconds
+        else:
+            self.delays.pop(api_key, None)
+
+    def speak(
+        self, versions: Mapping[int, tuple[int, int]] | None, *, closes_on_unknown: bool = False
+    ) -> None:
+        """Restart with other versions of APIs, None for the cluster's: connections end."""
+        self.versions = versions
+        self.closes_on_unknown |= closes_on_unknown
+        self.disconnect_all()
+
+    def freeze_metadata(self, on: bool) -> None:
+        """Answer metadata requests as of now, or as of each moment again."""
+        self.picture = picture(self) if on else None
+
     def behave(self) -> None:
         """Be quick, frank and up to date again."""
-        self.throttle = self.handshake_delay = self.quota = 0.0
+        self.throttle = self.quota = 0.0
         self.picture = None
         self.delays.clear()
         self.injections.clear()
+        self.late.clear()
 
     @property
     def spoken(self) -> Mapping[int, tuple[int, int]]:
@@ -222,7 +318,46 @@ class SimulatedBroker:
     @property
     def reachable(self) -> bool:
         """Other brokers can talk to it."""
-        return self.alive and self.fault not in (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE)
+        return self.alive and self.fault not in CUT_OFF
+
+    @property
+    def view(self) -> SimulatedBroker:
+        """The state that it answers from: its own, or its copy from when it was cut off."""
+        return self if self.zombie is None else self.zombie
+
+    def copied(self, cluster: SimulatedCluster) -> SimulatedBroker:
+        """Return the broker as it is now, in a copy of its cluster."""
+        made = copy.copy(self)
+        made.cluster, made.zombie = cluster, None
+        return made
+
+    def cut_off(self) -> SimulatedBroker:
+        """Answer from a copy of what is known now, until it is back; returns the copy."""
+        self.zombie = self.cluster.cut_off(self)
+        return self.zombie
+
+    def is_back(self) -> None:
+        """End its time as a zombie, if it is one: it hears of what has happened meanwhile."""
+        zombie, self.zombie = self.zombie, None
+        held, self.held = self.held, []
+        if zombie is None or not self.alive:
+            return
+        zombie.zombie = self  # fetches that wait see the present
+        for batch in unacknowledged(zombie):
+            batch.settle(False)
+        for session, request in held:
+            if not session.ended:
+                self.work(session, request)
+
+    def known_leader(self, topic: str, index: int) -> int | None:
+        """Return the leader of a partition as far as this broker knows, if it is registered."""
+        leader = self.cluster.topics[topic].partitions[index].leader
+        if self.picture is not None and topic in self.picture.topics:
+            leader = self.picture.topics[topic].partitions[index].leader_id
+            known = {b.node_id for b in self.picture.brokers}
+        else:
+            known = {b.id for b in self.cluster.brokers.values() if b.registered}
+        return leader if leader in known else None
 
     @property
     def paused(self) -> bool:
@@ -232,6 +367,14 @@ class SimulatedBroker:
     def processing_time(self) -> float:
         """Seconds until the next request is worked on, drawn anew."""
         return self.processing * (0.5 + self._rng.random())
+
+    def late_by(self, request: ReceivedRequest) -> float:
+        """Return by how many seconds a request's connection is stranded; 0.0: not at all."""
+        for late in self.late:
+            if late.left and late.api_key == request.api_key:
+                late.left -= 1
+                return late.seconds
+        return 0.0
 
     # Connections
 
@@ -262,6 +405,8 @@ class SimulatedBroker:
     def set_fault(self, fault: Misbehaviour) -> None:
         """Begin or end (`Misbehaviour.NONE`) a misbehaviour."""
         before, self.fault = self.fault, fault
+        if self.reachable:
+            self.is_back()
         for session in list(self.sessions):
             if Misbehaviour.BLACK_HOLE in (before, fault) and before is not fault:
                 session.peer.hold(self._cut(session.peer))
@@ -285,7 +430,7 @@ class SimulatedBroker:
         """Do what a request asks."""
         self.requests[api_name(request.api_key)] += 1
         sasl = self.cluster.sasl
-        if sasl is not None and not sasl.admits(self, session, request):
+        if sasl is not None and not session.admits(sasl, request):
             return
         low, high = self.spoken.get(request.api_key, (0, -1))
         if request.api_key == ApiVersionsRequest.API_KEY:
@@ -300,11 +445,18 @@ class SimulatedBroker:
         if self.injections:
             injected = find(self.injections, request.body)
             if injected is not None and not self._would_lie(injected, request):
+                self.cluster.hits["error answered" + " after it was done" * injected.done] += 1
                 reply = injected.answering(request.body, reply)
                 if not injected.does(request.body):
                     reply(None)
                     return
-        response = BY_KEY[request.api_key](self, request.body, request.version, reply)
+        if self.zombie is not None and not is_answered(request.body):
+            self.held.append((session, request))
+            return
+        self.cluster.hits[f"{api_name(request.api_key)} answered by a zombie"] += (
+            self.zombie is not None
+        )
+        response = BY_KEY[request.api_key](self.view, request.body, request.version, reply)
         if response is not None:
             reply(response)
 
@@ -326,16 +478,16 @@ class SimulatedBroker:
             if unanswered and response is not None:
                 session.end()  # something was refused: as in Kafka, that is all it says
                 return
-            if self.throttle and response is not None and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = round(self.throttle * 1000)
-            if self.quota and response is not None and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = round(self.quota * 1000)
+            quiet = self.quota or self.throttle
+            if quiet and response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = round(quiet * 1000)
             if self.versions is not None and response is not None:
                 # Objects carry fields that an older version doesn't have.
                 data = b"".join(response.encode(request.version))
                 response = type(response).decode(memoryview(data), request.version, 0)
             late = self.delays.get(request.api_key, 0.0)
             if late:
+                self.cluster.hits["answer delayed by slow_api"] += 1
                 self.time.after(late, lambda: session.answer(request, response, request.version))
             else:
                 session.answer(request, response, request.version)
@@ -363,14 +515,13 @@ class SimulatedBroker:
         else:  # KIP-511: in the oldest layout, with the versions that are known
             low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0
-            response.error_code = UnsupportedVersionError.code
 
         def answer(response: ApiVersionsResponse = response) -> None:
             session.answer(request, response, version)
             if self.fault is Misbehaviour.READY_CLOSE:
                 session.end()
 
-        if self.handshake_delay:
-            self.time.after(self.handshake_delay, answer)
+        if late := self.delays.get(ApiVersionsRequest.API_KEY, 0.0):
+            self.time.after(late, answer)
         else:
             answer()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
@@ -52,19 +52,19 @@ from odradek.protocol.primitives import ZERO_UUID
 from odradek.simulation.brokers.admin_state import FEATURES, TOPIC
 from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_HANDLERS
 from odradek.simulation.brokers.epoch_handlers import EPOCH_HANDLERS
+from odradek.simulation.brokers.group_admin_handlers import GROUP_ADMIN_HANDLERS
+from odradek.simulation.brokers.group_handlers import GROUP_HANDLERS
 from odradek.simulation.brokers.produce_handler import produce
 from odradek.simulation.brokers.record_handlers import fetch, list_offsets
 from odradek.simulation.brokers.sasl import SASL_HANDLERS
 from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_HANDLERS
 from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS
 from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_HANDLERS, check_option
-from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
-from odradek.simulation.coordinators.group_admin_handlers import GROUP_ADMIN_HANDLERS
-from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
-from odradek.simulation.coordinators.transaction_admin_handlers import (
+from odradek.simulation.brokers.transaction_admin_handlers import (
     TRANSACTION_ADMIN_HANDLERS,
 )
-from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
+from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
+from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -80,9 +80,11 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def api_versions(
     broker: SimulatedBroker, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
-    """The versions that this cluster speaks."""
+    """The versions that this cluster speaks, or an error with `only` those of ApiVersions."""
     if only is not None:
-        return ApiVersionsResponse(api_keys=[ApiVersion(ApiVersionsRequest.API_KEY, *only)])
+        return ApiVersionsResponse(
+            errors.UnsupportedVersionError.code, [ApiVersion(ApiVersionsRequest.API_KEY, *only)]
+        )
     table = sorted(broker.spoken.items())
     state, transactions = broker.cluster.admin, broker.cluster.transactions
     levels = {**state.features, TRANSACTION_VERSION: transactions.version}
@@ -274,10 +276,11 @@ def delete_topics(
         found = (
             cluster.topic_by_id(state.topic_id) if by_id else cluster.topics.get(state.name or "")
         )
-        result = _delete(broker, state.name, found, version)
         if by_id and found is None:
-            result.error_code, result.topic_id = errors.UnknownTopicIdError.code, state.topic_id
-        response.responses.append(result)
+            code = errors.UnknownTopicIdError.code
+            response.responses.append(DeletableTopicResult(None, state.topic_id, code))
+        else:
+            response.responses.append(_delete(broker, state.name, found, version))
     return response
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages import add_raft_voter as av
@@ -32,7 +32,7 @@ from odradek.simulation.brokers.admin_state import (
     each,
 )
 from odradek.simulation.brokers.record_handlers import find_topic
-from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition
+from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -260,7 +260,7 @@ def update_features(
     if not wrong and not request.validate_only:
         for update in request.feature_updates:
             if update.feature == "transaction.version":
-                topic.version = update.max_version_level
+                topic.finalize(update.max_version_level)
             state.reach_level(update.feature, update.max_version_level)
     return uf.UpdateFeaturesResponse(error_message=None, results=results if version < 2 else [])
 

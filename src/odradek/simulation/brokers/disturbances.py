@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.protocol.api_keys import API_NAMES
+from odradek.simulation.brokers.broker import LateRequests
 from odradek.simulation.brokers.injected_errors import Injection
-from odradek.simulation.brokers.partition_log import MAX_MESSAGE_BYTES, PartitionLog
-from odradek.simulation.brokers.topics import SimulatedPartition, SimulatedTopic
+from odradek.simulation.logs.partition_log import PartitionLog
+from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -68,10 +69,7 @@ def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
 def slow_api(cluster: SimulatedCluster, api: str, seconds: float, i: int = EVERYBODY) -> None:
     """Let the answers of one API come late; 0 ends it."""
     for broker in brokers(cluster, i):
-        if seconds:
-            broker.delays[KEYS[api]] = seconds
-        else:
-            broker.delays.pop(KEYS[api], None)
+        broker.delay(KEYS[api], seconds)
 
 
 def answer_error(
@@ -106,13 +104,20 @@ def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None
 def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
     """Strand a broker's connections: their requests come after those of the next ones."""
     for session in list(cluster.brokers[i].sessions):
-        session.peer.strand(seconds)
+        session.strand(seconds)
+
+
+def late_requests(
+    cluster: SimulatedCluster, api: str, seconds: float, count: int = 1, i: int = EVERYBODY
+) -> None:
+    """Strand the connections of the next requests of an API: each arrives after its retry."""
+    for broker in brokers(cluster, i):
+        broker.late.append(LateRequests(KEYS[api], seconds, count))
 
 
 def release(cluster: SimulatedCluster, i: int, name: str) -> None:
     """Let a broker be one of another release; as it restarts, its connections end."""
-    broker = cluster.brokers[i]
-    _speak(broker, RELEASES[name])
+    cluster.brokers[i].speak(_spoken(cluster.versions, RELEASES[name]))
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
@@ -128,19 +133,13 @@ def limit(cluster: SimulatedCluster, name: str) -> None:
     of ApiVersions.
     """
     for broker in brokers(cluster, EVERYBODY):
-        broker.closes_on_unknown = True
-        _speak(broker, LIMITED[name])
+        broker.speak(_spoken(cluster.versions, LIMITED[name]), closes_on_unknown=True)
     _finalize(cluster, LIMITED[name])
 
 
 def _finalize(cluster: SimulatedCluster, newest: Mapping[int, int]) -> None:
     if newest.get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
-        cluster.transactions.version = 0
-
-
-def _speak(broker: SimulatedBroker, newest: Mapping[int, int]) -> None:
-    broker.versions = _spoken(broker.cluster.versions, newest)
-    broker.disconnect_all()
+        cluster.transactions.finalize(0)
 
 
 def _spoken(
@@ -174,12 +173,23 @@ def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
         cluster.delete_topic(topic)
 
 
-def recreate_topic(cluster: SimulatedCluster, topic: str, partitions: int | None = None) -> None:
-    """Delete a topic and make it anew, with another id and perhaps fewer partitions."""
+def recreate_topic(
+    cluster: SimulatedCluster, topic: str, partitions: int | None = None, after: float = 0.0
+) -> None:
+    """Delete a topic and create it again `after` seconds later, with a new id and perhaps fewer
+    partitions.
+    """
     old = size(cluster, topic)
     delete_topic(cluster, topic)
-    if topic not in cluster.topics:
-        cluster.create_topic(topic, min(partitions or old, old))
+
+    def create() -> None:
+        if topic not in cluster.topics:
+            cluster.create_topic(topic, min(partitions or old, old))
+
+    if after:
+        cluster.environment.time.after(after, create)
+    else:
+        create()
 
 
 def grow_topic(cluster: SimulatedCluster, topic: str, count: int) -> None:
@@ -198,7 +208,7 @@ def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost
         found.log.truncate(max(kept, found.log.start_offset))
     cluster.hand_over(topic, partition)
     if found.leader in cluster.brokers:
-        found.leader_epoch += 1
+        found.begin_epoch()
     _changed(cluster)
 
 
@@ -215,12 +225,12 @@ def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
     """Let the leaders of a topic take no batch that is larger."""
     if topic in cluster.topics:
         for partition in cluster.topics[topic].partitions:
-            partition.log.max_message_bytes = size
+            partition.log.limit_batches(size)
 
 
 def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
     """Let leaders take batches only while so many replicas live."""
-    cluster.min_insync_replicas = replicas
+    cluster.require_in_sync(replicas)
 
 
 # The end of it
@@ -238,11 +248,10 @@ def size(cluster: SimulatedCluster, topic: str) -> int:
 
 def mend(cluster: SimulatedCluster) -> None:
     """All is as in the beginning, but for what was lost; topics have their partitions again."""
-    cluster.min_insync_replicas = 1
+    cluster.require_in_sync()
     for broker in cluster.brokers.values():
         if broker.versions is not None:
-            broker.versions = None
-            broker.disconnect_all()
+            broker.speak(None)
     for name in dict.fromkeys(t.name for t in cluster.deleted):
         wanted = size(cluster, name)
         if name not in cluster.topics:
@@ -251,7 +260,7 @@ def mend(cluster: SimulatedCluster) -> None:
             cluster.add_partitions(name, wanted - len(cluster.topics[name].partitions))
     for topic in cluster.topics.values():
         for partition in topic.partitions:
-            partition.log.max_message_bytes = MAX_MESSAGE_BYTES
+            partition.log.limit_batches()
 
 
 # What checkers ask

@@ -18,11 +18,10 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from odradek.simulation.brokers.record_handlers import find_topic, led_partition
-from odradek.simulation.brokers.topics import SimulatedPartition
+from odradek.simulation.logs.topics import SimulatedPartition
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
-    from odradek.simulation.brokers.cluster import SimulatedCluster
 
 UNDEFINED = (-1, -1)
 
@@ -59,12 +58,6 @@ def end_of_epoch(partition: SimulatedPartition, epoch: int) -> tuple[int, int]:
         if batch.leader_epoch > epoch:
             return (below[-1] if below else epoch), batch.base_offset
     return (below[-1] if below else epoch), partition.log.end_offset
-
-
-def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, keep: int) -> None:
-    """Elect a replica that lags: its log ends at an offset, what follows is lost for good."""
-    cluster.log(topic, partition).truncate(keep)
-    cluster.move_leader(topic, partition)
 
 
 EPOCH_HANDLERS: Mapping[type[Message], Any] = {OffsetForLeaderEpochRequest: offset_for_leader_epoch}

@@ -7,7 +7,7 @@ when there are many. Must not: change a request: in message mode it is the clien
 
 from __future__ import annotations
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import fetch as f
 
 LARGEST_CACHE = 50
@@ -57,7 +57,7 @@ class BrokerFetchSession:
 
     def finish(self, response: f.FetchResponse) -> f.FetchResponse:
         """Leave out what is no news; who got records goes to the end of the queue."""
-        response.session_id = self.id
+        topics = []
         for topic in response.responses:
             news = []
             for part in topic.partitions:
@@ -66,11 +66,13 @@ class BrokerFetchSession:
                     self._partitions[key] = self._partitions.pop(key)
                 if self._is_news(key, part):
                     news.append(part)
-            if not self.full:
-                topic.partitions = news
-        if not self.full:
-            response.responses = [topic for topic in response.responses if topic.partitions]
-        return response
+            if self.full:
+                topics.append(topic)
+            elif news:
+                topics.append(f.FetchableTopicResponse(topic.topic, topic.topic_id, news))
+        return f.FetchResponse(
+            session_id=self.id, responses=topics, node_endpoints=response.node_endpoints
+        )
 
     def _is_news(self, key: Key, part: f.PartitionData) -> bool:
         """As `CachedPartition.maybeUpdateResponseData` decides it: after an error the ends are told

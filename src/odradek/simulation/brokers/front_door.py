@@ -24,6 +24,14 @@ class SimulatedFrontDoor:
         self.open = True
         self._rng = rng
 
+    def lead_to(self, cluster: SimulatedCluster) -> None:
+        """Lead to the brokers of this cluster from now on."""
+        self.cluster = cluster
+
+    def close(self, on: bool) -> None:
+        """Refuse all connection attempts, or accept them again."""
+        self.open = not on
+
     def accept(self, peer: Peer) -> Session | Verdict:
         """Hand a dial on, or refuse it when nobody lives."""
         cluster = self.cluster

@@ -8,6 +8,7 @@ it was looked at (so before the look for duplicates, too). Must not: know connec
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,10 +24,10 @@ from odradek.protocol.messages.delete_topics import DeletableTopicResult
 from odradek.protocol.primitives import Records
 from odradek.record import read_header
 from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_REFUSALS
+from odradek.simulation.brokers.group_admin_handlers import GROUP_ADMIN_REFUSALS
 from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_REFUSALS
 from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_REFUSALS
-from odradek.simulation.coordinators.group_admin_handlers import GROUP_ADMIN_REFUSALS
-from odradek.simulation.coordinators.transaction_admin_handlers import (
+from odradek.simulation.brokers.transaction_admin_handlers import (
     TRANSACTION_ADMIN_REFUSALS,
 )
 
@@ -77,6 +78,18 @@ NOTHING_KNOWN = {"EndTxn": {49, 59}}
 """What says that a producer isn't known (any more). A coordinator that has ended its transaction
 for it and answers so lies: the client takes the transaction for one that nobody ends."""
 
+MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "Metadata": (("topics",), {"partitions": []}),
+    "Fetch": (("responses", "partitions"), {"records": b"", "high_watermark": -1}),
+    "FindCoordinator": (("coordinators",), {"node_id": -1, "host": "", "port": -1}),
+    "OffsetFetch": (("groups",), {"topics": []}),
+    "ListOffsets": (("topics", "partitions"), {"offset": -1, "timestamp": -1}),
+    "OffsetForLeaderEpoch": (("topics", "partitions"), {"end_offset": -1}),
+}
+"""Of answers with several places for an error: the items that have one, and their other fields."""
+ONE_IN_OLD_VERSIONS = ("FindCoordinator", "OffsetFetch")
+"""Before versions 4 and 8 these have no items, and the error is the answer's."""
+
 Batch = tuple[TopicPartition | bytes, int, int, int]
 """Where it is to be written, its producer's id and epoch, its sequence."""
 
@@ -119,14 +132,29 @@ class Injection:
                     mark(response, self.code)
                 reply(response)
             elif self.same and isinstance(response, p.ProduceResponse):
-                for answer, batch in zip(_answers(response), _batches(body), strict=True):
-                    if batch == self._batch:
-                        _refuse(answer, self.code)
-                reply(response)
+                reply(self._refused_once(response, _batches(body)))
             else:
                 reply(refusal(body, self.code))
 
         return refused
+
+    def _refused_once(self, response: p.ProduceResponse, batches: list[Batch]) -> p.ProduceResponse:
+        """Return an answer in which the same batch as before is refused."""
+        left = iter(batches)
+        return p.ProduceResponse(
+            responses=[
+                p.TopicProduceResponse(
+                    topic.name,
+                    topic.topic_id,
+                    [
+                        _refused(answer.index, self.code) if next(left) == self._batch else answer
+                        for answer in topic.partition_responses
+                    ],
+                )
+                for topic in response.responses
+            ],
+            node_endpoints=response.node_endpoints,
+        )
 
 
 def find(injections: Iterable[Injection], body: Any) -> Injection | None:
@@ -152,14 +180,8 @@ def _joined(records: Records) -> bytes:
     return b"".join(records)
 
 
-def _answers(response: p.ProduceResponse) -> list[p.PartitionProduceResponse]:
-    return [answer for topic in response.responses for answer in topic.partition_responses]
-
-
-def _refuse(answer: p.PartitionProduceResponse, code: int) -> None:
-    answer.error_code = code
-    answer.base_offset = answer.log_start_offset = -1
-    answer.error_message = f"injected {code}"
+def _refused(index: int, code: int) -> p.PartitionProduceResponse:
+    return p.PartitionProduceResponse(index, code, -1, error_message=f"injected {code}")
 
 
 def refusal(body: Any, code: int) -> Message:
@@ -167,12 +189,8 @@ def refusal(body: Any, code: int) -> Message:
     response: Any = body.RESPONSE()
     if isinstance(response, p.ProduceResponse):
         for topic in body.topic_data:
-            of_topic = p.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-            response.responses.append(of_topic)
-            for data in topic.partition_data:
-                answer = p.PartitionProduceResponse(data.index)
-                _refuse(answer, code)
-                of_topic.partition_responses.append(answer)
+            answers = [_refused(data.index, code) for data in topic.partition_data]
+            response.responses.append(p.TopicProduceResponse(topic.name, topic.topic_id, answers))
     elif isinstance(response, a.AddPartitionsToTxnResponse):
         response.results_by_topic_v3_and_below = [
             a.AddPartitionsToTxnTopicResult(
@@ -217,34 +235,19 @@ def refusal(body: Any, code: int) -> Message:
 
 def mark(response: Any, code: int) -> None:
     """Put an error into an answer that was to be good, where brokers put theirs."""
-    name = response.API_NAME
-    if name == "Metadata":
-        for topic in response.topics:
-            topic.error_code, topic.partitions = code, []
-    elif name == "Fetch":
-        for topic in response.responses:
-            for part in topic.partitions:
-                part.error_code, part.records, part.high_watermark = code, memoryview(b""), -1
-    elif name == "FindCoordinator":
-        if not response.coordinators:  # (before version 4)
-            response.error_code, response.node_id = code, -1
-        for found in response.coordinators:
-            found.error_code, found.node_id, found.host, found.port = code, -1, "", -1
-    elif name == "OffsetFetch":
-        if not response.groups:  # (before version 8)
-            response.error_code, response.topics = code, []
-        for group in response.groups:
-            group.error_code, group.topics = code, []
-    elif name == "ListOffsets":
-        for topic in response.topics:
-            for part in topic.partitions:
-                part.error_code, part.offset, part.timestamp = code, -1, -1
-    elif name == "OffsetForLeaderEpoch":
-        for topic in response.topics:
-            for part in topic.partitions:
-                part.error_code, part.end_offset = code, -1
-    else:
+    if response.API_NAME not in MARKED:
         _mark_items(response, code)
+        return
+    path, fields = MARKED[response.API_NAME]
+    items = [response]
+    for name in path:
+        items = [each for item in items for each in getattr(item, name)]
+    if not items and response.API_NAME in ONE_IN_OLD_VERSIONS:
+        items = [response]
+    for item in items:
+        for name, value in {"error_code": code, **fields}.items():
+            if name in field_names(type(item)):
+                setattr(item, name, copy.copy(value))
 
 
 def _mark_items(item: Any, code: int) -> None:

@@ -10,23 +10,24 @@ Simplified: brokers ask each other without delay. Must not: know connections.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
 from odradek.protocol.primitives import Records
 from odradek.record import BatchHeader
-from odradek.simulation.brokers.partition_log import (
+from odradek.simulation.brokers.record_handlers import MOVED, find_topic, led_partition, place
+from odradek.simulation.logs.partition_log import (
     RefusedRecordsError,
     StoredBatch,
     check_batch,
     check_keys,
 )
-from odradek.simulation.brokers.record_handlers import MOVED, find_topic, led_partition, place
-from odradek.simulation.brokers.topics import SimulatedPartition, SimulatedTopic
+from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -45,6 +46,7 @@ _SAID_BY_COORDINATORS = (
 
 Reply = Callable[[Message | None], None]
 Then = Callable[[StoredBatch | BrokerError], None]
+Answer = Callable[[p.PartitionProduceResponse], None]
 
 
 def produce(
@@ -92,10 +94,10 @@ class _Produce:
             else:
                 of_topic.name = asked.name
             self._response.responses.append(of_topic)
+            answers = of_topic.partition_responses
             for data in asked.partition_data:
-                answer = p.PartitionProduceResponse(data.index)
-                of_topic.partition_responses.append(answer)
-                self._begin(asked, data, answer)
+                answers.append(p.PartitionProduceResponse(data.index))
+                self._begin(asked, data, partial(answers.__setitem__, len(answers) - 1))
         self._begun = True
         if self._request.acks == 0:
             if self._failed:  # the broker ends the connection, all it can say it with
@@ -108,7 +110,7 @@ class _Produce:
         self,
         asked: p.TopicProduceData,
         data: p.PartitionProduceData,
-        answer: p.PartitionProduceResponse,
+        answer: Answer,
     ) -> None:
         self._open += 1
         topic = None
@@ -116,37 +118,39 @@ class _Produce:
             by_id = self._version >= 13
             topic = find_topic(self._broker, asked.name, asked.topic_id, by_id=by_id)
         except BrokerError as error:
-            self._refused(answer, None, error)
+            self._refused(answer, data.index, None, error)
             return
         found: SimulatedTopic = topic
 
         def appended(result: StoredBatch | BrokerError) -> None:
             if isinstance(result, BrokerError):
-                self._refused(answer, found, result)
+                self._refused(answer, data.index, found, result)
                 return
-            answer.base_offset = result.base_offset
-            answer.log_start_offset = found.partitions[data.index].log.start_offset
+            start = found.partitions[data.index].log.start_offset
+            written = p.PartitionProduceResponse(
+                data.index, base_offset=result.base_offset, log_start_offset=start
+            )
+
+            def settled(committed: bool) -> None:
+                if committed:
+                    answer(written)
+                    self._ended()
+                else:
+                    error = errors.NotLeaderOrFollowerError("the leader changed")
+                    self._refused(answer, data.index, found, error)
+
             if self._request.acks == -1:
-                result.when_settled(lambda committed: self._settled(answer, found, committed))
+                result.when_settled(settled)
             else:
-                self._ended()
+                settled(True)
 
         append(self._broker, self._request, self._version, found, data, appended)
 
-    def _settled(
-        self, answer: p.PartitionProduceResponse, topic: SimulatedTopic, committed: bool
-    ) -> None:
-        if committed:
-            self._ended()
-        else:
-            error = errors.NotLeaderOrFollowerError("the leader changed")
-            self._refused(answer, topic, error)
-
     def _refused(
-        self, answer: p.PartitionProduceResponse, topic: SimulatedTopic | None, error: BrokerError
+        self, answer: Answer, index: int, topic: SimulatedTopic | None, error: BrokerError
     ) -> None:
         self._failed = True
-        _refuse(self._broker, answer, topic, error, self._version, self._response)
+        answer(_refusal(self._broker, index, topic, error, self._version, self._response))
         self._ended()
 
     def _ended(self) -> None:
@@ -256,25 +260,25 @@ def _as_bytes(records: Records) -> bytes:
     return b"".join(records)
 
 
-def _refuse(
+def _refusal(
     broker: SimulatedBroker,
-    answer: p.PartitionProduceResponse,
+    index: int,
     topic: SimulatedTopic | None,
     error: BrokerError,
     version: int,
     response: p.ProduceResponse,
-) -> None:
-    answer.error_code = error.code if error.code is not None else -1
-    answer.base_offset = answer.log_start_offset = -1
+) -> p.PartitionProduceResponse:
+    answer = p.PartitionProduceResponse(index, error.code if error.code is not None else -1, -1)
     if version >= 8:
         answer.error_message = str(error)
         if isinstance(error, RefusedRecordsError):
             said = [p.BatchIndexAndErrorMessage(n, text) for n, text in error.refused.items()]
             answer.record_errors = said
     if version >= 10 and topic is not None and isinstance(error, MOVED):  # KIP-951
-        partition = topic.partitions[answer.index]
+        partition = topic.partitions[index]
         answer.current_leader = p.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         leader = broker.cluster.brokers.get(partition.leader)
         known = {n.node_id for n in response.node_endpoints}
         if leader is not None and leader.id not in known:
             response.node_endpoints.append(p.NodeEndpoint(leader.id, *place(leader)))
+    return answer

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages import fetch as f
 from odradek.protocol.messages.list_offsets import (
@@ -21,7 +21,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
+from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -165,6 +165,7 @@ def _read_all(
     broker: SimulatedBroker, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
     """The answer as of now, the bytes in it, and whether it can't wait for more of them."""
+    broker = broker.view  # it may have been cut off since the fetch came
     response = f.FetchResponse()
     left, failed = request.max_bytes, False
     size = 0
@@ -176,8 +177,6 @@ def _read_all(
             of_topic.topic = asked.topic
         response.responses.append(of_topic)
         for part in asked.partitions:
-            answer = f.PartitionData(part.partition, aborted_transactions=None, records=b"")
-            of_topic.partitions.append(answer)
             topic = None
             try:
                 topic = find_topic(broker, asked.topic, asked.topic_id, by_id=version >= 13)
@@ -185,23 +184,29 @@ def _read_all(
                 partition = _fetched_partition(broker, topic, part, version)
                 closer = _closer_replica(broker, partition, request.rack_id, part.fetch_offset)
                 if closer is not None and version >= 11:
-                    answer.preferred_read_replica = closer.id
+                    answer = f.PartitionData(
+                        part.partition,
+                        aborted_transactions=None,
+                        preferred_read_replica=closer.id,
+                        records=b"",
+                    )
                     failed = True
-                    continue
-                got = _read(
-                    broker,
-                    partition,
-                    part,
-                    answer,
-                    room,
-                    whole_first=size == 0,
-                    committed_only=request.isolation_level == READ_COMMITTED,
-                )
-                size += got
-                left -= got
+                else:
+                    answer = _read(
+                        broker,
+                        partition,
+                        part,
+                        room,
+                        whole_first=size == 0,
+                        committed_only=request.isolation_level == READ_COMMITTED,
+                    )
             except BrokerError as error:
-                failed = True
-                _refuse_fetch(broker, answer, topic, error, version, response)
+                answer = _refusal(broker, part.partition, topic, error, version, response)
+            of_topic.partitions.append(answer)
+            failed |= answer.error_code != 0
+            got = len(answer.records or b"")
+            size += got
+            left -= got
     return response, size, failed
 
 
@@ -209,52 +214,59 @@ def _read(
     broker: SimulatedBroker,
     partition: SimulatedPartition,
     asked: f.FetchPartition,
-    answer: f.PartitionData,
     room: int,
     *,
     whole_first: bool,
     committed_only: bool,
-) -> int:
+) -> f.PartitionData:
     log = partition.log
     behind = 0 if partition.leader == broker.id else broker.behind
     end = log.end_offset - behind
     high_watermark = min(log.high_watermark, end)
     stable = log.transactions.last_stable_offset(high_watermark)
-    answer.high_watermark, answer.last_stable_offset = high_watermark, stable
-    answer.log_start_offset = log.start_offset
+    answer = f.PartitionData(
+        asked.partition,
+        0,
+        high_watermark,
+        stable,
+        log.start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
     if not log.start_offset <= asked.fetch_offset <= end:
-        raise errors.OffsetOutOfRangeError(f"{asked.fetch_offset}")
+        answer.error_code = errors.OffsetOutOfRangeError.code
+        return answer
     limit = stable if committed_only else high_watermark
     if committed_only:
         answer.aborted_transactions = []
     if asked.fetch_offset >= limit or (room <= 0 and not whole_first):
-        return 0
+        return answer
     data = log.read(asked.fetch_offset, room, whole_first=whole_first, until=min(end, limit))
     answer.records = memoryview(data)
     if committed_only:
         found = log.transactions.aborted(asked.fetch_offset, limit)
         answer.aborted_transactions = [f.AbortedTransaction(*entry) for entry in found]
-    return len(data)
+    return answer
 
 
-def _refuse_fetch(
+def _refusal(
     broker: SimulatedBroker,
-    answer: f.PartitionData,
+    index: int,
     topic: SimulatedTopic | None,
     error: BrokerError,
     version: int,
     response: f.FetchResponse,
-) -> None:
-    answer.error_code = error.code if error.code is not None else -1
-    if not isinstance(error, errors.OffsetOutOfRangeError):
-        answer.high_watermark = -1
+) -> f.PartitionData:
+    code = error.code if error.code is not None else -1
+    answer = f.PartitionData(index, code, -1, aborted_transactions=None, records=b"")
     if version >= 12 and topic is not None and isinstance(error, MOVED):  # KIP-951
-        partition = topic.partitions[answer.partition_index]
+        partition = topic.partitions[index]
         answer.current_leader = f.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         leader = broker.cluster.brokers.get(partition.leader)
         known = {n.node_id for n in response.node_endpoints}
         if version >= 16 and leader is not None and leader.id not in known:
             response.node_endpoints.append(f.NodeEndpoint(leader.id, *place(leader)))
+    return answer
 
 
 # ListOffsets

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl_authenticate import (
@@ -72,14 +72,6 @@ class SaslListener:
     refused: int = 0
     killed: int = 0
     """Connections ended because a request came after the session's end."""
-
-    def admits(
-        self, broker: SimulatedBroker, session: BrokerSession, request: ReceivedRequest
-    ) -> bool:
-        """Whether a request may be worked on; if not, it is answered here."""
-        if session.door is None:
-            session.door = Door(self, broker, session)
-        return session.door.admits(request)
 
 
 class Door:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages import alter_client_quotas as aq
 from odradek.protocol.messages import alter_user_scram_credentials as au

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

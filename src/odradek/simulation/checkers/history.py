@@ -99,15 +99,21 @@ class History:
         self.transactions.append(made)
         return made
 
-    def sent(self, producer: str, partition: TopicPartition, value: str) -> Transaction:
-        """Note one record of an idempotent producer; `acknowledged` notes its good end."""
+    def sent(
+        self, producer: str, partition: TopicPartition, value: str, offset: int | None = None
+    ) -> Transaction:
+        """Note one record of an idempotent producer; with its offset if it was acknowledged."""
         made = self.begin(producer)
-        made.wrote(partition, value)
+        made.wrote(partition, value).offset = offset
+        if offset is not None:
+            made.settled(TransactionOutcome.COMMITTED)
         return made
 
-    def reading(self, reader: str, partition: TopicPartition) -> Observation:
-        """Note that a reader begins to read, or begins anew elsewhere."""
-        made = Observation(reader, partition)
+    def reading(
+        self, reader: str, partition: TopicPartition, *, complete: bool = False
+    ) -> Observation:
+        """Note that a reader begins to read, or begins again elsewhere."""
+        made = Observation(reader, partition, complete=complete)
         self.readings.append(made)
         return made
 
@@ -130,25 +136,3 @@ class History:
         for group, offsets in self.committed.items():
             rows = [[*partition, offset] for partition, offset in offsets.items()]
             yield json.dumps({"group": group, "committed": rows})
-
-    @classmethod
-    def from_lines(cls, lines: Iterable[str]) -> History:
-        """Read what `lines` wrote."""
-        history = cls()
-        for line in lines:
-            entry = json.loads(line)
-            if "transaction" in entry:
-                name, producer, incarnation, group, outcome = entry["transaction"]
-                made = Transaction(name, producer, incarnation, group, TransactionOutcome(outcome))
-                made.writes = [Write(TopicPartition(t, p), v, o) for t, p, v, o in entry["writes"]]
-                made.inputs = [(TopicPartition(t, p), o) for t, p, o in entry["inputs"]]
-                history.transactions.append(made)
-            elif "reading" in entry:
-                reader, topic, index, complete = entry["reading"]
-                seen = [(offset, value) for offset, value in entry["seen"]]
-                read = Observation(reader, TopicPartition(topic, index), seen, complete)
-                history.readings.append(read)
-            else:
-                rows = [(TopicPartition(t, p), o) for t, p, o in entry["committed"]]
-                history.group_ends(entry["group"], rows)
-        return history

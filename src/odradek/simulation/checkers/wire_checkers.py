@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
+from odradek.network.connection import ASIDE
 from odradek.network.effects import OutgoingRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
@@ -71,7 +72,7 @@ class Wire:
         self.violations: list[Violation] = []
         self.patient = False
         """Brokers are only slow, as long as this is set (R-RB-9)."""
-        self.slow: frozenset[str] = frozenset()
+        self.slow: Collection[str] = ()
         """The APIs whose answers take seconds meanwhile."""
         self.asked: Counter[str] = Counter()
         """Requests by API while `patient`."""
@@ -80,10 +81,20 @@ class Wire:
         self._time = time
         self._calls = calls
         self._lines: dict[int, _Line] = {}
+        self._asides: set[int] = set()
+        """Numbers of secondary connections, from whose answers clients conclude nothing."""
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
         if config.client == "producer":
             self._limits[ProduceRequest.API_KEY] = config[produce]
+
+    def expect_slow(self, apis: Collection[str]) -> None:
+        """Know of which APIs the answers take seconds while this is patient."""
+        self.slow = apis
+
+    def end_patience(self) -> None:
+        """Expect answers as of brokers that are well."""
+        self.patient = False
 
     # A host's watcher
 
@@ -141,6 +152,7 @@ class Wire:
     def ended(self, number: int) -> None:
         """The connection is over for the client."""
         self._lines.pop(number, None)
+        self._asides.discard(number)
 
     # The client's events, held against it
 
@@ -168,13 +180,17 @@ class Wire:
             line = self._lines.get(event.fields["connection"])
             if line is not None:  # the client itself may have ended it; the effect comes later
                 line.over = True
+        if event.kind == "dial" and event.fields.get("purpose") == ASIDE:
+            self._asides.add(event.fields["connection"])
         if event.kind != "rebootstrap":
             return
         why = str(event.fields["why"])
         if any(text in why for text in BY_TIMER):
             return
         known = set(event.fields["known"])
-        for line in [known for known in self._lines.values() if not known.over]:
+        for number, line in self._lines.items():
+            if line.over or number in self._asides:
+                continue
             fresh = line.answers > 0 and event.at - line.last_answer < FRESH
             if fresh and str(line.address) in known:
                 self._found(

@@ -1,1 +1,1 @@
-"""Coordinators of groups and transactions: their shards, their state machines and their APIs."""
+"""Coordinators of groups and transactions: their shards and their state machines."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.simulation.coordinators.classic_members import (
     MOVES,
     AnswerJoin,
@@ -129,14 +129,11 @@ class ClassicGroup:
             self.static[join.instance_id] = member_id
         if self.leader is None:
             self.leader = member_id
-        self._rebalance.grown = True
+        self._rebalance.grow()
         self.rebalance()
 
     def _update(self, member: Member, join: Join, answer: AnswerJoin) -> None:
-        member.session_timeout = join.session_timeout
-        member.rebalance_timeout = join.rebalance_timeout
-        member.protocols = join.protocols
-        member.join = answer
+        member.joins(join, answer)
         self._stop_session(member)
 
     def _replace_static(self, join: Join, member_id: str, answer: AnswerJoin) -> None:
@@ -144,10 +141,8 @@ class ClassicGroup:
         old = self.members.pop(self.static[join.instance_id or ""])
         self._stop_session(old)
         fenced = errors.FencedInstanceIdError(f"{join.instance_id} has joined again")
-        if old.join is not None:
-            old.join(Joined(fenced, old.id))
-        if old.sync is not None:
-            old.sync(Synced(fenced))
+        old.answer_join(Joined(fenced, old.id))
+        old.answer_sync(Synced(fenced))
         was_leader = self.leader == old.id
         member = Member(
             member_id, join.instance_id, join.session_timeout, join.rebalance_timeout,
@@ -161,7 +156,7 @@ class ClassicGroup:
             del self.unsynced[old.id]
             self.unsynced[member_id] = None
         if self.state is not ClassicState.STABLE or voted(self.members.values()) != self.protocol:
-            member.join = answer
+            member.joins(join, answer)
             self.rebalance()
             return
         reply = self._joined(member)
@@ -205,7 +200,7 @@ class ClassicGroup:
             again = errors.RebalanceInProgressError("another rebalance has begun")
             self._answer_syncs(Synced(again))
             for member in self.members.values():
-                member.assignment = b""
+                member.assign(b"")
         self._cancel_sync_timer()
         initial = self.state is ClassicState.EMPTY
         self._to(ClassicState.PREPARING_REBALANCE)
@@ -222,7 +217,7 @@ class ClassicGroup:
         """A new group waits a little for others, and again while they come."""
         left = self._rebalance_timeout() - phase.waited
         delay = min(self.lender.initial_rebalance_delay, left)
-        phase.grown, phase.waited = False, phase.waited + delay
+        phase.wait(delay)
 
         def look() -> None:
             if phase.grown and phase.waited < self._rebalance_timeout():
@@ -268,10 +263,8 @@ class ClassicGroup:
         self.unsynced = {m.id: None for m in self.members.values()}
         self._sync_timer = self.lender.after(self._rebalance_timeout(), self._sync_overdue)
         for member in joined:
-            answer, member.join = member.join, None
             self.heard(member)
-            if answer is not None:
-                answer(self._joined(member))
+            member.answer_join(self._joined(member))
 
     def _become_empty(self) -> None:
         self._to(ClassicState.EMPTY)
@@ -312,7 +305,7 @@ class ClassicGroup:
             self.heard(member)
             answer(self._synced(member))
             return
-        member.sync = answer
+        member.syncs(answer)
         self._stop_session(member)
         self.unsynced.pop(member.id, None)
         if member.id == self.leader:
@@ -329,13 +322,12 @@ class ClassicGroup:
                 self._answer_syncs(Synced(_moved()))
                 return
             for member in self.members.values():
-                member.assignment = assignments.get(member.id, b"")
+                member.assign(assignments.get(member.id, b""))
             self._to(ClassicState.STABLE)
             for member in self.members.values():
-                answer, member.sync = member.sync, None
-                if answer is not None:
+                if member.sync is not None:
                     self.heard(member)
-                    answer(self._synced(member))
+                    member.answer_sync(self._synced(member))
 
         self.lender.keep(self.id, self.stored(assignments), stored)
 
@@ -344,10 +336,9 @@ class ClassicGroup:
 
     def _answer_syncs(self, answer: Synced) -> None:
         for member in self.members.values():
-            sync, member.sync = member.sync, None
-            if sync is not None:
+            if member.sync is not None:
                 self.heard(member)
-                sync(answer)
+                member.answer_sync(answer)
 
     def _cancel_sync_timer(self) -> None:
         if self._sync_timer is not None:
@@ -437,10 +428,8 @@ class ClassicGroup:
         if member.instance_id is not None and self.static.get(member.instance_id) == member.id:
             del self.static[member.instance_id]
         gone = errors.UnknownMemberIdError(f"{member.id} isn't a member any more")
-        if member.join is not None:
-            member.join(Joined(gone, member.id))
-        if member.sync is not None:
-            member.sync(Synced(gone))
+        member.answer_join(Joined(gone, member.id))
+        member.answer_sync(Synced(gone))
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
 
@@ -486,11 +475,8 @@ class ClassicGroup:
     def moved(self) -> None:
         """This broker isn't the coordinator any more: tell those who wait."""
         for member in self.members.values():
-            join, sync, member.join, member.sync = member.join, member.sync, None, None
-            if join is not None:
-                join(Joined(_moved(), member.id))
-            if sync is not None:
-                sync(Synced(_moved()))
+            member.answer_join(Joined(_moved(), member.id))
+            member.answer_sync(Synced(_moved()))
 
 
 def _moved() -> BrokerError:

@@ -143,6 +143,31 @@ class Member:
         """What it says of itself under a protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
+    def joins(self, join: Join, answer: AnswerJoin) -> None:
+        """Take over the timeouts and protocols of a JoinGroup, which waits for its answer."""
+        self.session_timeout, self.rebalance_timeout = join.session_timeout, join.rebalance_timeout
+        self.protocols, self.join = join.protocols, answer
+
+    def syncs(self, answer: AnswerSync) -> None:
+        """Keep the way to answer a SyncGroup."""
+        self.sync = answer
+
+    def answer_join(self, joined: Joined) -> None:
+        """Answer the JoinGroup that waits, if one does."""
+        answer, self.join = self.join, None
+        if answer is not None:
+            answer(joined)
+
+    def answer_sync(self, synced: Synced) -> None:
+        """Answer the SyncGroup that waits, if one does."""
+        answer, self.sync = self.sync, None
+        if answer is not None:
+            answer(synced)
+
+    def assign(self, assignment: bytes) -> None:
+        """Keep the assignment that the leader has made for this member; b"" for none."""
+        self.assignment = assignment
+
 
 @dataclass(slots=True)
 class JoinPhase:
@@ -153,6 +178,14 @@ class JoinPhase:
     grown: bool = False
     """New members came since the last initial delay."""
     waited: float = 0.0
+
+    def grow(self) -> None:
+        """Note that a member came."""
+        self.grown = True
+
+    def wait(self, seconds: float) -> None:
+        """Begin one more delay, in which no member has come yet."""
+        self.grown, self.waited = False, self.waited + seconds
 
 
 def voted(members: Collection[Member]) -> str:

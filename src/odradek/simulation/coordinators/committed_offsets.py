@@ -7,9 +7,10 @@ replays them. Must not: know members or connections.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,14 @@ class Committed:
     offset: int
     leader_epoch: int = -1
     metadata: str | None = ""
+    topic_id: bytes = field(default=NO_ID, compare=False)
+    """The topic's id where it was committed by id. Kafka 4.4 keeps it and compares it only when
+    offsets are fetched by id: a request that is written after its topic was deleted, as one in a
+    transaction that was being verified, leaves an offset that isn't returned for the next topic."""
+
+    def belongs_to(self, topic_id: bytes) -> bool:
+        """Return whether it is returned to who asks for a topic with this id."""
+        return NO_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
 class StoredGroupOffsets:
@@ -36,9 +45,19 @@ class StoredGroupOffsets:
         """An offset is deleted."""
         self.stable.pop(partition, None)
 
+    def forget_topic(self, topic: str) -> None:
+        """Delete the offsets of a topic, with those that wait for a transaction's end."""
+        for offsets in (self.stable, *self._pending.values()):
+            for partition in [p for p in offsets if p.topic == topic]:
+                del offsets[partition]
+
     def pend(self, producer_id: int, partition: TopicPartition, committed: Committed) -> None:
         """An offset will be committed if the producer's transaction is."""
         self._pending.setdefault(producer_id, {})[partition] = committed
+
+    def waiting(self, producer_id: int) -> dict[TopicPartition, Committed]:
+        """Return the offsets that wait for the end of a producer's transaction."""
+        return self._pending.get(producer_id, {})
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction has ended."""

@@ -9,6 +9,7 @@ Simplified: no members that speak the classic protocol. Must not: know versions.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
-from odradek.simulation.brokers.topics import SimulatedTopic
 from odradek.simulation.coordinators.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place
 from odradek.simulation.coordinators.shards import ShardTimer
+from odradek.simulation.logs.topics import SimulatedTopic
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 REGEX_RESOLVED = 0.02
@@ -386,6 +387,12 @@ class ConsumerProtocolGroup:
         return all(
             p.topic in topics and (topics[p.topic].id, p.partition) in since for p in partitions
         )
+
+    def copied(self) -> ConsumerProtocolGroup:
+        """Return the group as it is now, to be asked and not to be changed."""
+        made = copy.copy(self)
+        made.members = {member_id: copy.copy(member) for member_id, member in self.members.items()}
+        return made
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Whether these words allow to fetch offsets; raises what is wrong with them."""

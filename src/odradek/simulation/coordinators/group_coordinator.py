@@ -9,11 +9,11 @@ are acknowledged. Simplified: a group changes its protocol only while it is empt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.coordinators.classic_members import ClassicState, StoredGroup
@@ -22,15 +22,24 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     ConsumerProtocolGroup,
     StoredConsumerGroup,
 )
-from odradek.simulation.coordinators.shards import Entry, Key, Leadership, ShardTimer
+from odradek.simulation.coordinators.shards import (
+    CoordinatedCluster,
+    CoordinatorTopic,
+    Entry,
+    Key,
+    Leadership,
+    ShardTimer,
+)
 
 if TYPE_CHECKING:
-    from odradek.simulation.brokers.topics import SimulatedTopic
+    from odradek.simulation.logs.topics import SimulatedTopic
 
 GROUP_TOPIC = "__consumer_offsets"
 Settled = Callable[[BrokerError | None], None]
 MemberWords = tuple[str, int, str | None]
 """Member id, generation or epoch, instance id: who commits."""
+Observer = Callable[[str, str | None, Mapping[TopicPartition, Committed]], None]
+"""A checker's function: group id, member id (None: a transaction has committed), offsets."""
 
 
 @dataclass(slots=True)
@@ -45,15 +54,24 @@ class GroupSettings:
     consumer_heartbeat_interval: float = 5.0
     strict_epochs: bool = False
     """Brokers from before KIP-1251: a member commits under its present epoch only."""
+    observers: list[Observer] = field(default_factory=list)
+    """Called just before the coordinator takes over committed offsets."""
+
+
+class GroupTopic(CoordinatorTopic["GroupShard"]):
+    """`__consumer_offsets` of a cluster."""
+
+    def __init__(self, cluster: CoordinatedCluster, settings: GroupSettings) -> None:
+        super().__init__(cluster, GROUP_TOPIC, lambda held: GroupShard(held, settings))
 
 
 class GroupShard:
     """Groups and offsets of one partition, as its leader knows them."""
 
-    def __init__(self, leadership: Leadership[GroupShard]) -> None:
+    def __init__(self, leadership: Leadership[GroupShard], settings: GroupSettings) -> None:
         self.leadership = leadership
         self.rng = leadership.rng
-        self.settings: GroupSettings = leadership.cluster.group_settings
+        self.settings = settings
         self.groups: dict[str, ClassicGroup | ConsumerProtocolGroup] = {}
         self.offsets: dict[str, StoredGroupOffsets] = {}
 
@@ -69,6 +87,9 @@ class GroupShard:
             if key[1] not in self.groups:  # who commits without a group makes one
                 self.classic(str(key[1]), create=True)
             self._of(str(key[1])).commit(_partition(key), value)
+        elif key[0] == "forget":
+            for offsets in self.offsets.values():
+                offsets.forget_topic(str(key[1]))
         elif key[0] == "pending":
             self._of(str(key[1])).pend(_producer(key), _partition(key), value)
         elif key[0] == "end":
@@ -100,6 +121,10 @@ class GroupShard:
         """The newest of each group and offset; what ended transactions committed is one of them."""
         newest: dict[Key, Any] = {}
         for key, value in entries:
+            if key[0] == "forget":
+                for old in [k for k in newest if k[0] in ("offset", "pending") and k[2] == key[1]]:
+                    del newest[old]
+                continue
             if key[0] != "end":
                 newest.pop(key, None)
                 newest[key] = value
@@ -195,16 +220,18 @@ class GroupShard:
         self._write([(("offset", group_id, *partition), None)], lambda _: None)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget what groups have committed for a topic that is deleted, as Kafka's do."""
-        self._write(
-            [
-                (("offset", group_id, *partition), None)
-                for group_id, offsets in self.offsets.items()
-                for partition in offsets.stable
-                if partition.topic == topic
-            ],
-            lambda _: None,
-        )
+        """Delete what groups have committed for a topic that is deleted, as Kafka's do.
+
+        One entry, so that commits which are being replicated are deleted with it: Kafka's
+        coordinator sees its own entries before they are replicated (`onPartitionsDeleted`). If the
+        leadership is lost before the entry is replicated, the next coordinator does it.
+        """
+
+        def written(error: BrokerError | None) -> None:
+            if error is not None:
+                self.leadership.topic.tell(lambda shard: shard.forget_topic(topic))
+
+        self._write([(("forget", topic), None)], written)
 
     # Offsets
 
@@ -229,8 +256,14 @@ class GroupShard:
         except BrokerError as error:
             done(error)
             return
+
+        topics = dict(self.topics)
+
+        def taken() -> None:
+            self._note(group_id, member[0], offsets, topics)
+
         entries: list[Entry] = [(("offset", group_id, *p), c) for p, c in offsets.items()]
-        self._write(entries, done)
+        self._write(entries, done, taken)
 
     def commit_in_transaction(
         self,
@@ -251,9 +284,12 @@ class GroupShard:
 
     def end_transaction(self, producer_id: int, commit: bool, done: Callable[[bool], None]) -> None:
         """A producer's transaction has ended: its offsets hold from now on, or never do."""
+        topics = dict(self.topics)
 
         def written(there: bool) -> None:
             if there:
+                for group_id, offsets in self.offsets.items() if commit else ():
+                    self._note(group_id, None, offsets.waiting(producer_id), topics)
                 self._end(producer_id, commit=commit)
             done(there)
 
@@ -263,11 +299,30 @@ class GroupShard:
         for offsets in self.offsets.values():
             offsets.end(producer_id, commit=commit)
 
-    def _write(self, entries: list[Entry], done: Settled) -> None:
+    def _note(
+        self,
+        group_id: str,
+        member_id: str | None,
+        offsets: Mapping[TopicPartition, Committed],
+        topics: Mapping[str, SimulatedTopic],
+    ) -> None:
+        """Call the observers with offsets of an entry that is replicated now. Those whose topic was
+        deleted since the entry was written are deleted by the next one.
+        """
+        there = {
+            p: c for p, c in offsets.items() if topics.get(p.topic) is self.topics.get(p.topic)
+        }
+        for observer in self.settings.observers:
+            observer(group_id, member_id, there)
+
+    def _write(
+        self, entries: list[Entry], done: Settled, before: Callable[[], None] = lambda: None
+    ) -> None:
         def written(there: bool) -> None:
             if not there:
                 done(errors.NotCoordinatorError("another broker coordinates now"))
                 return
+            before()
             for key, value in entries:
                 self.replay(key, value)
             done(None)

@@ -10,28 +10,19 @@ Serves `__consumer_offsets` and `__transaction_state` alike. Must not: know what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-from odradek.common import kafka_errors as errors
-from odradek.common.errors import BrokerError
-from odradek.protocol.message import Message
-from odradek.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from odradek.common.errors import kafka as errors
 from odradek.record import BatchBuilder, read_header
-from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition
+from odradek.simulation.logs.partition_log import StoredBatch
+from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
+from odradek.simulation.world.environment import Environment
 from odradek.simulation.world.virtual_time import Timer
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-    from odradek.simulation.brokers.cluster import SimulatedCluster
 
 GROUP, TRANSACTION = 0, 1
 """FindCoordinator's key types."""
-NO_NODE = -1
 PAUSE_LOOK = 0.05
 """Seconds between two looks of a paused broker's timers at whether it goes on."""
 ENTRY_LIMIT = 1 << 20
@@ -57,6 +48,48 @@ def partition_for(key: str, count: int) -> int:
     """
     found = java_hash(key)
     return (0 if found == -(1 << 31) else abs(found)) % count
+
+
+class CoordinatingBroker(Protocol):
+    """A broker that coordinates, or is asked who does."""
+
+    id: int
+    alive: bool
+    registered: bool
+
+    @property
+    def paused(self) -> bool:
+        """Its process is stopped by a signal."""
+
+    @property
+    def reachable(self) -> bool:
+        """Other brokers can talk to it."""
+
+    def known_leader(self, topic: str, index: int) -> int | None:
+        """Return the leader of a partition as far as this broker knows, if it is registered."""
+
+
+class CoordinatedCluster(Protocol):
+    """The part of a cluster that coordinators on its brokers use."""
+
+    name: str
+    environment: Environment
+    topics: dict[str, SimulatedTopic]
+    hits: Counter[str]
+    on_change: dict[Callable[[], None], None]
+
+    @property
+    def brokers(self) -> Mapping[int, CoordinatingBroker]:
+        """Its brokers by id."""
+
+    def create_topic(self, name: str, partitions: int = 1) -> SimulatedTopic:
+        """Create a topic."""
+
+    def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
+        """Commit a batch a moment from now, unless its leader is lost before."""
+
+    def new_producer_id(self) -> int:
+        """Return a producer id that was never given before."""
 
 
 class Shard(Protocol):
@@ -103,13 +136,13 @@ class Leadership(Generic[S]):
     def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster
         self.cluster = cluster
-        self.broker: SimulatedBroker = cluster.brokers[partition.leader]
+        self.broker = cluster.brokers[partition.leader]
         self.time = cluster.environment.time
         self.partition = partition
         self.epoch = partition.leader_epoch
         name = f"{cluster.name}/{topic.name}/{partition.index}/{self.epoch}"
         self.rng = cluster.environment.rng(name)
-        self._topic = topic
+        self.topic = topic
 
     @property
     def held(self) -> bool:
@@ -144,7 +177,7 @@ class Leadership(Generic[S]):
             builder.append(repr(key).encode(), text, (), at)
         data = bytes(builder.build())
         batch = self.partition.log.append(data, read_header(memoryview(data)), self.epoch)
-        self._topic.entries[self.partition.index, batch.base_offset] = tuple(entries)
+        self.topic.entries[self.partition.index, batch.base_offset] = tuple(entries)
         batch.when_settled(done)
         self.cluster.replicate(self.partition, batch)
 
@@ -154,7 +187,7 @@ class CoordinatorTopic(Generic[S]):
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
+        cluster: CoordinatedCluster,
         name: str,
         make: Callable[[Leadership[S]], S],
         partitions: int = 50,
@@ -170,6 +203,8 @@ class CoordinatorTopic(Generic[S]):
         self.entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
         """What was written, by partition and offset; of offsets that were lost, the last."""
         self._make = make
+        self._untold: dict[int, list[Callable[[S], None]]] = {}
+        """Actions for shards that aren't loaded yet, by partition."""
         self._leaderships: dict[int, tuple[Leadership[S], S | None]] = {}
         self._planned = False
 
@@ -186,30 +221,24 @@ class CoordinatorTopic(Generic[S]):
                 if partition.leader != NO_LEADER:
                     self._make_shard(Leadership(self, partition))
 
-    def coordinator(self, key: str, asked: SimulatedBroker) -> SimulatedBroker:
-        """The coordinator of a key, as far as the broker that is asked knows."""
-        found = self.cluster.topics.get(self.name)
-        if found is None:
+    def coordinator(self, key: str, asked: CoordinatingBroker) -> int:
+        """Return the id of a key's coordinator, as far as the broker that is asked knows."""
+        if self.name not in self.cluster.topics:
             if not self._planned:
                 self._planned = True
                 self.cluster.environment.time.after(self.creation, self.create)
             raise errors.CoordinatorNotAvailableError(f"{self.name} is being created")
         index = self.index(key)
-        leader = found.partitions[index].leader
-        if asked.picture is not None and self.name in asked.picture.topics:
-            leader = asked.picture.topics[self.name].partitions[index].leader_id
-            known = {b.node_id for b in asked.picture.brokers}
-        else:
-            known = {b.id for b in self.cluster.brokers.values() if b.registered}
-        if leader not in known:
+        leader = asked.known_leader(self.name, index)
+        if leader is None:
             raise errors.CoordinatorNotAvailableError(f"{self.name}-{index} has no leader")
-        return self.cluster.brokers[leader]
+        return leader
 
-    def shard(self, broker: SimulatedBroker, key: str) -> S:
+    def shard(self, broker: CoordinatingBroker, key: str) -> S:
         """The shard that answers for a key, if this broker leads its partition and has it."""
         return self.shard_at(broker, self.index(key))
 
-    def shard_at(self, broker: SimulatedBroker, index: int) -> S:
+    def shard_at(self, broker: CoordinatingBroker, index: int) -> S:
         """The shard of a partition, if this broker leads it and has loaded it."""
         found = self.cluster.topics.get(self.name)
         if found is None:
@@ -222,9 +251,23 @@ class CoordinatorTopic(Generic[S]):
             raise errors.CoordinatorLoadInProgressError(f"{self.name}-{index} is being read")
         return shard
 
+    def loaded(self, index: int) -> S | None:
+        """Return the shard of a partition, None while its leader reads the partition."""
+        found = self._leaderships.get(index)
+        return None if found is None else found[1]
+
     def shards(self) -> list[S]:
         """Every shard that is loaded now."""
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
+
+    def tell(self, action: Callable[[S], None]) -> None:
+        """Carry out an action on each shard: now if it is loaded, else as soon as it is."""
+        for index in range(self.partitions if self.name in self.cluster.topics else 0):
+            held, shard = self._leaderships.get(index, (None, None))
+            if held is not None and held.held and shard is not None:
+                action(shard)
+            else:
+                self._untold.setdefault(index, []).append(action)
 
     def compact(self, most: int) -> None:
         """Fold what was written, wherever there are more than `most` batches of it."""
@@ -265,6 +308,9 @@ class CoordinatorTopic(Generic[S]):
                 for key, value in self.entries[partition.index, batch.base_offset]:
                     shard.replay(key, value)
             shard.loaded()
+            self.cluster.hits["coordinator moved and loaded its state"] += 1
+            for action in self._untold.pop(partition.index, ()):
+                action(shard)
 
         leadership.after(self.load_time, load)
 
@@ -272,35 +318,3 @@ class CoordinatorTopic(Generic[S]):
         shard = self._make(leadership)
         self._leaderships[leadership.partition.index] = (leadership, shard)
         return shard
-
-
-def find_coordinator(
-    broker: SimulatedBroker,
-    request: FindCoordinatorRequest,
-    version: int,
-    reply: Callable[[Message | None], None],
-) -> FindCoordinatorResponse:
-    """Who coordinates groups or transactional ids; from version 4 on many at once."""
-    if version < 4:
-        one = _find(broker, request.key, request.key_type)
-        return FindCoordinatorResponse(
-            error_code=one.error_code,
-            error_message=one.error_message,
-            node_id=one.node_id,
-            host=one.host,
-            port=one.port,
-        )
-    return FindCoordinatorResponse(
-        coordinators=[_find(broker, key, request.key_type) for key in request.coordinator_keys]
-    )
-
-
-def _find(broker: SimulatedBroker, key: str, kind: int) -> Coordinator:
-    try:
-        topic = broker.cluster.coordinators.get(kind)
-        if topic is None:
-            raise errors.InvalidRequestError(f"there are no coordinators of kind {kind}")
-        found = topic.coordinator(key, broker)
-    except BrokerError as error:
-        return Coordinator(key, NO_NODE, "", -1, error.code or -1, str(error))
-    return Coordinator(key, found.id, found.address.host, found.address.port, 0, None)

@@ -11,21 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
-from odradek.simulation.brokers.topics import NO_LEADER
 from odradek.simulation.coordinators import transaction_states as states
-from odradek.simulation.coordinators.shards import CoordinatorTopic, Entry, Key, Leadership
+from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupTopic
+from odradek.simulation.coordinators.shards import (
+    CoordinatedCluster,
+    CoordinatingBroker,
+    CoordinatorTopic,
+    Entry,
+    Key,
+    Leadership,
+)
 from odradek.simulation.coordinators.transaction_states import State, TransactionMetadata
+from odradek.simulation.logs.topics import NO_LEADER
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-    from odradek.simulation.brokers.cluster import SimulatedCluster
-
-OFFSETS = "__consumer_offsets"
 MARKER_RETRY = 0.05
 PENDING_LOOK = 0.1
 """Seconds until a time-out looks again, when something is being written at that moment."""
@@ -37,8 +40,12 @@ Answer = Callable[[TransactionMetadata | BrokerError], None]
 class TransactionTopic(CoordinatorTopic["TransactionShard"]):
     """`__transaction_state` of a cluster, and the knobs of its transactions."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        super().__init__(cluster, "__transaction_state", TransactionShard, partitions=10)
+    def __init__(self, cluster: CoordinatedCluster, groups: GroupTopic) -> None:
+        def make(leadership: Leadership[TransactionShard]) -> TransactionShard:
+            return TransactionShard(leadership, self)
+
+        super().__init__(cluster, "__transaction_state", make, partitions=10)
+        self.groups = groups
         self._version = states.KIP_890
         self.features_epoch = 1
         """Grows whenever a feature is changed (KIP-584)."""
@@ -49,11 +56,11 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
 
     @property
     def version(self) -> int:
-        """The finalized transaction.version: 0, 1 or 2. Clients see a new one when they connect."""
+        """The finalized transaction.version: 0, 1 or 2."""
         return self._version
 
-    @version.setter
-    def version(self, level: int) -> None:
+    def finalize(self, level: int) -> None:
+        """Put a version in force; clients learn of it when they connect."""
         self._version = level
         self.features_epoch += 1
 
@@ -82,7 +89,7 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         else:
             then(None)
 
-    def _coordinator(self, transactional_id: str) -> SimulatedBroker:
+    def _coordinator(self, transactional_id: str) -> CoordinatingBroker:
         topic = self.cluster.topics.get(self.name)
         leader = NO_LEADER
         if topic is not None:
@@ -95,10 +102,10 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
 class TransactionShard:
     """What the coordinator of one partition's transactional ids knows."""
 
-    def __init__(self, leadership: Leadership[TransactionShard]) -> None:
+    def __init__(self, leadership: Leadership[TransactionShard], topic: TransactionTopic) -> None:
         self._at = leadership
         self._cluster = leadership.cluster
-        self._topic = leadership.cluster.transactions
+        self._topic = topic
         self.known: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, State] = {}
         """Ids of which a new state is being written."""
@@ -297,8 +304,8 @@ class TransactionShard:
             again()
             return
         try:
-            if place.topic == OFFSETS:
-                groups = self._cluster.groups.shard_at(leader, place.partition)
+            if place.topic == GROUP_TOPIC:
+                groups = self._topic.groups.shard_at(leader, place.partition)
                 groups.end_transaction(prepared.producer_id, prepared.commits, settled)
                 return
             marker = where.log.append_marker(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from odradek.common import kafka_errors as errors
+from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 
 EXHAUSTED = 32766

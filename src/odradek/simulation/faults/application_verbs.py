@@ -32,7 +32,10 @@ def _asks(name: str) -> Act:
 
 
 APPLICATION: dict[str, Verb] = {
-    "leave": Verb("let a member close in order", WHO, _asks("leave")),
+    "leave": Verb(
+        "let a member close in order; back: another one takes its place that many seconds later",
+        {**WHO, "back": _BACK}, _asks("leave"),
+    ),
     "die": Verb(
         "kill a member; back: it is started again that many seconds later",
         {**WHO, "back": _BACK}, _asks("die"), 4,

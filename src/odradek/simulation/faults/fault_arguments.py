@@ -7,6 +7,7 @@ Must not: carry anything out, beyond holding the functions that do.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,17 @@ class Stage:
     """Clusters that are nobody's; connections may be led there."""
     members: dict[str, Any] = field(default_factory=dict)
     """The members of a group by name, as `application_verbs` calls them."""
+    hits: Counter[str] = field(default_factory=Counter)
+    """How often faults took effect, by what they did."""
+
+    def replace_cluster(self, **how: Any) -> None:
+        """Let the front door lead to a different cluster with the same topics."""
+        old = self.cluster
+        self.left.append(old)
+        self.cluster = old.replace_with_foreign(cluster_id=f"{old.cluster_id}-foreign", **how)
+        for topic in old.deleted:
+            if topic.name not in self.cluster.topics:
+                self.cluster.create_topic(topic.name, len(topic.partitions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.brokers.injected_errors import (
     APIS,
@@ -26,6 +26,7 @@ from odradek.simulation.faults.fault_arguments import (
     TOPIC_NAME,
     Act,
     Argument,
+    Fault,
     Scope,
     Verb,
     is_number,
@@ -34,6 +35,10 @@ from odradek.simulation.faults.fault_arguments import (
 )
 
 CODES = tuple(sorted(code for code in ERRORS if code != 0))
+TRANSACTION_APIS = (
+    "AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "Produce",
+    "TxnOffsetCommit",
+)  # fmt: skip
 USUAL = (3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 25, 27, 29, 37, 45, 51, 56, 59, 72, 74, 75, 76, 78)
 BUSY = ("Produce", "Produce", "Produce", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
 
@@ -81,6 +86,13 @@ def _count(low: int, high: int, *, optional: bool = False) -> Argument:
     )
 
 
+_AFTER = Argument(
+    "seconds, 0 or more",
+    lambda v, _: is_number(v) and 0 <= v < 1e6,
+    lambda rng, _: rng.choice((0.0, 0.05, 1.0, 4.0, 8.0)),
+    optional=True,
+    drawn=False,
+)
 _SHARE = Argument(
     "a share, 0 to 1",
     lambda v, _: is_number(v) and 0 <= v <= 1,
@@ -142,16 +154,23 @@ HOSTILE: dict[str, Verb] = {
         "strand a broker's connections: their requests arrive after those of the next ones",
         {"i": BROKER, "seconds": seconds(0.05, 3.0)}, _does("late_packets"), 3,
     ),
+    "late_requests": Verb(
+        "strand the connections of the next requests of an API: each arrives after its retry",
+        {"api": _API, "seconds": seconds(0.05, 3.0), "count": _count(1, 4), "i": _EVERYBODY},
+        _does("late_requests"), 3,
+    ),
     "release": Verb(
         "let a broker be one of another release; its connections end",
         {"i": BROKER, "name": _RELEASE}, _does("release"), 3,
     ),
     "delete_topic": Verb(
-        "delete the topic; it comes back when the faults end", {}, _to_topic("delete_topic"), 1,
+        "delete the topic; it comes back when the faults end", {"topic": TOPIC_NAME},
+        _to_topic("delete_topic"), 1,
     ),
     "recreate_topic": Verb(
-        "delete the topic and make it again",
-        {"partitions": _count(1, 2, optional=True)}, _to_topic("recreate_topic"), 2,
+        "delete the topic and create it again, that many seconds later",
+        {"partitions": _count(1, 2, optional=True), "after": _AFTER, "topic": TOPIC_NAME},
+        _to_topic("recreate_topic"), 2,
     ),
     "grow_topic": Verb(
         "give the topic partitions more",
@@ -174,3 +193,19 @@ HOSTILE: dict[str, Verb] = {
         {"replicas": _count(1, 3)}, _does("min_insync"), 2,
     ),
 }  # fmt: skip
+
+
+def late_transaction_requests(rng: random.Random, heal_at: float, *, short: bool) -> list[Fault]:
+    """Draw requests of transactions that arrive after their retries, perhaps in a later one."""
+    return [
+        Fault(
+            round(rng.uniform(0.0, heal_at), 3),
+            "late_requests",
+            {
+                "api": rng.choice(TRANSACTION_APIS),
+                "seconds": round(rng.uniform(0.05, rng.choice((0.5, 3.0))), 3),
+                "count": rng.randint(1, 3),
+            },
+        )
+        for _ in range(rng.choice((0, 2, 6) if short else (0, 5, 15)))
+    ]

@@ -35,7 +35,7 @@ def _swap(stage: Stage, a: dict[str, Any]) -> None:
     one, other = cluster.brokers[i], cluster.brokers[j]
     cluster.crash(i)
     cluster.crash(j)
-    one.address, other.address = other.address, one.address
+    one.swap_addresses(other)
     for number in dict.fromkeys((i, j)):
         cluster.restart(number, after=max(a.get("after", 0.1), 1e-9))
 

@@ -74,13 +74,7 @@ def _move_leader(stage: Stage, a: dict[str, Any]) -> None:
 
 
 def _replace(stage: Stage, a: dict[str, Any]) -> None:
-    stage.left.append(stage.cluster)
-    stage.cluster = stage.cluster.replace_with_foreign(
-        cluster_id=f"{stage.cluster.cluster_id}-foreign", **a
-    )
-    for topic in stage.left[-1].deleted:
-        if topic.name not in stage.cluster.topics:
-            stage.cluster.create_topic(topic.name, len(topic.partitions))
+    stage.replace_cluster(**a)
 
 
 def _dns_change(stage: Stage, a: dict[str, Any]) -> None:
@@ -131,6 +125,13 @@ PLAIN: dict[str, Verb] = {
     "stale_metadata": Verb(
         "freeze what a broker says of brokers, leaders and epochs",
         {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
+    ),
+    "zombie_leader": Verb(
+        "cut a broker off from the others, not from clients, which it answers as of now; after a "
+        "silence of `frozen` seconds, and for `seconds`; the controller fences it after `fenced`",
+        {**ONE, "frozen": seconds(0, 4, optional=True), "seconds": seconds(2, 12, optional=True),
+         "fenced": seconds(0, 2, optional=True)},
+        _on_broker("zombie_leader"), 4,
     ),
     "partition": Verb(
         "cut one client off from one broker",

@@ -24,7 +24,7 @@ from odradek.network.flow import Completion
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import api_versions
-from odradek.simulation.brokers.cluster import SimulatedCluster, SimulatedFrontDoor
+from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.measurements.strategies import STRATEGIES
 from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.environment import Endpoint, Peer, ReceivedRequest, Session, Verdict
@@ -286,22 +286,12 @@ class _Recovery:
                 world.black_hole(old, True)
             elif self.fault in _GHOSTS:
                 world.listen(old, _Ghost(broker, self.fault))
-            broker.address = world.new_address()
+            broker.move()
             world.listen(broker.address, broker)
         for partition in cluster.topics[TOPIC].partitions:
-            partition.leader_epoch += 1
+            partition.begin_epoch()
         if self.fault is RecoveryFault.DNS_MOVED:
-            self._move_door()
-
-    def _move_door(self) -> None:
-        """The bootstrap name leads to another address from now on, the old one to nothing."""
-        world, old = self.world, self.cluster.front_door
-        world.unlisten(old.address)
-        door = SimulatedFrontDoor(world.new_address(), world.rng("new door"))
-        door.cluster = self.cluster
-        self.cluster.front_door = door
-        world.listen(door.address, door)
-        world.dns[self.cluster.bootstrap_servers.partition(":")[0]] = [door.address.host]
+            cluster.move_front_door()
 
 
 _GHOSTS = (RecoveryFault.ACCEPT_RESET, RecoveryFault.READY_THEN_CLOSE, RecoveryFault.SLOW_HANDSHAKE)

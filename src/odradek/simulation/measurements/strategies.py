@@ -24,7 +24,7 @@ from odradek.clients.client_engine import SHIPPED, Parts
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import RebootstrapRequiredError
+from odradek.common.errors.kafka import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import Rebootstrap
 from odradek.metadata.metadata_updater import MetadataUpdater

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.network.flow import START, Completion, Wait
 from odradek.simulation.checkers.call_checkers import CallsEnd
 

@@ -6,11 +6,13 @@ cost. Must not: read a clock; who runs this by time looks at his own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from odradek.simulation.runs.group_runs import run_of
-from odradek.simulation.runs.schedule import Family, Schedule, random_schedule
+from odradek.simulation.runs.random_schedules import Family, random_schedule
+from odradek.simulation.runs.schedule import Schedule
 from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
 
@@ -30,6 +32,10 @@ class RunOutcome:
     records: int
     """Sent by producers."""
     trace: tuple[str, ...] = ()
+    hits: Mapping[str, int] = field(default_factory=dict)
+    """How often faults took effect, by what they did."""
+    late: Mapping[str, int] = field(default_factory=dict)
+    """Requests that arrived after their connection had ended, by API."""
 
     @property
     def ok(self) -> bool:
@@ -63,6 +69,8 @@ def run_schedule(
         sum(driver.wire.requests for driver in run.drivers),
         sum(getattr(driver, "serial", 0) for driver in run.drivers),
         tuple(run.lines()) if trace else (),
+        run.hits(),
+        sum((cluster.late for cluster in (*run.stage.left, run.stage.cluster)), Counter()),
     )
 
 

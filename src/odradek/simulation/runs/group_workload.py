@@ -20,13 +20,14 @@ from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller
-from odradek.simulation.runs.habits import Habits
+from odradek.simulation.runs.habits import COMMIT_TIMEOUT, Habits
+from odradek.simulation.runs.held_records import HeldRecords
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
-LEAVE_TIMEOUT, COMMIT_TIMEOUT = 10.0, 3.0
+LEAVE_TIMEOUT = 10.0
 
 
 class ApplicationError(Exception):
@@ -61,6 +62,9 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = -1
         """The highest that a callback was told in."""
         self._idle_until = 0.0
+        self._holding = False
+        self.thawed_at = -1.0
+        """When its process was continued last after a stop (SIGCONT)."""
         super().__init__(stage, client, mode, checkers)
 
     @property
@@ -93,15 +97,20 @@ class MemberDriver(ReadingDriver):
         """Whether the client knows that the partition is lost, and the application doesn't yet."""
         return partition in self._lost
 
+    def position(self, partition: TopicPartition) -> int | None:
+        """The client's position; None where it has none."""
+        state = self.engine.subscription.partitions.get(partition)
+        return None if state is None else state.position
+
     # The application
 
     def begin(self) -> None:
         """Subscribe, and begin to poll."""
         lose = self.group.lose
 
-        def noted(partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        def noted(partitions: Collection[TopicPartition]) -> Flow[float]:
             self._lost.update(dict.fromkeys(partitions))
-            return lose(partitions, now)
+            return lose(partitions)
 
         self.group.lose = noted  # type: ignore[method-assign]  # who gives back isn't excused
         self._subscribe()
@@ -137,7 +146,9 @@ class MemberDriver(ReadingDriver):
 
     def hurry(self) -> None:
         """The application is back, if it was away, and has nothing else to do."""
-        self.habits = replace(self.habits, work=0.05, most=100)
+        self.habits = replace(
+            self.habits, work=0.05, most=100, holds=min(0.05, self.habits.holds), retries=0.0
+        )
         if self._idle_until > self.world.now and not self._frozen:
             self._idle_until = 0.0
             self._later(0.0)
@@ -150,11 +161,18 @@ class MemberDriver(ReadingDriver):
         self.host.freeze()
         self.stop_polling(seconds)
         self.calls.excuse(self.world.now + seconds)
-        self.world.after(seconds, self._thaw)
+        member_id = self.identity[0]
+        self.world.after(seconds, lambda: self._thaw(member_id))
 
-    def _thaw(self) -> None:
+    def _thaw(self, member_id: str) -> None:
+        """Go on; `member_id`: which one it had when it was stopped."""
         self._frozen = False
         if not self.over:
+            self.thawed_at = self.world.now
+            if not self.ledger.is_member(member_id):
+                self.ledger.hits["frozen beyond its session"] += 1
+                if self._holding:
+                    self.ledger.hits["frozen beyond its session while it held records"] += 1
             self.host.freeze(on=False)
             if self._leaving and not self._polling:
                 self._later(0.0)
@@ -221,7 +239,7 @@ class MemberDriver(ReadingDriver):
         first: dict[TopicPartition, int] = {}
         for record in records:
             place = TopicPartition(record.topic, record.partition)
-            first.setdefault(place, record.offset)
+            first.setdefault(self.ledger.place(place, record.value), record.offset)
             try:
                 self.ledger.record(self, place, record.offset, record.value)
             except Violation as violation:
@@ -234,12 +252,36 @@ class MemberDriver(ReadingDriver):
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
         """What the application does with what `poll` gave, and then it polls again."""
-        if not self.habits.commits:
+        if not (self.habits.commits or self.habits.holds):
             self.ledger.works_on(self, first)
-        if records and self.habits.commits:
+        if records and self.habits.holds:
+            self._hold(records)
+        elif records and self.habits.commits:
             self._commit()
         else:
             self._later(self.rng.uniform(0.0, self.habits.work))
+
+    @property
+    def busy_for(self) -> float:
+        """Seconds for which the application is busy with something else from now on."""
+        return max(0.0, self._idle_until - self.world.now)
+
+    def _hold(self, records: list[ConsumerRecord]) -> None:
+        """Work on the records and commit them before the next poll."""
+        self._polling = self._holding = True
+
+        def ended(_: object = None) -> None:
+            self._polling = self._holding = False
+            self._later(self.rng.uniform(0.0, self.habits.work))
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError | ApplicationError):
+                raise error
+            self.errors.append(error)
+            ended()
+
+        flow = HeldRecords(self, records).work()
+        self.caller.begin(f"{self.name}: work on what it holds", flow, ended, failed)
 
     def _commit(self) -> None:
         def ended(_: object) -> None:

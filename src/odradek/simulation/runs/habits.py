@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+COMMIT_TIMEOUT = 3.0
+BY_HAND = ("positions", "record", "offsets", "async", "any")
+
 
 @dataclass(frozen=True, slots=True)
 class Habits:
@@ -16,7 +19,7 @@ class Habits:
 
     poll: float = 1.0
     work: float = 0.1
-    """Between two polls."""
+    """Between two polls; of a writer, within a transaction."""
     most: int = 10
     """Records of one poll."""
     commits: bool = False
@@ -26,6 +29,17 @@ class Habits:
     """Some of its callbacks fail."""
     regrets: float = 0.0
     """The share of its transactions that it aborts, of one that writes what it makes of records."""
+    holds: float = 0.0
+    """Of one that commits: the most seconds for which it works on a part of what it was handed."""
+    by: str = "positions"
+    """How it commits what it holds: `commit()`, by record, by offsets, without waiting, or each
+    time another of the last three ways."""
+    retries: float = 0.0
+    """The share of parts after which it seeks back to be handed them again."""
+    pauses: bool = False
+    """It pauses partitions while it works on their records, and resumes them."""
+    parts: int = 1
+    """Calls that send the offsets of one transaction, each further than the one before."""
 
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
@@ -41,6 +55,7 @@ def complaint(plain: Mapping[str, Any]) -> str | None:
             bool: isinstance(value, bool),
             int: number and value >= 1 and value == int(value),
             float: number,
+            str: value in BY_HAND,
             type(None): value is None or isinstance(value, str),
         }[type(default)]
         if not sound:

@@ -15,7 +15,7 @@ from odradek.clients.admin import cluster, group_offsets, groups, offsets, topic
 from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import GroupIdNotFoundError
+from odradek.common.errors.kafka import GroupIdNotFoundError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.runs.schedule import TOPIC

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.errors import AbortableTransactionError, KafkaError
@@ -163,7 +163,7 @@ class ProcessorDriver(MemberDriver):
         self._back_to_committed = False
         for partition, found in committed.items():
             with suppress(KafkaError):  # it was lost
-                self.consumer.seek(partition, found.offset if found else 0)
+                self.consumer.seek(partition, found or 0)
                 self.ledger.sought(self, partition)
         return 0.0
 
@@ -183,7 +183,7 @@ class ProcessorDriver(MemberDriver):
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
         made.settled(TransactionOutcome.ABORTED)  # until its commit is asked for
         for record in records:
-            made.consumed(TopicPartition(record.topic, record.partition), record.offset)
+            made.consumed(self._source(record), record.offset)
         yield from self._works()
         try:
             sent = yield from self._write(writer, made, records)
@@ -210,6 +210,10 @@ class ProcessorDriver(MemberDriver):
         self._back_to_committed = True
         return 0.0
 
+    def _source(self, record: ConsumerRecord) -> TopicPartition:
+        """Where a record comes from, with the life of its topic."""
+        return self.ledger.place(record.topic_partition, record.value)
+
     def _works(self) -> CallerFlow[None]:
         return pause(self.rng.uniform(0.0, self.habits.work))
 
@@ -220,15 +224,21 @@ class ProcessorDriver(MemberDriver):
         producer, sent = writer.producer, []
         yield from producer.begin_transaction()
         count = len((yield from producer.partitions_for(TOPIC, CALL)))
-        for record in records:
+        ends: dict[TopicPartition, OffsetAndMetadata] = {}
+        parts, group = self.habits.parts, self.group.metadata()
+        for number, record in enumerate(records, 1):
             target = TopicPartition(TOPIC, record.partition % count)
-            source = f"{record.topic}/{record.partition}/{record.offset}"
+            source = "{}/{}/{}".format(*self._source(record), record.offset)
             value = writer.value(f"{source} by {self.name}.{self.incarnation}")
             batch, index = yield from writer.send(
                 target.partition, value, lambda batch, index, _: (batch, index)
             )
             sent.append((made.wrote(target, value.decode()), batch, index))
-        ends = {partition: OffsetAndMetadata(offset + 1) for partition, offset in made.inputs}
+            ends[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(
+                record.offset + 1, leader_epoch=record.leader_epoch
+            )
+            if number < len(records) and number % (len(records) // parts + 1) == 0:
+                yield from producer.send_offsets(ends, group, CALL)
         yield from producer.send_offsets(ends, self.group.metadata(), CALL)
         return sent
 
@@ -242,8 +252,8 @@ class ProcessorDriver(MemberDriver):
             self.writer.host.freeze()
             self.writer.calls.excuse(self.world.now + seconds)
 
-    def _thaw(self) -> None:
-        super()._thaw()
+    def _thaw(self, member_id: str) -> None:
+        super()._thaw(member_id)
         if self.writer is not None and not self.over:
             self.writer.host.freeze(on=False)
 

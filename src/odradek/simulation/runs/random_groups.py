@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.faults.verbs import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
+from odradek.simulation.runs.random_identities import with_identities
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
     CUTS,
@@ -34,16 +36,12 @@ BROKERS: dict[str, int] = {
     "move_leader": 8, "go_silent": 1, "half_open": 2, "partition": 3, "accept_then_reset": 1,
     "throttle": 1, "move": 1, "stale_metadata": 1, "change_link": 1, "slow_handshake": 1,
     "answer_empty_brokers": 1, "answer_129": 1, "close_front_door": 1, "dns_change": 1,
-    "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1,
+    "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1, "zombie_leader": 6,
 }  # fmt: skip
 """Verbs and how often they are drawn: coordinators die and move more often than elsewhere."""
 GROUP_APIS = (
     "ConsumerGroupHeartbeat", "FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup",
     "ListOffsets", "OffsetCommit", "OffsetFetch", "SyncGroup",
-)  # fmt: skip
-TRANSACTION_APIS = (
-    "AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "Produce",
-    "TxnOffsetCommit",
 )  # fmt: skip
 GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
 """Errors of coordinators."""
@@ -108,7 +106,8 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         topics,
         _cluster(rng, writes=writes),
     )
-    return replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
+    schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
+    return with_identities(schedule, seed, short=short)
 
 
 def _common(rng: random.Random) -> dict[str, Any]:
@@ -141,7 +140,8 @@ def _client(
     }
     given: dict[str, Any] = {}
     if writes:
-        habits["regrets"] = rng.choice((0.0, 0.0, 0.1))
+        habits["regrets"] = rng.choice((0.0, 0.1, 0.5))
+        habits["parts"] = rng.choice((1, 1, 2, 3))
         given = dict(rng.choice(WRITES))
     elif rng.random() < 0.3:
         config["enable.auto.commit"], habits["commits"] = False, True
@@ -176,6 +176,7 @@ def _faults(
         for _ in range(rng.choice(counts)):
             at = round(rng.uniform(0.5, heal_at), 3)
             found.append(_aimed(rng, draw(rng, at, scope, verbs), schedule))
+    found += [f for zombie in found for f in _beside(zombie, rng, schedule)]
     if grows:
         count, topic = rng.randint(1, 3), rng.choice((*schedule.topics, TOPIC))
         more: dict[str, Any] = {"count": count} | ({} if topic == TOPIC else {"topic": topic})
@@ -184,7 +185,22 @@ def _faults(
         found = [f for f in found if f.verb in ("leave", "grow_topic")]
     if writes:
         found = [f for f in found if not _removes(f)]
+        found += late_transaction_requests(rng, heal_at, short=short)
     return tuple(sorted(found, key=lambda f: f.at))
+
+
+def _beside(fault: Fault, rng: random.Random, schedule: Schedule) -> list[Fault]:
+    """Restart members while a zombie answers: only who knows nothing yet believes it."""
+    if fault.verb != "zombie_leader":
+        return []
+    given = fault.arguments
+    begins = fault.at + max(given.get("frozen", 0.0), given.get("fenced", 2.0))
+    found = []
+    for client in schedule.clients:
+        at, back = round(begins + rng.uniform(0.3, 3.0), 3), round(rng.uniform(0.05, 1.0), 3)
+        if at < schedule.heal_at:
+            found.append(Fault(at, "leave", {"client": client.name, "back": back}))
+    return found
 
 
 def _removes(fault: Fault) -> bool:
@@ -198,20 +214,17 @@ def _brokers() -> dict[str, Verb]:
 
 def _hostile(schedule: Schedule) -> dict[str, Verb]:
     """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
-    than the `transaction.version` that was agreed on. Before version 2 transactions have no epochs
-    of their own: an EndTxn that comes late ends the next one, and nobody can help it (KIP-890).
+    than the `transaction.version` that was agreed on.
     """
     first = schedule.clients[0]
     newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
     left_out = {*CUTS, "grow_topic"} - ({"release"} if not newer else set())
-    if schedule.cluster.get("transaction_version", 2) < 2:
-        left_out |= {"late_packets"}
     return {name: verb for name, verb in HOSTILE.items() if name not in left_out}
 
 
 def _aimed(rng: random.Random, fault: Fault, schedule: Schedule) -> Fault:
     """What is answered wrongly or late is, most often, what groups ask."""
-    if fault.verb not in ("answer_error", "slow_api") or rng.random() >= AIMED:
+    if fault.verb not in ("answer_error", "late_requests", "slow_api") or rng.random() >= AIMED:
         return fault
     writes = schedule.clients[0].kind == PROCESSOR
     protocol = schedule.clients[0].config.get("group.protocol")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
@@ -180,22 +180,46 @@ class ReadingDriver(Driver):
 
 
 class ConsumerDriver(ReadingDriver):
-    """Reads all partitions from the beginning; each record must be the next one."""
+    """Reads all partitions from the beginning, or from positions that its application has kept;
+    each record must be the next one.
+    """
 
     def build(self, config: Config) -> ConsumerCalls:
         """The consumer, and the books."""
         self.once = RecordsOnce()
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
+        self.seen: set[bytes | None] = set()
+        """The values of all records that it was handed, also of topics that were deleted."""
         self.polling = False
         self._in_turn = self._more = False
+        self.kept_of: SimulatedCluster | None = None
+        """The cluster of the positions that it began with."""
         return super().build(config)
 
     def begin(self) -> None:
         """Assign every partition of the topic."""
         count = size(self.cluster, TOPIC)
         self.partitions = [TopicPartition(TOPIC, p) for p in range(count)]
-        self.consumer.assign(self.partitions, None)
+        kept = self.world.rng(f"kept/{self.name}")
+        if not self.client.start or kept.random() < 0.5:
+            self.consumer.assign(self.partitions, None)
+            return
+        self.kept_of = self.cluster
+        places = {p: self._place(p, kept.random()) for p in self.partitions}
+        self.consumer.assign(places, None)
+        for partition, place in places.items():
+            self.once.sought(partition, place.offset)
+            self.forward.sought(partition, place.offset)
+
+    def _place(self, partition: TopicPartition, share: float) -> OffsetAndMetadata:
+        """Return an offset of the log with the leader epoch of the record before it (KIP-320)."""
+        topic = self.cluster.topics.get(TOPIC)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return OffsetAndMetadata(0)
+        log = topic.partitions[partition.partition].log
+        offset = log.start_offset + round(share * (log.high_watermark - log.start_offset))
+        return OffsetAndMetadata(offset, leader_epoch=log.leader_epoch_at(offset - 1))
 
     def operate(self) -> None:
         """Poll, or seek back a little."""
@@ -246,6 +270,7 @@ class ConsumerDriver(ReadingDriver):
             self.once.hidden(partition, hidden[partition])
             self.once.read(partition, record.offset)
             self.forward.moved(partition, record.offset + 1)
+            self.seen.add(record.value)
             if not self._disturbed(partition):
                 self.read[record.partition, record.offset] = record.value
         for partition in self.partitions:
@@ -287,6 +312,8 @@ class ConsumerDriver(ReadingDriver):
         return topic.partitions[partition.partition].log.hidden(read_committed=committed)
 
     def _disturbed(self, partition: TopicPartition) -> bool:
+        if self.kept_of not in (None, self._home):
+            return True  # what another cluster had at its positions says nothing of this one
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
@@ -325,8 +352,12 @@ class ConsumerDriver(ReadingDriver):
         )
 
     def verify(self) -> None:
-        """What was handed out is what the log holds: nothing that was lost later was read."""
+        """Compare the records that were handed out with the log: none was lost later, and all
+        records of the log were handed out, also after the topic was created again.
+        """
         mine = self.engine.metadata.cluster_id
+        if self.engine.ended is None and self.cluster.cluster_id == mine:
+            self._all_seen()
         for cluster in (*self.stage.left, self.stage.cluster):
             if cluster.cluster_id == mine:
                 stored = {
@@ -344,3 +375,14 @@ class ConsumerDriver(ReadingDriver):
                             f"{self.name} read {value!r} at {place}, where "
                             f"{stored.get(place)!r} is stored"
                         )
+
+    def _all_seen(self) -> None:
+        committed = self.engine.config["isolation.level"] == "read_committed"
+        for partition in self.cluster.topics[TOPIC].partitions:
+            log = partition.log
+            for row in log.visible_rows() if committed else log.rows():
+                if row[0] >= log.start_offset and row[4] not in self.seen:
+                    raise Violation(
+                        f"{self.name} was never handed {row[4]!r}, {TOPIC}-{partition.index} at "
+                        f"{row[0]}"
+                    )

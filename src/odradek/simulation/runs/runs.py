@@ -8,6 +8,7 @@ Runs of groups differ in what stands before and after that (`group_runs`). Must 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +16,10 @@ from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.record import BatchBuilder
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import release_of_all
-from odradek.simulation.brokers.partition_log import check_batch
 from odradek.simulation.checkers.call_checkers import Complaints, listening
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
+from odradek.simulation.logs.partition_log import check_batch
 from odradek.simulation.runs.operator_workload import OperatorDriver
 from odradek.simulation.runs.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.runs.sasl_runs import listener
@@ -97,9 +98,8 @@ class Run:
 
         def begin() -> None:
             driver = self.driver(client)
-            driver.wire.slow = frozenset(
-                f.arguments["api"] for f in self.schedule.faults if f.verb == "slow_api"
-            )
+            slow = {f.arguments["api"] for f in self.schedule.faults if f.verb == "slow_api"}
+            driver.wire.expect_slow(slow)
             self.drivers.append(driver)
             for when in times:
                 world.at(when, driver.operation)
@@ -122,7 +122,7 @@ class Run:
             self.verify()
             for driver in self.drivers if self.schedule.patient else ():
                 driver.served()
-                driver.patient = driver.wire.patient = False
+                driver.end_patience()
             heal(self.stage)
             self._converge()
             self.verify()
@@ -172,6 +172,14 @@ class Run:
         if self.complaints.violations:
             raise self.complaints.violations[0]
 
+    def hits(self) -> Counter[str]:
+        """Return how often faults took effect, by what they did."""
+        clusters = (*self.stage.left, self.stage.cluster, *self.stage.bystanders)
+        hits = sum((cluster.hits for cluster in clusters), Counter(self.stage.hits))
+        for cluster in clusters:
+            hits.update({f"{api} arrived late": n for api, n in cluster.late.items()})
+        return hits
+
     def lines(self) -> list[str]:
         """The traces of all clients, in the order of time."""
         events = [
@@ -196,7 +204,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
     if "coordinators" in given:
         cluster.groups.partitions = given["coordinators"]
     if "transaction_version" in given:
-        transactions.version = given["transaction_version"]
+        transactions.finalize(given["transaction_version"])
     if "marker_delay" in given:
         transactions.marker_delay = given["marker_delay"]
 

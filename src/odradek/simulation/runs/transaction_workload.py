@@ -8,21 +8,31 @@ read-process-write chain). Must not: cause faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.producer.transaction_requests import WITH_BUMPS
 from odradek.common.config import Config
-from odradek.common.errors import AbortableTransactionError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import (
+    AbortableTransactionError,
+    FatalTransactionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.runs.caller import pause
+from odradek.simulation.runs.habits import Habits
 from odradek.simulation.runs.record_workload import WritingDriver
 from odradek.simulation.runs.workload import TOPIC
 
@@ -64,7 +74,26 @@ class TransactionalDriver(WritingDriver):
         self.busy = False
         self.ready = False
         self.group = f"group of {self.name}"
+        self.committed_at = 0
+        self.cluster.group_settings.observers.append(self._committed)
         return super().build(config)
+
+    def _committed(
+        self, group_id: str, _: str | None, offsets: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Look at each offset that a transaction commits, when the coordinator takes it over: at
+        the end those of later transactions have replaced it. It is the last one that a transaction
+        sent (R-TX-2), and none of an earlier transaction (R-TX-1).
+        """
+        found = offsets.get(INPUT)
+        if group_id != self.group or found is None:
+            return
+        sent = [made.offset for made in self.made if made.offset is not None]
+        if found.offset not in sent or found.offset < self.committed_at:
+            text = f"{self.group} is committed at {found.offset} after {self.committed_at}"
+            said = f"{self.world.now}: {text}; transactions have sent {sent} last"
+            self.wrong.append(Violation(said))
+        self.committed_at = max(self.committed_at, found.offset)
 
     # Calls, one after the other
 
@@ -147,7 +176,9 @@ class TransactionalDriver(WritingDriver):
         try:
             yield from self.producer.begin_transaction()
         except KafkaError as error:
-            self.wrong.append(Violation(f"{self.world.now}: {self.name} can't begin: {error!r}"))
+            if not self._rightly_refused(error):
+                told = f"{self.world.now}: {self.name} can't begin: {error!r}"
+                self.wrong.append(Violation(told))
             raise
         commits = made.commits
         try:
@@ -165,6 +196,14 @@ class TransactionalDriver(WritingDriver):
         if (yield from self.abort()) is None:
             made.fate = Fate.ABORTED
 
+    def _rightly_refused(self, error: KafkaError) -> bool:
+        """Whether a commit that succeeded may have ended the producer (R-TX-1): after a lost answer
+        it needs a new epoch, which old brokers don't provide, and which a late request may fence.
+        """
+        if isinstance(error, UnsupportedVersionError):
+            return self.cluster.versions[InitProducerIdRequest.API_KEY][1] < WITH_BUMPS
+        return isinstance(error, FatalTransactionError)
+
     def _fill(self, made: Made) -> CallerFlow[None]:
         there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
@@ -175,15 +214,19 @@ class TransactionalDriver(WritingDriver):
                 yield from self.send(
                     partition.partition, wrote[1], lambda *_, wrote=wrote: made.writes.append(wrote)
                 )
+        habits = Habits(**{"work": 0.0, **self.client.habits})
         if self.rng.random() < 0.5:
-            made.offset = len(self.made)
-            yield from self.producer.send_offsets(
-                {INPUT: OffsetAndMetadata(made.offset)},
-                ConsumerGroupMetadata(self.group),
-                self.patience,
-            )
+            made.offset = len(self.made) * habits.parts
+            for part in reversed(range(habits.parts)):
+                yield from self.producer.send_offsets(
+                    {INPUT: OffsetAndMetadata(made.offset - part)},
+                    ConsumerGroupMetadata(self.group),
+                    self.patience,
+                )
         else:
             yield from pause(self.rng.uniform(0.0, 0.2))
+        if habits.work:
+            yield from pause(self.rng.uniform(0.0, habits.work))
 
     # After the faults
 
@@ -204,11 +247,9 @@ class TransactionalDriver(WritingDriver):
 
     def finished(self) -> bool:
         """The last one is committed and seen, or none can be any more."""
-        if self.over:
-            return True
         last = self.made[-1] if self.made else None
         done = not self.busy and last is not None and last.fate is Fate.COMMITTED
-        seen = done and all(self._seen(self.cluster, made) for made in self.made)
+        seen = (done or self.over) and all(self._seen(self.cluster, made) for made in self.made)
         return seen and not self._wrong_offset(self.cluster)
 
     def _seen(self, cluster: SimulatedCluster, made: Made) -> bool:

@@ -16,7 +16,7 @@ from odradek.clients.admin import cluster, topics
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.admin.cluster import ClusterDescription
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
@@ -67,8 +67,7 @@ class Driver(ABC):
         self.name = client.name
         self.rng = stage.world.rng(f"work/{client.name}")
         self.host: ClientHost = stage.world.host(client.name, mode=mode)
-        self.host.step_limit = STEPS_IN_A_SECOND
-        self.host.timed_step_limit = TIMED_STEPS_IN_A_SECOND
+        self.host.limit_steps(STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND)
         self.config = settings(client)
         half = self.build(self.config)
         self.engine: ClientEngine = half.engine
@@ -119,6 +118,11 @@ class Driver(ABC):
         """Raise a `Violation` unless slow brokers have served all calls by now."""
         if len(self.calls):
             raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
+
+    def end_patience(self) -> None:
+        """Let calls fail as on brokers that are well."""
+        self.patient = False
+        self.wire.end_patience()
 
     def verify(self) -> None:
         """Compare the books with the cluster, if it keeps any; raises a `Violation`."""

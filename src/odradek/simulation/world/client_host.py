@@ -31,14 +31,13 @@ class ClientHost(LoopHost, Protocol):
     worker_delay: float
     """Seconds that a `Call` with where="worker" takes."""
     steps: int
-    step_limit: int
-    timed_step_limit: int
-    """Steps in a virtual second, and those that only a deadline asked for, before a hot loop is
-    reported."""
 
     @property
     def closed(self) -> bool:
         """It was closed."""
+
+    def limit_steps(self, in_a_second: int, timed: int) -> None:
+        """Report a hot loop at more steps in a virtual second, or more by deadlines alone."""
 
     def freeze(self, on: bool = True) -> None:
         """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""

@@ -57,10 +57,11 @@ class Peer(Protocol):
     def hold(self, on: bool) -> None:
         """Keep what travels in either direction until it is let go (a black hole)."""
 
-    def strand(self, seconds: float) -> None:
+    def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """Keep what the client sends; reset it after so many seconds, deliver that as much later.
 
         So requests of an old connection arrive after those of the one that has replaced it.
+        `arrived` is a request that has just come, and is delivered with them.
         """
 
 

@@ -208,7 +208,7 @@ class SimulatedHost(StepCount):
 
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
-        if not self._stepping and self.background:
+        if not self._stepping and (self.background or self._in_call):
             self._woken = True
             self._plan(self._time.now)
 

@@ -263,10 +263,10 @@ class Link:
             for action in kept:
                 action()
 
-    def strand(self, seconds: float) -> None:
+    def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """What the client sends stays on its way; then its end breaks, and later that arrives."""
         if self._late is None and not self.ended:
-            self._late = []
+            self._late = [lambda: self._arrived_up(arrived)] if arrived is not None else []
             self._time.after(seconds, lambda: self._break(seconds))
 
     def _break(self, seconds: float) -> None:

@@ -34,6 +34,10 @@ class StepCount:
         self._second = -1
         self._steps_before = self._timed_before = 0
 
+    def limit_steps(self, in_a_second: int, timed: int) -> None:
+        """Report a hot loop at more steps in a virtual second, or more by deadlines alone."""
+        self.step_limit, self.timed_step_limit = in_a_second, timed
+
     def count(self, now: float, *, timed: bool) -> None:
         """A step begins. Raises `StuckError`."""
         self.steps += 1

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.batch_source import KafkaBatchReader
 from odradek.spark.driver.filters import Narrowing, narrow_by
-from odradek.spark.driver.source import KafkaBatchReader
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.tasks.task import input_partitions
 from odradek.spark.tasks.worker_clients import process_clients

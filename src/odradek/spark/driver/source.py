@@ -1,13 +1,13 @@
-"""`format("odradek")`: the data source that Spark finds, and the reader of batch queries.
+"""`format("odradek")`: the data source that Spark finds.
 
 In: Spark's options and the user's schema. Out: partitions with all a task needs. Must not connect
 when it is made: Spark makes a source in several processes, pickles it, and throws most copies
-away. Streams are in `stream_source`, what runs in tasks in `tasks`.
+away. The readers are in `batch_source` and `stream_source`, what runs in tasks in `tasks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -16,21 +16,15 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    InputPartition,
 )
 
 from odradek.common.errors import KafkaError
-from odradek.runtime.system_clock import SystemClock
-from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.kafka_settings import sealed_options
 from odradek.spark.options.registry_options import sealed_registry
-from odradek.spark.options.source_options import BATCH, STREAM, SourceOptions, parse_options
-from odradek.spark.tasks.task import batch_partitions, read_partition
-from odradek.spark.tasks.worker_clients import process_clients
-from odradek.spark.values.schema import check_schema, full_schema
+from odradek.spark.options.source_options import BATCH, STREAM, parse_options
+from odradek.spark.values.schema import full_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
@@ -64,6 +58,7 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch query; one that takes filters where Spark hands them over."""
+        from odradek.spark.driver.batch_source import KafkaBatchReader
         from odradek.spark.driver.pushdown import PushingBatchReader, planner_pushes
 
         reader = PushingBatchReader if planner_pushes() else KafkaBatchReader
@@ -90,25 +85,3 @@ class KafkaDataSource(DataSource):
         from odradek.spark.sink.writers import KafkaStreamWriter
 
         return KafkaStreamWriter(parse_sink_options(dict(self.options), STREAM), schema)
-
-
-class KafkaBatchReader(DataSourceReader):
-    """Reads a range of offsets of every partition, fixed when the query is planned.
-
-    Spark plans a loaded frame once and runs it often; what its later runs read says `later_runs`.
-    """
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, options.decoded_types())
-        self._options, self._schema = options, schema
-
-    def partitions(self) -> list[InputPartition]:
-        """Resolve the offsets; runs in a planner process of the driver."""
-        clock = SystemClock()
-        tracker = OffsetTracker(self._options, process_clients(), clock)
-        plan = tracker.plan_batch()
-        return list(batch_partitions(plan, clock.date_ms()))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition; runs in a Python worker of an executor."""
-        return read_partition(self._options, self._schema, partition)

@@ -32,13 +32,15 @@ from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
-from odradek.spark.tasks.worker_clients import Clock, Hint
+from odradek.spark.tasks.worker_clients import Clock, Hint, topic_ids
 
 if TYPE_CHECKING:
     from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
+RENEW_S = 0.5
+"""Wait between two clients of a batch that is planned again: each of them connects."""
 MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 HINT_PARTITIONS = 500
@@ -148,7 +150,24 @@ class OffsetTracker:
         return self._plan(found, topics)
 
     def plan_batch(self, narrow: Narrow | None = None) -> BatchPlan:
-        """Resolve the starting and ending options of a batch query to ranges."""
+        """Resolve the starting and ending options of a batch query to ranges.
+
+        Just after a topic was deleted and recreated, one broker may still return the old topic id.
+        If the description and the client's metadata name different ids, plan again with a new
+        client until they agree, or until the difference has lasted for a while.
+        """
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            plan = self._resolved_batch(narrow)
+            known = topic_ids(self._contact.client().bootstrap_hint() or {})
+            planned = {r.tp.topic for r in plan.ranges}
+            if not any(_differs(t, plan.topic_ids, known) for t in planned) or doubt.settled():
+                return plan
+            self._forget()
+            self._contact.close()
+            self._clock.pause(RENEW_S)
+
+    def _resolved_batch(self, narrow: Narrow | None) -> BatchPlan:
         topics = self._discovery.topics(None)
         self._refuse_missing(topics.missing, topics)
         beginnings = cache(lambda: self._beginnings(topics.partitions, None))
@@ -353,7 +372,7 @@ class OffsetTracker:
         if not needed <= set(hint.get("topics", ())):
             self._look(None)  # a restarted driver: its client hasn't met the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
-        return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
+        return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed, topics))
 
     # -- which cluster, and what is lost --------------------------------------------------
 
@@ -430,11 +449,24 @@ class OffsetTracker:
             logger.warning("%s; going on because failOnDataLoss is false", sentence)
 
 
-def _narrowed(hint: Hint, topics: Collection[str]) -> Hint | None:
-    """Keep what a batch's tasks need; each of them carries it, so it must stay small."""
+def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:
+    """Return whether both name an id of the topic, and not the same one."""
+    return planned.get(topic, known.get(topic)) != known.get(topic, planned.get(topic))
+
+
+def _narrowed(hint: Hint, needed: Collection[str], topics: TopicsSnapshot) -> Hint | None:
+    """Keep what a batch's tasks need; each of them carries it, so it must stay small.
+
+    Metadata of another topic id than the planned one is left out: a task would refuse it.
+    """
     if not hint:
         return None
-    kept = {name: known for name, known in hint["topics"].items() if name in topics}
+    known = topic_ids(hint)
+    kept = {
+        name: topic
+        for name, topic in hint["topics"].items()
+        if name in needed and not _differs(name, topics.topic_ids, known)
+    }
     if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
         kept = {}  # a worker's first task asks once; better than a picture of all in each of them
     return {**hint, "topics": kept}

@@ -7,6 +7,7 @@ Must not hold code that reads values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 BATCH, STREAM = "batch", "stream"
@@ -28,6 +29,11 @@ class SparkOption:
     """Whether the JVM connector doesn't have it."""
     warned: bool = False
     """Given in another kind of query it is only warned of, as the JVM connector does."""
+
+
+def with_defaults(plain: Mapping[str, str], options: Mapping[str, SparkOption]) -> dict[str, str]:
+    """Return the texts of all options: those that are given, and the defaults of the others."""
+    return {name: plain.get(name, option.default) for name, option in options.items()}
 
 
 _WHAT = (

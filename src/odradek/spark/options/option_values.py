@@ -22,9 +22,9 @@ _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)(?:i?b)?", re.ASCII)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
-def boolean(plain: Mapping[str, str], name: str, *, default: bool) -> bool:
+def boolean(texts: Mapping[str, str], name: str) -> bool:
     """Read true or false in any case, as Scala does."""
-    text = plain.get(name.lower(), str(default)).strip().lower()
+    text = texts[name.lower()].strip().lower()
     if text not in ("true", "false"):
         raise OptionError(f"option {name} must be true or false, not {text!r}")
     return text == "true"

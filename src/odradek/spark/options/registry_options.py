@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import MissingExtraError
 from odradek.common.secret import Secret
 from odradek.serialization import extras
-from odradek.serialization.registry_settings import SECRETS, registry_settings
+from odradek.serialization.registry.settings import SECRETS, registry_settings
 from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import CORRUPT as JSON_CORRUPT
 from odradek.spark.values.decoding import FAILFAST, Format, value_mode

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import CONSUMER, PRODUCER
-from odradek.common.group_options import GROUP_NAMES
-from odradek.common.options import OPTIONS as CLIENT_OPTIONS
+from odradek.common.options.group import GROUP_NAMES
+from odradek.common.options.table import OPTIONS as CLIENT_OPTIONS
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
 from odradek.spark.options.kafka_settings import (
@@ -26,7 +26,14 @@ from odradek.spark.options.kafka_settings import (
     sealed_options,
     suggestion,
 )
-from odradek.spark.options.option_table import BATCH, FROM_SPARK, OPTIONS, PROTECTED, STREAM
+from odradek.spark.options.option_table import (
+    BATCH,
+    FROM_SPARK,
+    OPTIONS,
+    PROTECTED,
+    STREAM,
+    with_defaults,
+)
 from odradek.spark.options.option_values import (
     INT_MAX,
     boolean,
@@ -87,33 +94,33 @@ class SourceOptions:
     """The partitions of option assign; None without it."""
     starting: OffsetSpec
     ending: OffsetSpec
-    pattern: str | None = None
+    pattern: str | None
     """subscribePattern in Java's language, checked."""
-    fail_on_data_loss: bool = True
-    allow_cluster_change: bool = False
-    max_offsets_per_trigger: int | None = None
-    max_bytes_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay: float = 900.0
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    include_headers: bool = False
-    null_timestamps: bool = False
+    fail_on_data_loss: bool
+    allow_cluster_change: bool
+    max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: float
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
+    null_timestamps: bool
     """Whether timestamps that Spark can't hold are null."""
-    poll_timeout: float = 120.0
-    outage_tolerance: float = 600.0
-    fetch_attempts: int = 3
-    retry_interval: float = 1.0
-    discovery_interval: float = DISCOVERY_S
-    formats: Mapping[str, Format] = field(default_factory=dict)
+    poll_timeout: float
+    outage_tolerance: float
+    fetch_attempts: int
+    retry_interval: float
+    discovery_interval: float
+    formats: Mapping[str, Format]
     """How keys and values are decoded; those that stay bytes aren't among them."""
-    drop_malformed: bool = False
+    drop_malformed: bool
     """Whether records that don't fit are no rows."""
-    dead_letter_topic: str | None = None
+    dead_letter_topic: str | None
     """Where they go instead, or as well."""
-    commit_group: str | None = None
+    commit_group: str | None
     """The group that finished batches are committed to; None: none."""
-    pause_file: Path | None = None
+    pause_file: Path | None
     """While it is there, no batch begins."""
 
     def asks_for(self, tp: TopicPartition) -> bool:
@@ -174,6 +181,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     kafka, plain = divided(given, _KNOWN_HERE, PROTECTED)
     limits = _limits_of_batches(plain)
     plain = _refuse_unknown(plain, query)
+    texts = with_defaults(plain, OPTIONS)
     if "groupidprefix" in plain:
         kafka.setdefault("client.id", plain["groupidprefix"])
     checked = checked_by_client(CONSUMER, kafka, **{"auto.offset.reset": "none"})
@@ -191,10 +199,10 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         starting=starting,
         ending=ending,
         pattern=pattern,
-        fail_on_data_loss=boolean(plain, "failOnDataLoss", default=True),
-        allow_cluster_change=boolean(plain, "allowClusterChange", default=False),
-        include_headers=boolean(plain, "includeHeaders", default=False),
-        null_timestamps=choice(plain, "outOfRangeTimestamps", "error", "null") == "null",
+        fail_on_data_loss=boolean(texts, "failOnDataLoss"),
+        allow_cluster_change=boolean(texts, "allowClusterChange"),
+        include_headers=boolean(texts, "includeHeaders"),
+        null_timestamps=choice(texts, "outOfRangeTimestamps", "error", "null") == "null",
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=commit_group,
         pause_file=_pause_file(plain),
@@ -203,8 +211,8 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         dead_letter_topic=dead_letter_topic,
         min_partitions=whole_or_none(plain, "minPartitions", INT_MAX),
         max_records_per_partition=whole_or_none(plain, "maxRecordsPerPartition"),
-        **(limits if query == STREAM else {}),
-        **_patience(plain),
+        **(limits if query == STREAM else _limits_of_batches({})),
+        **_patience(texts),
     )
 
 
@@ -221,21 +229,19 @@ def _limits_of_batches(plain: Mapping[str, str]) -> dict[str, Any]:
         "min_offsets_per_trigger": least,
         "max_bytes_per_trigger": None if size is None else byte_size("maxBytesPerTrigger", size),
         "max_trigger_delay": seconds(
-            "maxTriggerDelay", plain.get("maxtriggerdelay", "15m"), unit="ms"
+            "maxTriggerDelay", with_defaults(plain, OPTIONS)["maxtriggerdelay"], unit="ms"
         ),
     }
 
 
-def _patience(plain: Mapping[str, str]) -> dict[str, Any]:
+def _patience(texts: Mapping[str, str]) -> dict[str, Any]:
     timeout, interval = "kafkaConsumer.pollTimeoutMs", "fetchOffset.retryIntervalMs"
     attempts = "fetchOffset.numRetries"
     return {
-        "poll_timeout": whole(timeout, plain.get(timeout.lower(), "120000")) / 1000.0,
-        "outage_tolerance": seconds(
-            "outageTolerance", plain.get("outagetolerance", "10m"), unit="s"
-        ),
-        "fetch_attempts": whole(attempts, plain.get(attempts.lower(), "3"), INT_MAX),
-        "retry_interval": whole(interval, plain.get(interval.lower(), "1000"), least=0) / 1000.0,
+        "poll_timeout": whole(timeout, texts[timeout.lower()]) / 1000.0,
+        "outage_tolerance": seconds("outageTolerance", texts["outagetolerance"], unit="s"),
+        "fetch_attempts": whole(attempts, texts[attempts.lower()], INT_MAX),
+        "retry_interval": whole(interval, texts[interval.lower()], least=0) / 1000.0,
     }
 
 

@@ -18,7 +18,7 @@ from odradek.serialization import (
     Schema,
     SchemaRegistryClient,
 )
-from odradek.serialization.avro import parsed_avro
+from odradek.serialization.avro.serializers import parsed_avro
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
 from odradek.spark.sink.column_check import check_type

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
     ProducerFencedError,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from odradek.common.errors import ConfigurationError
 from odradek.serialization import JSONSerializer, SchemaRegistryClient
-from odradek.serialization.json_schema import json_of
-from odradek.serialization.json_shapes import JsonShapes
+from odradek.serialization.json.serializers import json_of
+from odradek.serialization.json.shapes import JsonShapes
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.serialization import SchemaRegistryClient
-from odradek.serialization.protobuf import message_indexes
-from odradek.serialization.protobuf_shapes import message_shape
+from odradek.serialization.protobuf.serializers import message_indexes
+from odradek.serialization.protobuf.shapes import message_shape
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
 from odradek.spark.sink.column_check import check_type

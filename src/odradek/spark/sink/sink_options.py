@@ -15,7 +15,7 @@ from typing import Any
 
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import UnsupportedFeatureError
-from odradek.serialization.registry_settings import registry_settings
+from odradek.serialization.registry.settings import registry_settings
 from odradek.spark.options.kafka_settings import (
     CLIENT_ID,
     checked_by_client,
@@ -23,7 +23,7 @@ from odradek.spark.options.kafka_settings import (
     sealed_options,
     suggestion,
 )
-from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
+from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption, with_defaults
 from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
 from odradek.spark.options.option_values import (
     INT_MAX,
@@ -225,14 +225,14 @@ class SinkOptions:
     kafka: Mapping[str, Any] = field(repr=False)
     """The pass-through, without the prefix; not in repr, since it may hold a secret."""
     topic: str | None
-    delivery: str = AT_LEAST_ONCE
-    include_headers: bool = False
-    outage_tolerance: float = 600.0
-    transactional_id_prefix: str = "odradek"
-    sink_name: str = "sink"
-    job_id: str | None = None
-    batch_id: int = 0
-    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    delivery: str
+    include_headers: bool
+    outage_tolerance: float
+    transactional_id_prefix: str
+    sink_name: str
+    job_id: str | None
+    batch_id: int
+    encodings: Mapping[str, Encoding]
     """How keys and values are written; those that are bytes already aren't among them."""
 
     def first_contact(self, attempt: int) -> float:
@@ -260,17 +260,18 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     _refuse_unknown(plain, query)
     _drop_limits(kafka)
     checked_by_client(PRODUCER, kafka, **{MEMORY: _room(kafka)})
+    texts = with_defaults(plain, OPTIONS)
     found = SinkOptions(
         kafka=kafka,
         topic=_topic(plain),
-        delivery=_delivery(plain),
-        include_headers=boolean(plain, "includeHeaders", default=False),
-        outage_tolerance=seconds("outageTolerance", plain.get("outagetolerance", "10m"), "s"),
-        transactional_id_prefix=_name(plain, "transactionalIdPrefix", "odradek"),
-        sink_name=_sink_name(plain),
-        job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
-        batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
-        encodings=_encodings(plain),
+        delivery=_delivery(texts),
+        include_headers=boolean(texts, "includeHeaders"),
+        outage_tolerance=seconds("outageTolerance", texts["outagetolerance"], "s"),
+        transactional_id_prefix=_name(texts, "transactionalIdPrefix"),
+        sink_name=_sink_name(texts),
+        job_id=_name(plain, "jobId") if "jobid" in plain else None,
+        batch_id=whole("batchId", texts["batchid"], least=0),
+        encodings=_encodings(plain, _delivery(texts)),
     )
     _tell_of_less_patience(found)
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
@@ -283,7 +284,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     return found
 
 
-def _encodings(plain: Mapping[str, Any]) -> dict[str, Encoding]:
+def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
     """How keys and values are written with a registry."""
     settings = registry_settings_of(plain)
     if settings is None:
@@ -295,7 +296,7 @@ def _encodings(plain: Mapping[str, Any]) -> dict[str, Encoding]:
     found: dict[str, Encoding] = {}
     for name in ("key", "value"):
         if f"{name}format" in plain:
-            found[name] = _encoding(name, plain, settings)
+            found[name] = _encoding(name, plain, settings, delivery)
             continue
         for option in (f"{name}Subject", f"{name}Version", f"{name}Message"):
             if option.lower() in plain:
@@ -307,7 +308,9 @@ def _encodings(plain: Mapping[str, Any]) -> dict[str, Encoding]:
     return found
 
 
-def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) -> Encoding:
+def _encoding(
+    name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], delivery: str
+) -> Encoding:
     given = str(plain[f"{name}format"]).strip().lower()
     if given not in ENCODINGS:
         raise OptionError(
@@ -329,7 +332,7 @@ def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) 
     message = str(plain.get(f"{name}message", "")).strip()
     if message and given != "protobuf":
         raise OptionError(f"option {name}Message is given without {name}Format=protobuf")
-    if not text and version is None and _delivery(plain) == EXACTLY_ONCE:
+    if not text and version is None and delivery == EXACTLY_ONCE:
         also = " or avroSchema" if given == "avro" and name == "value" else ""
         raise OptionError(
             f"option {name}Format={given} with delivery=exactly_once needs option "
@@ -422,8 +425,8 @@ def _topic(plain: Mapping[str, str]) -> str | None:
     return checked_name("topic", name)
 
 
-def _delivery(plain: Mapping[str, str]) -> str:
-    text = plain.get("delivery", AT_LEAST_ONCE).strip().lower()
+def _delivery(texts: Mapping[str, str]) -> str:
+    text = texts["delivery"].strip().lower()
     if text == ATOMIC:
         raise UnsupportedFeatureError(
             "option delivery=exactly_once_atomic can't be had: one transaction for a whole "
@@ -439,9 +442,9 @@ def _delivery(plain: Mapping[str, str]) -> str:
     return text
 
 
-def _sink_name(plain: Mapping[str, str]) -> str:
+def _sink_name(texts: Mapping[str, str]) -> str:
     """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
-    name = _name(plain, "sinkName", "sink")
+    name = _name(texts, "sinkName")
     if "-" in name:
         raise OptionError(
             f"option sinkName can't have dashes: {name!r}. Dashes join it to the query's id or "
@@ -451,8 +454,8 @@ def _sink_name(plain: Mapping[str, str]) -> str:
     return name
 
 
-def _name(plain: Mapping[str, str], name: str, default: str) -> str:
-    text = plain.get(name.lower(), default).strip()
+def _name(texts: Mapping[str, str], name: str) -> str:
+    text = texts[name.lower()].strip()
     if not _NAME.fullmatch(text):
         raise OptionError(
             f"option {name} must be 1 to 100 letters, digits, dots, dashes or underscores, not "

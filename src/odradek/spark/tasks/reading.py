@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.discovery import CONFIRM_S
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions

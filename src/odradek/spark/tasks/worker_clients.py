@@ -47,12 +47,15 @@ class Clock(Protocol):
     def pause(self, seconds: float) -> None: ...
 
 
+def topic_ids(hint: Hint) -> dict[str, str]:
+    """Return the topic ids in a client's metadata; a topic without an id is left out."""
+    found = {name: UUID(hex=topic["id"]) for name, topic in hint.get("topics", {}).items()}
+    return {name: str(topic_id) for name, topic_id in found.items() if topic_id.int}
+
+
 def known_topic_id(client: Consumer, topic: str) -> str | None:
-    """Give the id under which a client knows a topic now; asks nobody."""
-    hint = client.bootstrap_hint() or {}
-    known = hint.get("topics", {}).get(topic)
-    number = UUID(hex=known["id"]) if known else UUID(int=0)
-    return str(number) if number.int else None
+    """Return the id under which a client knows a topic now, without a request."""
+    return topic_ids(client.bootstrap_hint() or {}).get(topic)
 
 
 Make = Callable[[Mapping[str, Any], Hint | None], "Consumer"]

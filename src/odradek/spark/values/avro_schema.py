@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization.avro_types import MOST_TYPES
-from odradek.serialization.references import referred
+from odradek.serialization.avro.types import MOST_TYPES
+from odradek.serialization.registry.references import referred
 from odradek.spark.problems import OptionError
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.common.errors import KafkaError
-from odradek.serialization.column_room import FREE, ColumnRoom
+from odradek.serialization.columns.column_room import FREE, LARGE, ColumnRoom, JsonRoom
 from odradek.serialization.errors import DeserializationError
-from odradek.serialization.json_lines import ArrowJson
-from odradek.serialization.json_room import LARGE, JsonRoom
-from odradek.serialization.json_values import JsonValues
+from odradek.serialization.json.lines import ArrowJson
+from odradek.serialization.json.values import JsonValues
 from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
 

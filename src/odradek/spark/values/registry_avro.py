@@ -19,9 +19,9 @@ from odradek.serialization import (
     SchemaNotFoundError,
     SchemaRegistryClient,
 )
-from odradek.serialization.avro_rows import AvroRows
-from odradek.serialization.converted_column import NoSchema
-from odradek.serialization.schemas import AVRO
+from odradek.serialization.avro.rows import AvroRows
+from odradek.serialization.columns.converted_column import NoSchema
+from odradek.serialization.registry.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
 from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
-from odradek.serialization.json_types import json_type
-from odradek.serialization.schemas import JSON
+from odradek.serialization.json.types import json_type
+from odradek.serialization.registry.schemas import JSON
 from odradek.serialization.wire_format import ID_SIZE
 from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import CORRUPT, JsonDecoder, ValueDecodeError

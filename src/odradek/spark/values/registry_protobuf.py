@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
 from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
-from odradek.serialization.protobuf_files import described, message_named
-from odradek.serialization.protobuf_rows import NamedBySchemas, ProtobufRows
-from odradek.serialization.protobuf_types import protobuf_type
+from odradek.serialization.protobuf.files import described, message_named
+from odradek.serialization.protobuf.rows import NamedBySchemas, ProtobufRows
+from odradek.serialization.protobuf.types import protobuf_type
 from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import ValueDecodeError, kept_where
 

@@ -13,7 +13,7 @@ import typer
 from tests.spec.commands import client_of, parameters
 from typer.testing import CliRunner
 
-from odradek.cli import broker_api_versions
+from odradek.cli.brokers import broker_api_versions
 from odradek.cli.console import consume, produce, waiting
 from odradek.cli.console.consume import formatter_of
 from odradek.cli.console.formatting import RecordFormatter

@@ -14,7 +14,7 @@ from odradek.cli.console.properties import (
     refuse_what_is_not_there,
     truth,
 )
-from odradek.common.properties import parse_properties
+from odradek.common.options.properties import parse_properties
 
 
 @pytest.mark.parametrize(

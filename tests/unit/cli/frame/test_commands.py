@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from odradek.cli import COMPLETION, completed_words
 from odradek.cli.frame import commands, completion
 from odradek.cli.frame.commands import AdminRun, changes, destroys, reads
+from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result
-from odradek.cli.overviews import overview
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import InvalidTopicExceptionError
+from odradek.common.errors.kafka import InvalidTopicExceptionError
 
 HERE = ("--bootstrap-server", "127.0.0.1:1")
 

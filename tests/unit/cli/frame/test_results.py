@@ -12,7 +12,7 @@ from rich.console import Console
 
 from odradek.cli.frame import results
 from odradek.cli.frame.results import Result, ResultTable, cell, counted, plain, show
-from odradek.common.kafka_errors import TopicAlreadyExistsError
+from odradek.common.errors.kafka import TopicAlreadyExistsError
 from odradek.common.types import TopicPartition
 
 LONG = "a" * 200

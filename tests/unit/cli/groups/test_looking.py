@@ -12,7 +12,7 @@ from odradek.cli.groups.showing import lags, read
 from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import SHARE, GroupListing
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import GroupIdNotFoundError, UnknownServerError
+from odradek.common.errors.kafka import GroupIdNotFoundError, UnknownServerError
 from odradek.common.types import TopicPartition
 
 

@@ -24,10 +24,8 @@ from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError
 from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
-from odradek.network.effects import Call, Send
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.find_coordinator import Coordinator as Found
 from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -56,12 +54,13 @@ class FakeGroup:
     """The glue, with an application that polls whenever it is asked to, unless `busy`."""
 
     def __init__(self, world: Script) -> None:
-        self.engine = cast("ConsumerEngine", world.engine)
+        self.engine = world.consumer
         self.config = self.engine.config
         self.group_id = "g"
         self.instance_id: str | None = self.config["group.instance.id"]
-        self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
+        self.coordinator = Coordinator(self.engine.brokers, CoordinatorKind.GROUP, "g")
         self.pattern = None
+        self.by_epoch = False
         self.poll_wanted = Signal()
         self.heartbeats = Sampled()
         self.subscribed = ["t"]
@@ -97,7 +96,7 @@ class FakeGroup:
         self.mine = [p for p in self.mine if p not in set(partitions)]
         self.engine.subscription.drop(partitions)
 
-    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         now = yield START
         until = now + self.revoke_takes
         while now < until or self.busy_since is not None:
@@ -108,21 +107,24 @@ class FakeGroup:
         self._drop("revoke", partitions)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         now = yield START
         self._drop("lose", partitions)
         return now
 
-    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def assign(self, partitions: Collection[TopicPartition], ids: Any = None) -> Flow[float]:
         now = yield START
         assert not set(partitions) & set(self.mine)
         self.calls.append(("assign", sorted(partitions)))
         self.mine += partitions
-        self.engine.subscription.add(partitions)
+        self.engine.subscription.add(partitions, {})
         return now
 
-    def failed(self, error: KafkaError, now: float) -> None:
+    def failed(self, error: KafkaError) -> None:
         self.error = error
+
+    def assigned_nothing(self) -> None:
+        raise AssertionError("on_assigned tells members of classic groups")
 
     def unsettled(self, since: float) -> None:
         """What it says after ten seconds is the real group's."""
@@ -150,7 +152,7 @@ class Script(World):
         self.topics = {"t": [1, 1]}
         self.pictures["*"] = ClusterPicture(brokers={1: B1}, topics=self.topics)
         up(self, B1)
-        self.spoken = dict(VERSIONS)
+        self.spoken = {key: (0, newest) for key, newest in VERSIONS.items()}
         self.codes: dict[str, list[int]] = {}
         self.generation = 0
         self.members: dict[str, JoinGroupResponseMember] = {}
@@ -158,8 +160,11 @@ class Script(World):
         self.given: list[str] | None = None
         """What the next syncs give, when another member leads."""
         self.skip = False
+        self.consumer = engine = cast("ConsumerEngine", self.engine)
         self.group = FakeGroup(self)
-        self.membership = ClassicMembership(cast("Group", self.group))
+        self.membership = ClassicMembership(
+            cast("Group", self.group), engine, engine.metadata, engine.rng, engine.subscription
+        )
 
     def begin(self, within: float = 1.0) -> None:
         self.engine.post(self.membership.start)
@@ -176,25 +181,12 @@ class Script(World):
         metadata = encode_subscription(MemberSubscription(topics, tuple(owned or ())))
         self.members[name] = JoinGroupResponseMember(name, None, metadata)
 
-    def carry_out(self, effect: object) -> None:
-        if not isinstance(effect, Call):
-            super().carry_out(effect)
-            return
-
-        def ends() -> None:  # a user's assignor, in a thread of its own
-            try:
-                self.engine.called(effect.token, effect.function(*effect.arguments), None)
-            except Exception as error:
-                self.engine.called(effect.token, None, error)
-
-        self.later(0.001, ends)
-
-    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+    def answer(self, address: str, body: Any) -> Message | None:
         code = 0
         if (codes := self.codes.get(getattr(body, "API_NAME", ""))) and codes:
             code = codes.pop(0)
         if isinstance(body, FindCoordinatorRequest):
-            if self.spoken[10] < 4:
+            if self.spoken[10][1] < 4:
                 return FindCoordinatorResponse(0, code, node_id=1, host="b1", port=9092)
             return FindCoordinatorResponse(coordinators=[Found("g", 1, "b1", 9092, code)])
         if isinstance(body, JoinGroupRequest):
@@ -205,14 +197,7 @@ class Script(World):
             return HeartbeatResponse(error_code=code)
         if isinstance(body, LeaveGroupRequest):
             return LeaveGroupResponse(error_code=code)
-        message = super().answer(address, body, mode)
-        if isinstance(message, ApiVersionsResponse):
-            message.api_keys += [ApiVersion(k, 0, v) for k, v in self.spoken.items()]
-        return message
-
-    def _send(self, effect: Send) -> None:
-        effect.request.encode()  # raises when the version can't carry what is said
-        super()._send(effect)
+        return None
 
     def _join(self, body: JoinGroupRequest, code: int) -> JoinGroupResponse:
         if code:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from tests.spec.world import ClusterPicture, World, up
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.group.topic_names import TopicNames
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
@@ -17,7 +18,6 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -75,6 +75,7 @@ class Scripted(World):
         self.pictures["*"] = self.picture
         up(self, B1)
         self.version = version
+        self.spoken = {10: (0, 6)} | ({68: (0, version)} if version >= 0 else {})
         self.replies: list[Reply] = []
         """What the next heartbeats get: an answer or an error; then "all is well"."""
         self.log: list[str] = []
@@ -95,8 +96,15 @@ class Scripted(World):
         """None: inside `poll()`, always."""
         self.poll_wanted = Signal()
         self.heartbeats = Sampled()
-        self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
-        self.membership = ConsumerMembership(cast("Group", self))
+        self.coordinator = Coordinator(self.engine.brokers, CoordinatorKind.GROUP, "g")
+        self.by_epoch = True
+        self.membership = ConsumerMembership(
+            cast("Group", self),
+            self.engine,
+            self.engine.metadata,
+            self.engine.rng,
+            TopicNames(self.engine.brokers),
+        )
 
     # What the membership uses
 
@@ -114,7 +122,7 @@ class Scripted(World):
     def owned(self) -> list[TopicPartition]:
         return list(self.partitions)
 
-    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         now = yield START
         self._note("revoking", partitions)
         if self.trouble is not None:
@@ -127,16 +135,19 @@ class Scripted(World):
         self._drop("revoked", partitions)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
-        yield START
+    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
+        now = yield START
         self._drop("lost", partitions)
         return now
 
-    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
-        yield START
+    def assign(self, partitions: Collection[TopicPartition], ids: Any = None) -> Flow[float]:
+        now = yield START
         self._note("assigned", partitions)
         self.partitions.update(dict.fromkeys(partitions))
         return now
+
+    def assigned_nothing(self) -> None:
+        """Who commits nothing has nothing to be told."""
 
     def unsettled(self, since: float) -> None:
         """What it says after ten seconds is the real group's."""
@@ -144,7 +155,7 @@ class Scripted(World):
     def settled(self, now: float) -> None:
         """And so is that it's over."""
 
-    def failed(self, error: KafkaError, now: float) -> None:
+    def failed(self, error: KafkaError) -> None:
         self.failure = error
 
     def _note(self, what: str, partitions: Collection[TopicPartition]) -> None:
@@ -157,23 +168,18 @@ class Scripted(World):
 
     # What the broker says
 
-    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+    def answer(self, address: str, body: Any) -> Message | Literal["silence"] | None:
         if isinstance(body, FindCoordinatorRequest):
             return FindCoordinatorResponse(coordinators=[Found("g", 1, "x", 1)])
         if isinstance(body, ConsumerGroupHeartbeatRequest):
             return self._beat(body)
         if isinstance(body, MetadataRequest) and body.topics and body.topics[0].name is None:
             return self._by_id(body)
-        message = super().answer(address, body, mode)
-        if isinstance(message, ApiVersionsResponse):
-            message.api_keys += [ApiVersion(10, 0, 6)]
-            if self.version >= 0:
-                message.api_keys += [ApiVersion(68, 0, self.version)]
-        return message
+        return None
 
-    def _beat(self, request: ConsumerGroupHeartbeatRequest) -> Message | None:
+    def _beat(self, request: ConsumerGroupHeartbeatRequest) -> Message | Literal["silence"]:
         if self.now < self.silent_until:
-            return None
+            return "silence"
         reply: Reply = self.replies.pop(0) if self.replies else 0
         if isinstance(reply, int):
             epoch = request.member_epoch or 1

@@ -20,7 +20,7 @@ from tests.unit.clients.consumer.classic_script import (
 
 from odradek.clients.consumer.group.assignors import EAGER
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
-from odradek.common.kafka_errors import FencedInstanceIdError
+from odradek.common.errors.kafka import FencedInstanceIdError
 
 # One member alone
 
@@ -223,7 +223,10 @@ def test_put_out_while_the_application_gives_back() -> None:
     w.run(w.now + 3.0)
     assert w.calls() == [], "the application isn't overtaken"
     w.run(w.now + 4.0)
-    assert w.calls() == [("revoke", parts("t0", "t1")), ("assign", parts("t0", "t1"))]
+    revoked, lost, assigned = w.calls()
+    assert revoked == ("revoke", parts("t0", "t1"))
+    assert lost == ("lose", []), "what was given back isn't this member's again"
+    assert assigned == ("assign", parts("t0", "t1"))
     assert w.bodies("JoinGroup")[2].member_id == ""
 
 
@@ -231,7 +234,7 @@ def test_a_session_that_has_ended_on_the_other_side_too() -> None:
     w = Script()
     w.stable()
     w.calls()
-    w.mode(B1, "refused")
+    w.mode(B1, mode="refused")
     w.run(w.now + 15.0)
     assert w.withheld() == 2
     w.code("Heartbeat", UNKNOWN)
@@ -245,7 +248,7 @@ def test_a_rebalance_in_the_middle_of_doubt() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
-    w.mode(B1, "refused")
+    w.mode(B1, mode="refused")
     w.run(w.now + 15.0)
     w.engine.post(lambda now: w.membership.rejoin("a test", now))
     w.run(w.now + 5.0)
@@ -272,7 +275,7 @@ def test_a_static_member_does_not_leave() -> None:
 def test_leaving_takes_as_long_as_it_was_given() -> None:
     w = Script()
     w.stable()
-    w.mode(B1, "refused")
+    w.mode(B1, mode="refused")
     begin = w.now
     done = w.engine.start(w.membership.leave(begin + 30.0))
     w.run(begin + 12.0)
@@ -287,13 +290,13 @@ def test_leaving_takes_as_long_as_it_was_given() -> None:
 def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
     w = Script()
     w.stable()
-    w.mode(B1, "silent", cut=False)
+    w.mode(B1, mode="mute", cut=False)
     expires = w.membership._expires
 
     def leave() -> None:
         w.engine.start(w.membership.leave(w.now + 5.0))
 
-    w.at(expires, leave)
+    w.simulation.at(expires, leave)
     w.run(expires - 0.1)
     assert w.bodies("Heartbeat"), "one is open when the session ends"
     w.run(expires + 10.0)
@@ -324,7 +327,7 @@ def test_no_join_begins_once_the_consumer_is_about_to_leave() -> None:
     w.run(w.now + 1.5)
     assert w.state == "preparing_rebalance"
     w.calls()
-    w.engine.post(w.membership.hold)
+    w.engine.post(lambda _: w.membership.hold())
     w.run(w.now + 5.0)
     assert w.calls() == [], "the glue gives back by itself then"
     assert len(w.bodies("JoinGroup")) == 2
@@ -354,7 +357,7 @@ def test_leaving_never_raises_and_never_takes_longer_than_it_may(code: int) -> N
     w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
     w2 = Script()
     w2.stable()
-    w2.mode(B1, "refused")
+    w2.mode(B1, mode="refused")
     begin = w2.now
     w2.wait(w2.membership.leave(w2.now + 1.0), 5.0).result()
     assert w2.now - begin <= 1.1

@@ -10,7 +10,7 @@ import pytest
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import ConfigurationError
-from odradek.common.kafka_errors import InvalidTopicExceptionError
+from odradek.common.errors.kafka import InvalidTopicExceptionError
 from odradek.common.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.clients.consumer.group.commit_queue import CommitQueue
 from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
 from odradek.clients.consumer.group.offset_lookup import GroupIdentity
+from odradek.clients.consumer.ownership import Ownership
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator
 from odradek.common.errors import (
@@ -19,9 +20,10 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from odradek.common.errors.kafka import OffsetMetadataTooLargeError, UnknownTopicOrPartitionError
 from odradek.common.events import EventLog
-from odradek.common.kafka_errors import OffsetMetadataTooLargeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.metadata.metadata import Metadata
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Task, Wait
 from odradek.protocol.messages.offset_commit import (
@@ -39,14 +41,18 @@ class Counting(Engine):
     """An engine that counts how often flows go on."""
 
     resumed = 0
-    metadata = type("Metadata", (), {"snapshot": None})()
 
     def _resume(self, task: Task[Any], now: float) -> None:
         self.resumed += 1
         super()._resume(task, now)
 
-    def timeout(self, what: str, now: float) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"no {what} in time", (), now)
+
+class NoMetadata:
+    """Metadata before the first answer."""
+
+    snapshot = None
+    answered = 0
+    topic_errors: ClassVar[dict[str, int]] = {}
 
 
 class Asked:
@@ -99,13 +105,14 @@ class Scene:
         self.now = 0.0
         self.asked = Asked(self.engine)
         self.who = GroupIdentity("m", 1)
-        self.owner: object = object()
+        self.ownership = Ownership()
         self.accepted: list[tuple[str, int]] = []
         self.stored = CommittedOffsets(
-            cast(ClientEngine, self.engine),
+            self.engine,
+            cast(Metadata, NoMetadata()),
             cast(Coordinator, self.asked),
             identity=lambda: self.who,
-            owner=lambda _: self.owner,
+            timeout=lambda what, now, _: KafkaTimeoutError(f"no {what} in time", (), now),
         )
 
     def commit(self, offset: int, deadline: float = 1e9) -> Completion[None]:
@@ -117,7 +124,8 @@ class Scene:
         def note(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
             self.accepted.append((str(partition), offset.offset))
 
-        return self.engine.start(self.stored.commit(given, deadline, accepted=note))
+        asked = AskedCommit(given, dict.fromkeys(given, self.ownership))
+        return self.engine.start(self.stored.commit(asked, deadline, accepted=note))
 
     def step(self, seconds: float = 0.1) -> None:
         self.now += seconds
@@ -171,13 +179,14 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
     scene = Scene()
     first, second, third = scene.commit(1), scene.commit(2), scene.commit(3)
     scene.step()
-    scene.owner = object()  # given away, and come back
+    scene.ownership.end()  # given away, and perhaps assigned again
     scene.answer()
     assert first.error is None
     for lost in (second, third):
         assert isinstance(lost.error, CommitFailedError)
-        assert "the member was removed before it was done" in str(lost.error)
+        assert "t-0: lost or given to another member" in str(lost.error)
     assert scene.sent == [1]
+    scene.ownership = Ownership()
     scene.commit(4)
     scene.step()
     scene.who = GroupIdentity("m", 2)  # the same member, a later generation
@@ -283,7 +292,7 @@ def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
     scene.answer({"gone-3": UNKNOWN})
     assert isinstance(done.error, UnknownTopicOrPartitionError)
     assert "no topic gone (any more)" in str(done.error)
-    assert "gone-3; the other 1 partitions are committed" in str(done.error)
+    assert "no partition 3 of it; the other 1 partition is committed" in str(done.error)
     assert scene.accepted == [("t-0", 7)]
     assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
     # Of commits in a row only one waits; and after a while the topic may be new.

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, gives
 
 from odradek.common.errors import ClientClosedError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     FencedInstanceIdError,
     GroupIdNotFoundError,
     UnreleasedInstanceIdError,
@@ -306,7 +306,7 @@ def test_before_it_leaves_heartbeats_go_on_and_nothing_is_taken_up() -> None:
     w.held_up = True
     w.replies = [gives(2, orders=[1])]
     w.run(w.now + 6.0)
-    w.engine.post(w.membership.hold)
+    w.engine.post(lambda _: w.membership.hold())
     w.replies = [gives(2, orders=[1, 2])]
     count = len(w.beats)
     w.run(w.now + 10.0)

@@ -25,8 +25,7 @@ def forgotten(request: FetchRequest) -> set[Key]:
 
 
 def ask(session: FetchSession, wanted: dict[Key, Wanted], version: int = 18) -> FetchRequest:
-    request = FetchRequest()
-    session.fill(request, wanted, version)
+    request = FetchRequest(**session.says(wanted, version))
     request.encode(version)
     return request
 
@@ -111,9 +110,7 @@ def test_versions_without_sessions_or_topic_ids() -> None:
 
 def test_the_last_request_of_a_session_asks_for_nothing() -> None:
     session = FetchSession()
-    assert not session.fill_last(FetchRequest())  # there is none
     session.answered(77)
-    last = FetchRequest()
-    assert session.fill_last(last)
+    last = FetchRequest(**session.ends())
     assert (last.session_id, last.session_epoch, last.topics) == (77, -1, [])
-    assert not session.fill_last(FetchRequest())
+    assert not session.id

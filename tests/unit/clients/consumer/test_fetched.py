@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, survey
-from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.clients.consumer.completed_fetch import CompletedFetch, survey
+from odradek.clients.consumer.partition_state import PartitionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import CorruptRecordError
 from odradek.common.types import Address, TopicPartition

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.clients.consumer.test_fetched import ALL, fetched
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
-from odradek.clients.consumer.fetching.hand_over import HandOver
+from odradek.clients.consumer.completed_fetch import CompletedFetch, DecodingProgress
+from odradek.clients.consumer.hand_over import HandOver
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import TopicPartition

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.clients.consumer.group.pending_callbacks import (
     ON_ASSIGNED,
     ON_LOST,
@@ -183,3 +185,25 @@ def test_what_a_callback_can_not_do_is_refused_while_it_runs() -> None:
     with pytest.raises(IllegalStateError, match=r"poll\(\) can't be called inside on_lost"):
         calls.take()
     calls.callbacks.check("poll()")
+
+
+class Counting(deque[PendingCallback]):
+    """A queue that counts how many of its elements are looked at one after another."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[PendingCallback]:
+        for one in super().__iter__():
+            self.seen += 1
+            yield one
+
+
+def test_many_callbacks_cost_in_proportion_to_their_number() -> None:
+    calls, number = Calls(), 300
+    waiting = calls.callbacks.waiting = Counting()
+    for _ in range(number):
+        calls.put(ON_ASSIGNED, 0)
+    calls.take()
+    assert len(calls.ended) == number
+    assert not calls.callbacks
+    assert waiting.seen <= 4 * number

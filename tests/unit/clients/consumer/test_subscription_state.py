@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from odradek.clients.consumer.subscription_state import LEAST_ASKED, SubscriptionState
+from odradek.clients.consumer.partition_state import LEAST_ASKED
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
@@ -103,7 +104,7 @@ def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:
     assert 10.0 < state.backoff.until < 10.3
     with pytest.raises(KafkaError, match="first"):
         s.raise_pending()
-    assert not s.pending
+    assert s.failed() is None
     assert state.wants_fetch()
 
 
@@ -121,7 +122,7 @@ def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
 
 def test_what_is_suspended_goes_on_where_it_was_unless_it_was_withheld_for_good() -> None:
     s = subscription()
-    s.add([A, B, C])
+    s.add([A, B, C], {})
     for partition in (A, B, C):
         s.seek(partition, 7)
     s.withhold(s.get(A))

@@ -7,7 +7,7 @@ import pytest
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
+from odradek.common.errors.kafka import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 
@@ -201,7 +201,7 @@ def test_an_error_in_doubt_is_still_what_it_was() -> None:
     made = in_doubt(mine, refusal)
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
-    assert "3 records for t-0 may have been written already" in str(made)
+    assert "3 records for t-0 may have been written" in str(made)
     unknown = in_doubt(mine, error_for(30_000, "news"))  # however errors are made
     assert "news" in str(unknown)
     assert type(unknown) is type(error_for(30_000, "news"))

@@ -139,7 +139,7 @@ def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
 def test_nothing_lingers_while_someone_waits_for_room_that_it_takes() -> None:
     mine = accumulator()
     place = add(mine)
-    mine.waiters.append("somebody")
+    mine.waiters["somebody"] = None
     mine.used += 10 * FIRST_ROOM  # in flight: that will soon be room enough
     assert mine.take(0.0) == []
     mine.used -= 10 * FIRST_ROOM

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.clients.producer import room_line
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
 from odradek.clients.producer.room_line import PATIENCE_S, RoomLine
 from odradek.common.config import PRODUCER, Config
@@ -55,7 +56,7 @@ class Scene:
 
     def nothing_is_left(self) -> bool:
         mine = self.accumulator
-        return (mine.used, mine.waiters, mine.granted) == (0, [], {})
+        return (mine.used, len(mine.waiters), mine.granted) == (0, 0, {})
 
 
 def test_who_cannot_wait_stands_in_no_line() -> None:
@@ -227,3 +228,32 @@ def test_what_is_granted_stands_in_the_books_when_they_are_mended() -> None:
     scene.accumulator.doubt()
     scene.accumulator.close_all()
     assert scene.accumulator.used == 1000
+
+
+def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many tasks of an event loop wait for memory as the program likes."""
+    compared = 0
+
+    class Counted(room_line._Waiting):
+        __hash__ = object.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return self is other
+
+    monkeypatch.setattr(room_line, "_Waiting", Counted)
+    number, scene = 300, Scene(LIMIT)
+    owners = [object() for _ in range(number)]
+    rooms = [scene.stand(owner, LIMIT // number // 2) for owner in owners]
+    for owner in owners[::3]:
+        scene.engine.start(scene.line.leave(owner))
+    scene.comes_back()
+    for owner, room in zip(owners, rooms, strict=True):
+        scene.engine.step(0.0)
+        assert room.done
+        if room.error is None:
+            scene.accumulator.waive(owner)
+    assert sum(room.error is None for room in rooms) == number - number // 3
+    assert scene.nothing_is_left()
+    assert compared <= number

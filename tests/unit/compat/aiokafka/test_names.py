@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pickle
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ import aiokafka
 import aiokafka.errors
 import pytest
 
-from odradek.common.kafka_errors import ERRORS
+from odradek.common.errors.kafka import ERRORS
 from odradek.compat.aiokafka import errors
 from odradek.compat.aiokafka.admin.client import ELSEWHERE, AIOKafkaAdminClient
 
@@ -182,3 +183,14 @@ def test_assignors_have_their_names(name: str) -> None:
     ours, theirs = pair(f"coordinator.assignors.{name}")
     [found] = [n for n in SUBMODULES[f"coordinator.assignors.{name}"] if n in vars(ours)]
     assert getattr(ours, found).name == getattr(theirs, found).name
+
+
+def test_errors_can_be_pickled_and_subclassed() -> None:
+    for name, kind in exceptions(errors).items():
+        found = pickle.loads(pickle.dumps(kind("why")))  # noqa: S301  # our own
+        assert (type(found), found.args) == (kind, ("why",)), name
+
+    class Refused(errors.TopicAuthorizationFailedError):
+        pass
+
+    assert (Refused.errno, Refused.message) == (29, "TOPIC_AUTHORIZATION_FAILED")

@@ -6,8 +6,9 @@ import pytest
 
 from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common import errors as ours
-from odradek.common.kafka_errors import ERRORS, error_for
-from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.errors.kafka import ERRORS, error_for
+from odradek.common.errors.records import FetchTooLargeError
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.compat.aiokafka import errors
 from odradek.compat.aiokafka.translation import raising, translated
@@ -44,6 +45,7 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (ours.ArgumentError("x"), TypeError),
         (ours.ClientBrokenError("x"), errors.KafkaError),
         (ours.UnknownErrorCodeError(999), errors.KafkaError),
+        (TopicRecreatedError(TopicPartition("t", 0), "x", "a", "b"), errors.for_code(100)),
     ],
 )
 def test_others_have_their_kind(error: ours.KafkaError, kind: type[Exception]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import odradek
-from odradek.common.kafka_errors import ERRORS, error_for
+from odradek.common.errors.kafka import ERRORS, error_for
 from odradek.compat.confluent_kafka import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.sent_messages import delivery_error
 from odradek.compat.confluent_kafka.translated_errors import code_of, translated, translating
@@ -40,6 +40,7 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (odradek.UnsupportedFeatureError("x"), KafkaError._UNSUPPORTED_FEATURE),
         (odradek.CorruptRecordError("x"), KafkaError._BAD_MSG),
         (odradek.UnknownErrorCodeError(999), 999),
+        (odradek.TopicRecreatedError(odradek.TopicPartition("t", 0), "x", "a", "b"), 100),
         (odradek.KafkaError("x"), KafkaError._FAIL),
     ],
 )
@@ -86,6 +87,10 @@ def test_transactions_are_told_what_comes_next() -> None:
 )
 def test_messages_that_werent_delivered_say_why(error: BaseException, name: str) -> None:
     assert delivery_error(error).name() == name
+
+
+def test_a_message_that_was_sent_before_it_was_given_up_says_so() -> None:
+    assert delivery_error(odradek.ClientClosedError("x"), sent=True).name() == "_PURGE_INFLIGHT"
 
 
 def test_what_comes_out_is_theirs_and_caused_by_ours() -> None:

@@ -17,6 +17,7 @@ from odradek.common.errors import (
     TokenError,
 )
 from odradek.network.effects import Call
+from odradek.network.host import EngineInputs
 from odradek.network.sasl.oauthbearer import Oauthbearer
 from odradek.network.sasl.plain import Plain
 from odradek.protocol.message import Message
@@ -24,6 +25,8 @@ from odradek.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.simulation.world.host import SimulatedHost
 
 SASL = {
     "bootstrap.servers": "front:9092",
@@ -34,28 +37,20 @@ SASL = {
 }
 
 
-class HangsUp(World):
-    """Ends the connection in the very step in which it answers a token."""
+class Outside(SimulatedHost):
+    """Takes whatever a function raises, as `Outsiders.run` does."""
 
-    def _answer(self, number: int, identity: int, body: Any) -> None:
-        super()._answer(number, identity, body)
-        if isinstance(body, SaslAuthenticateRequest):
-            self._end(number, None)
-
-    def carry_out(self, effect: object) -> None:
-        if isinstance(effect, Call):
-            try:
-                result = effect.function(*effect.arguments)
-            except BaseException as error:  # as `Outsiders.run` does
-                self.engine.called(effect.token, None, error)
-            else:
-                self.engine.called(effect.token, result, None)
-            return
-        super().carry_out(effect)
+    def _call(self, engine: EngineInputs, effect: Call) -> None:
+        try:
+            result = effect.function(*effect.arguments)
+        except BaseException as error:
+            engine.called(effect.token, None, error)
+        else:
+            engine.called(effect.token, result, None)
 
 
-def world(**config: Any) -> HangsUp:
-    made = HangsUp({**SASL, **config})
+def world(**config: Any) -> World:
+    made = World({**SASL, **config}, hosts=Outside)
     made.modes["front:9092"] = "no_password"
     made.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     return made
@@ -110,15 +105,17 @@ def test_what_a_hostile_broker_says_back_is_in_no_local(code: int, before: int) 
     planted = "planted-Pa55-of-alice"
 
     class Echoes(World):
-        def answer(self, address: str, body: Any, mode: str) -> Message | None:
-            found = super().answer(address, body, mode)
-            if isinstance(found, SaslAuthenticateResponse):
-                found.error_code = code
-                found.auth_bytes = b"" if code else bytes(body.auth_bytes) * 9999
-                found.error_message = "." * before + planted if code else None
-            return found
+        def answer(self, address: str, body: Any) -> Message | None:
+            if isinstance(body, SaslHandshakeRequest):
+                return SaslHandshakeResponse(0, ["PLAIN"])
+            if not isinstance(body, SaslAuthenticateRequest):
+                return None
+            if code:
+                return SaslAuthenticateResponse(code, "." * before + planted)
+            return SaslAuthenticateResponse(auth_bytes=bytes(body.auth_bytes) * 9999)
 
     w = Echoes({**SASL, "sasl.password": planted})
+    w.sasl = None  # `answer` is the broker's side of it
     w.modes["front:9092"] = "up"
     w.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     raised: list[BaseException] = []

@@ -7,25 +7,34 @@ from typing import Any
 from tests.spec.world import ClusterPicture, World
 
 from odradek.common.types import Address, Rng
-from odradek.network.effects import Call
 from odradek.network.sasl.mechanism import Conversation, Outside
 from odradek.network.sasl.reauthentication import LONGEST_CALL
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 FRONT = "front:9092"
 
 
 class Tokens:
-    """A mechanism whose one token comes from outside."""
+    """A mechanism whose one token comes from outside, after a while that the world knows."""
 
     name = "PLAIN"
 
+    def __init__(self, world: SlowTokens) -> None:
+        self._world = world
+
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        token: bytes = yield Outside(bytes, ())
-        yield token
+        world = self._world
+        world.calls.append(world.now)
+        world.host.worker_delay = world.takes.pop(0) if world.takes else 0.0
+        yield Outside(bytes, ())
+        yield b"token"
 
     def session_lifetime(self) -> float | None:
         return None
@@ -43,30 +52,21 @@ class SlowTokens(World):
             "sasl.password": "secret",
         }
         super().__init__({**given, **config})
-        self.modes[FRONT] = "up"
+        self.sasl = None  # `answer` is the brokers' side of it
         self.pictures["*"] = ClusterPicture(brokers={1: FRONT}, topics={"t": [1]})
-        self.engine.network.mechanism = Tokens()
+        self.modes[FRONT] = "up"
+        self.engine.network.mechanism = Tokens(self)
         self.lifetime = lifetime
         self.takes: list[float] = []
         self.calls: list[float] = []
         self.wait(self.engine.topic("t", 5.0), 5.0)
 
-    def answer(self, address: str, body: Any, mode: str) -> Message | None:
-        found = super().answer(address, body, mode)
-        if isinstance(found, SaslAuthenticateResponse):
-            found.session_lifetime_ms = int(self.lifetime * 1000)
-        return found
-
-    def carry_out(self, effect: object) -> None:
-        if not isinstance(effect, Call):
-            super().carry_out(effect)
-            return
-        self.calls.append(self.now)
-        token, takes = effect.token, self.takes.pop(0) if self.takes else 0.0
-        if self.now + takes < effect.deadline:
-            self.later(takes, lambda: self.engine.called(token, b"token", None))
-        else:
-            self.at(effect.deadline, lambda: self.engine.called(token, None, TimeoutError()))
+    def answer(self, address: str, body: Any) -> Message | None:
+        if isinstance(body, SaslHandshakeRequest):
+            return SaslHandshakeResponse(0, ["PLAIN"])
+        if isinstance(body, SaslAuthenticateRequest):
+            return SaslAuthenticateResponse(session_lifetime_ms=int(self.lifetime * 1000))
+        return None
 
 
 def test_a_token_call_that_hangs_is_repeated_long_before_the_session_ends() -> None:

@@ -10,28 +10,24 @@ Must not: delay a close by more than a moment; whoever can't be told in time isn
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.network.connection import BESIDE, DATA
 from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
-
-if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
 
 CLOSING_PATIENCE = 0.25
 """Seconds that a close waits for it at most; without trouble it takes two round trips."""
 
 
 def close_sessions(
-    engine: ConsumerEngine, sessions: Iterable[FetchRequestState], deadline: float
+    network: NetworkClient, sessions: Iterable[FetchRequestState], deadline: float
 ) -> Flow[None]:
     """Tell each broker that is there and answers."""
     now = yield START
-    network = engine.network
-    left = [asked for asked in sessions if _answers(engine, asked)]
+    left = [asked for asked in sessions if _answers(network, asked)]
     replies: list[Completion[Message]] = []
     while now < deadline:
         for asked in list(left):
@@ -40,8 +36,7 @@ def close_sessions(
             if connection is None:
                 continue
             left.remove(asked)
-            body = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=0)
-            asked.session.fill_last(body)
+            body = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=0, **asked.session.ends())
             request = network.send_version(connection, body, asked.version, now)
             replies.append(request.reply)
         replies = [reply for reply in replies if not reply.done]
@@ -50,6 +45,6 @@ def close_sessions(
         now = yield Wait((*replies, network.changed), deadline)
 
 
-def _answers(engine: ConsumerEngine, asked: FetchRequestState) -> bool:
-    connection = engine.network.connection(asked.address)
+def _answers(network: NetworkClient, asked: FetchRequestState) -> bool:
+    connection = network.connection(asked.address)
     return connection is not None and connection.ready and not connection.suspect

@@ -14,19 +14,23 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.completed_fetch import CompletedFetch
+from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
+from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
+from odradek.common.config import Config
 from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
+from odradek.common.errors.records import RecordLimitError
 from odradek.common.events import Event
-from odradek.common.imports import loaded
-from odradek.common.record_errors import RecordLimitError
+from odradek.common.extras import require_extra
 from odradek.common.types import Lock
+from odradek.network.engine import Engine
 from odradek.record import RecordColumns, build_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.clients.traces import Runs
     from odradek.record.arrow import ArrowColumns
     from odradek.record.columns import Layout
@@ -49,12 +53,21 @@ ITERATED_ROWS = 1024
 class Delivery:
     """The caller's side of one consumer engine; one thread at a time calls it."""
 
-    def __init__(self, engine: ConsumerEngine, lock: Lock) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: Config,
+        subscription: SubscriptionState,
+        waiting: WaitingRecords,
+        group: ConsumerGroup | None,
+        lock: Lock,
+    ) -> None:
         self._engine = engine
-        self._fetcher = engine.fetcher
-        self._subscription = engine.subscription
+        self._subscription = subscription
+        self._waiting = waiting
+        self._group = group
         self._lock = lock
-        self._skips: bool = engine.config["on.corrupt.record"] == "skip"
+        self._skips: bool = config["on.corrupt.record"] == "skip"
         self._disturbed_at = -math.inf
         self._undelivered = True
         self._convert: Convert | None = None
@@ -86,25 +99,27 @@ class Delivery:
         """Note there what is taken from now on, for a trace; None: nowhere."""
         self._noted = runs
 
-    @property
-    def ready(self) -> bool:
-        """Something is there for the caller already."""
-        group = self._engine.group
+    def ready(self, of: Selection = None) -> bool:
+        """Return whether there is something for a caller that reads these already."""
+        group = self._group
         if group is not None and group.calls:
             return False  # the callbacks come first
         with self._lock:
-            return self._subscription.pending or self._fetcher.waiting.head() is not None
+            return self._subscription.failed(of) is not None or (self._waiting.head(of) is not None)
 
     def records(self, most: int, now: float) -> list[ConsumerRecord]:
         """Decode and hand out at most `most` records."""
         runs = self.runs(most, now)
         return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
-    def runs(self, most: int, now: float) -> list[list[ConsumerRecord]]:
-        """The same, those of one partition that follow each other in a list, none of them empty."""
+    def runs(self, most: int, now: float, of: Selection = None) -> list[list[ConsumerRecord]]:
+        """The same, those of one partition that follow each other in a list, none of them empty.
+
+        `of`: those of other partitions stay.
+        """
         runs: list[list[ConsumerRecord]] = []
         left = most
-        entry = self._head()
+        entry = self._head(of)
         while entry is not None and left > 0:
             rows = None
             try:
@@ -131,7 +146,7 @@ class Delivery:
                     left -= columns.count
                 elif not runs:
                     self.handed_over()  # markers are through with
-            entry = self._next()
+            entry = self._next(of)
         return runs
 
     def iterated(
@@ -167,7 +182,7 @@ class Delivery:
         """Give these columns, and refuse those that aren't there. The first call imports pyarrow,
         which takes a while: to be asked before a timeout begins.
         """
-        loaded("pyarrow", "odradek.record.arrow")
+        require_extra("pyarrow")
         from odradek.record.arrow import arrow_columns
 
         return arrow_columns(include_headers, names, layout)
@@ -199,15 +214,15 @@ class Delivery:
             entry = self._next()
         return None
 
-    def _head(self) -> CompletedFetch | None:
+    def _head(self, of: Selection = None) -> CompletedFetch | None:
         """What comes next; errors that wait for the caller come before it."""
         with self._lock:
             if self._engine.ended is not None:
                 raise self._engine.ended.with_traceback(None)
-            self._subscription.raise_pending()
-            group = self._engine.group
+            self._subscription.raise_pending(of)
+            group = self._group
             # Nothing is handed out while a callback waits: it may be about these very records.
-            return None if group is not None and group.calls else self._fetcher.waiting.head()
+            return None if group is not None and group.calls else self._waiting.head(of)
 
     def take_back(self) -> None:
         """An exception has ended the call: what it took is handed out by the next one (R-GR-1).
@@ -217,7 +232,7 @@ class Delivery:
         subscription = self._subscription
         if subscription.hand_over.taken:
             with self._lock:
-                if subscription.hand_over.take_back(self._fetcher.waiting.put_back):
+                if subscription.hand_over.take_back(self._waiting.put_back):
                     subscription.touch()
 
     def handed_over(self) -> None:
@@ -226,7 +241,7 @@ class Delivery:
 
     def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
         """The caller has these rows until it asks for more; says whether there are any."""
-        if self._engine.group is not None:
+        if self._group is not None:
             self._subscription.in_hand[entry.state] = None
         if self._noted is not None and columns.count:
             self._noted.append((entry.state.partition, columns))
@@ -236,10 +251,10 @@ class Delivery:
             self._engine.events.emit(now, "first_record", topic=topic, partition=partition)
         return columns.count > 0
 
-    def _next(self) -> CompletedFetch | None:
-        group = self._engine.group
+    def _next(self, of: Selection = None) -> CompletedFetch | None:
+        group = self._group
         with self._lock:
-            return None if group is not None and group.calls else self._fetcher.waiting.head()
+            return None if group is not None and group.calls else self._waiting.head(of)
 
     def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """Go on after what can't be read, where that is asked for; else raise.
@@ -253,7 +268,10 @@ class Delivery:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
                     return  # a seek, meanwhile
-                self._fetcher.skip(entry, behind)
+                # As a seek does: asked again, brokers say which transactions count.
+                self._waiting.drop(entry)
+                self._subscription.touch()
+                state.move_to(min(behind, state.until))
             topic, partition = state.partition
             logger.warning(
                 "%s: %s; left out are the offsets %d to %d, because on.corrupt.record is skip",
@@ -284,8 +302,10 @@ class Delivery:
             failure.next_offset = behind
         with self._lock:
             self._subscription.hand_over.forget(state)
-            self._fetcher.discard(entry, failure, now)
-            state.take_error()
+            self._waiting.drop(entry)
+            state.stay()  # fetched again, once the caller knows
+            state.backoff.failed(now)
+            self._subscription.touch()
         raise failure from error
 
     # The event that says that records flow again

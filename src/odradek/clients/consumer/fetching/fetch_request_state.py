@@ -14,13 +14,19 @@ from odradek.clients.consumer.fetching.fetch_session import (
     NoSession,
     Wanted,
 )
-from odradek.clients.consumer.subscription_state import MAX_OFFSET, PartitionState
+from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address
 from odradek.metadata.cluster import Topic
 from odradek.metadata.partitions import Partition
 
 Name = tuple[str, int]
+Part = tuple[PartitionState, int, int, Key, bytes]
+"""State, its generation, the offset asked for, the key on the wire, and the topic's id, also where
+the key has its name.
+"""
+SPARE_NAMES = 64
+"""Names of topics that may be kept here in excess of the partitions that are asked for."""
 
 
 class FetchRequestState(Sampled):
@@ -52,8 +58,7 @@ class FetchRequestState(Sampled):
         """When the last one went out."""
         self.outdated = False
         """The metadata has changed since the request under way was sent."""
-        self.parts: dict[Name, tuple[PartitionState, int, int, Key]] = {}
-        """State, its generation, the offset asked for, and the key on the wire."""
+        self.parts: dict[Name, Part] = {}
         self.wanted: dict[Key, Wanted] = {}
         self.names: dict[bytes, str] = {}
         self.changed = True
@@ -86,12 +91,19 @@ class FetchRequestState(Sampled):
         key = (topic.topic_id if by_id else topic.name, partition.partition)
         name = (topic.name, partition.partition)
         self.wanted[key] = (partition.leader_epoch, offset, most)
-        self.parts[name] = (state, state.generation, offset, key)
+        self.parts[name] = (state, state.generation, offset, key, topic.topic_id)
         self.changed = True
         self._kept.pop(state, None)
         state.asked_in(self)
+        if len(self.names) > len(self.parts) + SPARE_NAMES:
+            self._forget_names()
         if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
+
+    def _forget_names(self) -> None:
+        """Drop names of topics that are no longer asked for; answers about them are useless."""
+        asked = {topic_id for *_, topic_id in self.parts.values()}
+        self.names = {i: name for i, name in self.names.items() if i in asked}
 
     def keep(self, state: PartitionState) -> None:
         """It isn't asked for again before `give_back`."""
@@ -109,6 +121,7 @@ class FetchRequestState(Sampled):
     def sent(self, now: float, *, leaders_only: bool) -> None:
         """The next request is out."""
         self.under_way, self.sent_at, self.leaders_only = True, now, leaders_only
+        self.changed = False
 
     def ended(self, now: float, *, answered: bool) -> None:
         """It was answered, or is lost."""
@@ -145,7 +158,7 @@ class FetchRequestState(Sampled):
         """Leave out what a seek, a pause or a new assignment has made useless meanwhile."""
         if changes != self._changes:
             self._changes = changes
-            for name, (state, generation, _, _) in list(self.parts.items()):
+            for name, (state, generation, *_) in list(self.parts.items()):
                 if state.asked is not self or state.generation != generation or state.paused:
                     self.release(name)
 
@@ -156,7 +169,7 @@ class FetchRequestState(Sampled):
         found = self.parts.pop(name, None)
         if found is None:
             return None
-        state, generation, offset, key = found
+        state, generation, offset, key, _ = found
         self.wanted.pop(key, None)
         self.changed = True
         self.doubtful.pop(name, None)

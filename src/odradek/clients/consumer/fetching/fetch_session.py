@@ -11,13 +11,14 @@ whose records wait here isn't wanted, and would else be answered again and again
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypedDict
 
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     FetchSessionIdNotFoundError,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from odradek.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 Key = tuple[bytes | str, int]
 """Topic id (or name, before version 13) and partition number."""
@@ -40,6 +41,15 @@ FINAL_EPOCH = -1
 """Asks for the end of the session; without one, for an answer outside of any."""
 
 
+class Said(TypedDict, total=False):
+    """The fields of a request that are about the session."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten_topics_data: list[ForgottenTopic]
+
+
 class FetchSession:
     """The session with one broker; there is none while `id` is 0."""
 
@@ -52,16 +62,9 @@ class FetchSession:
         self._known: Mapping[Key, Wanted] = {}
         self._by_id = False
 
-    def fill(
-        self,
-        request: FetchRequest,
-        wanted: Mapping[Key, Wanted],
-        version: int,
-        *,
-        changed: bool = True,
-    ) -> None:
-        """Write into a request what the broker doesn't know yet: nothing, where nothing has changed
-        since the request before.
+    def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
+        """Return what the broker doesn't know yet: nothing, where nothing has changed since the
+        request before.
         """
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
@@ -69,23 +72,24 @@ class FetchSession:
         elif by_id != self._by_id:
             self.reset()
         self._by_id = by_id
+        said: Said = {}
+        if version >= SESSIONS_FROM:
+            said["session_id"], said["session_epoch"] = self.id, self.epoch
         known = self._known if self.epoch else {}
         if known and not changed:
-            request.session_id, request.session_epoch = self.id, self.epoch
-            return
+            return said
         self._known = dict(wanted)
-        request.topics = _topics(wanted, known, by_id)
-        if version >= SESSIONS_FROM:
-            request.session_id, request.session_epoch = self.id, self.epoch
-            if known and (known.keys() - wanted.keys()):
-                request.forgotten_topics_data = _forgotten(known, wanted, by_id)
+        said["topics"] = _topics(wanted, known, by_id)
+        if known and (known.keys() - wanted.keys()):
+            said["forgotten_topics_data"] = _forgotten(known, wanted, by_id)
+        return said
 
-    def fill_last(self, request: FetchRequest) -> bool:
-        """Write into a request that the broker may forget the session; False where there's none."""
-        request.session_id, request.session_epoch = self.id, FINAL_EPOCH
-        known, self.id = self.id != 0, 0
+    def ends(self) -> Said:
+        """Return what lets the broker forget the session."""
+        said: Said = {"session_id": self.id, "session_epoch": FINAL_EPOCH}
+        self.id = 0
         self.reset()
-        return known
+        return said
 
     def answered(self, session_id: int) -> None:
         """An answer without an error came; the broker may have declined a session (id 0)."""
@@ -119,18 +123,13 @@ class NoSession(FetchSession):
 
     __slots__ = ()
 
-    def fill(
-        self,
-        request: FetchRequest,
-        wanted: Mapping[Key, Wanted],
-        version: int,
-        *,
-        changed: bool = True,
-    ) -> None:
+    def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
+        """Return all that is wanted."""
         self.reset()
-        super().fill(request, wanted, version, changed=changed)
+        said = super().says(wanted, version, changed=changed)
         if version >= SESSIONS_FROM:
-            request.session_epoch = FINAL_EPOCH
+            said["session_epoch"] = FINAL_EPOCH
+        return said
 
 
 def _topics(
@@ -143,11 +142,9 @@ def _topics(
         (topic, number), (leader_epoch, offset, most) = key, value
         entry = topics.get(topic)
         if entry is None:
-            entry = topics[topic] = FetchTopic()
-            if by_id:
-                entry.topic_id = topic  # type: ignore[assignment]
-            else:
-                entry.topic = topic  # type: ignore[assignment]
+            name: Any = topic
+            entry = FetchTopic(topic_id=name) if by_id else FetchTopic(name)
+            topics[topic] = entry
         entry.partitions.append(
             FetchPartition(number, leader_epoch, offset, partition_max_bytes=most)
         )
@@ -161,11 +158,9 @@ def _forgotten(
     for key in known.keys() - wanted.keys():
         entry = topics.get(key[0])
         if entry is None:
-            entry = topics[key[0]] = ForgottenTopic()
-            if by_id:
-                entry.topic_id = key[0]  # type: ignore[assignment]
-            else:
-                entry.topic = key[0]  # type: ignore[assignment]
+            name: Any = key[0]
+            entry = ForgottenTopic(topic_id=name) if by_id else ForgottenTopic(name)
+            topics[name] = entry
         entry.partitions.append(key[1])
     for entry in topics.values():
         entry.partitions.sort()

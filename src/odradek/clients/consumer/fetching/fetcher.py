@@ -13,29 +13,30 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, survey
+from odradek.clients.any_broker import Brokers
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS
+from odradek.clients.consumer.completed_fetch import CompletedFetch, survey
 from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
+from odradek.clients.consumer.fetching.position_resets import PositionResets
 from odradek.clients.consumer.fetching.read_replicas import ReadReplicas
 from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
-from odradek.clients.consumer.subscription_state import (
-    MAX_OFFSET,
-    PartitionState,
-    SubscriptionState,
-)
+from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
+from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.missing_topics import MissingTopics
+from odradek.common.config import Config
 from odradek.common.errors import (
     AnswerTooLargeError,
     CorruptRecordError,
     DisconnectedError,
     KafkaError,
 )
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     BrokerNotAvailableError,
     CorruptMessageError,
     InconsistentTopicIdError,
@@ -45,13 +46,13 @@ from odradek.common.kafka_errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.sampled import Sampled
-from odradek.common.types import FREE_THREADS, Address
+from odradek.common.types import FREE_THREADS, Address, Lock, TopicPartition
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import ASIDE, Connection
-from odradek.network.flow import Completion, Signal
+from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import (
     DEFAULT_REPLICA_STATE,
@@ -63,16 +64,12 @@ from odradek.protocol.primitives import records_view
 from odradek.record import apart
 from odradek.record.limits import limits_of
 
-if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
-
 logger = logging.getLogger("odradek.consumer")
 
 _GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentTopicIdError)
 GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Not retriable in Kafka's table, but its consumers go on after them."""
-FINAL_TOPIC_ERRORS = frozenset((17, 29))
 MUCH = 64 << 10
 """Bytes of records from which on a broker has probably more, and is asked for it at once."""
 HOLDS = 0.02
@@ -90,10 +87,29 @@ class Fetcher:
 
     resting = False
 
-    def __init__(self, engine: ConsumerEngine, subscription: SubscriptionState) -> None:
-        config = engine.config
-        self._engine = engine
+    def __init__(
+        self,
+        brokers: Brokers,
+        config: Config,
+        subscription: SubscriptionState,
+        resets: PositionResets,
+        missing: MissingTopics,
+        *,
+        lock: Lock,
+        clock: Callable[[], float],
+        readers_first: bool,
+    ) -> None:
+        """For `clock` see `ConsumerEngine`."""
+        self._engine = brokers.engine
+        self._network = brokers.network
+        self._metadata = brokers.metadata
         self._subscription = subscription
+        self._resets = resets
+        self._unknown = missing
+        self._lock = lock
+        self._clock = clock
+        self.readers_first = readers_first
+        """Whether a reader that waits for records gets them before the next fetch is sent."""
         self._budget: int = config["fetch.max.bytes"]
         self._partition_bytes: int = config["max.partition.fetch.bytes"]
         self._min_bytes: int = config["fetch.min.bytes"]
@@ -101,11 +117,13 @@ class Fetcher:
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self._limits = limits_of(config)
-        self._check = ClusterCheck(engine)
-        self._replicas = ReadReplicas(engine, subscription)
-        self._truncation = TruncationCheck(engine, subscription, self._retry, self._check)
-        self.changed = Signal()
-        """Notified when there is something for the caller: records or an error."""
+        self._check = brokers.check
+        self._replicas = ReadReplicas(config, self._network, self._metadata, subscription)
+        self._truncation = TruncationCheck(
+            *(self._engine, self._network, subscription, self._check),
+            retry=self._retry,
+            out_of_range=resets.out_of_range,
+        )
         self.waiting = WaitingRecords(subscription, self._room)
         self._former = Sampled()
         """Seconds from a fetch to its answer, of those that lead no more."""
@@ -115,19 +133,23 @@ class Fetcher:
         self._aside: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
-        self._reader_first = False
-        """Who waits for records is to have them before the next fetch is made."""
-        self._wake_at = math.inf
-        self._seen: Cluster | None = None
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
         """Whom to ask, as the snapshot that was seen last says: with thousands of partitions most
         passes meet most of them again, while their leaders have a fetch under way."""
-        self._routed_at = -1
-        self._complete = False
-        """Every partition that can be asked for is, so an answer without news needs no look at all
-        of them; what sets it aside is whatever else makes a look worth it."""
-        self._settled: tuple[int, int] | None = None
-        """How often things had changed when there was nothing more to do; None: look again."""
+        # The reasons to look again for what to ask for, see `advance`.
+        self._changes = subscription.changes
+        self._connections = -1
+        self._seen: Cluster | None = None
+        """The assignment, the connections and the cluster at the last look."""
+        self._wake_at = math.inf
+        """When a backoff ends, or another time comes that makes a partition worth a look."""
+        self._due = False
+        """Another reason: an answer, room for more, a leader that couldn't be asked yet."""
+        self._unasked = True
+        """A partition may be in no request. If none is, only requests are repeated: an answer
+        without news needs no look at 5,000 partitions."""
+        self._reader_first = False
+        """A reader that waits for records is to get them before the next fetch is sent."""
 
     @property
     def measured(self) -> list[Sampled]:
@@ -137,33 +159,51 @@ class Fetcher:
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Send a fetch to every leader that has none under way and isn't full; that is no move."""
-        subscription, network = self._subscription, self._engine.network
-        snapshot = self._engine.metadata.snapshot
-        changes = (subscription.changes, network.changed.serial)
+        """Send a fetch to every leader that has none under way and isn't full; that is no move.
+
+        Each reason to look again says whether all partitions are looked at, or only those that are
+        asked for already. Without a reason a step costs a few comparisons: a piece of an answer
+        came, say.
+        """
+        subscription, network = self._subscription, self._network
+        snapshot = self._metadata.snapshot
+        if self._changes != subscription.changes:
+            # The one notification of readers after `resume`, `seek`, `assign` … (R-HO-6).
+            self._changes = subscription.changes
+            subscription.readable.notify()
+            self._routes.clear()  # some may be assigned no more
+            self._due = self._unasked = True
         if self._reader_first:
-            self._reader_first = False
-            self._wake_at, self._settled = now, changes
+            self._reader_first = self._due = False
+            self._wake_at = now
             return False
-        if self._settled == changes and snapshot is self._seen and now < self._wake_at:
-            return False  # a piece of an answer came, say: not worth a look at 5,000 partitions
-        same = self._complete and snapshot is self._seen and self._routed_at == changes[0]
-        same = same and now < self._wake_at
-        self._complete, self._settled = False, changes
-        if not same:
+        if snapshot is not self._seen or now >= self._wake_at:
+            self._due = self._unasked = True
+        if self._connections != network.changed.serial:
+            self._connections = network.changed.serial
+            self._due = True
+        if not self._due:
+            return False
+        self._due = False
+        if self._unasked:
             self._wake_at = math.inf
-        if self._routed_at != subscription.changes:  # some may be assigned no more
-            self._routed_at = subscription.changes
-            self._routes.clear()
-        if not subscription.partitions or snapshot is None or self._halted:
+        if snapshot is None or self._halted:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
             self._routes.clear()
             self._release(snapshot, now)
-        lost, states = ([], []) if same else self._candidates(now)
-        moved = bool(lost) and self._engine.start_resets(lost, now)
-        groups = self._by_leader(snapshot, states, now)
+        return self._look(snapshot, now)
+
+    def _look(self, snapshot: Cluster, now: float) -> bool:
+        """Ask each leader that can be asked now."""
+        network = self._network
+        all_of_them, self._unasked = self._unasked, True
+        if not self._subscription.partitions:
+            return False
+        lost, states = self._candidates(now) if all_of_them else ([], [])
+        moved = bool(lost) and self._resets.start(lost, now)
+        groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
                 groups.setdefault(address, [])  # what it was asked before is asked again
@@ -180,33 +220,32 @@ class Fetcher:
             connection = network.ready(address, now)
             if connection is None:
                 self._wake_at = min(self._wake_at, network.next_dial_at(address, now))
-                self._settled = None
+                self._due = True
                 if network.states.backoff_left(address, now) > 0:
                     moved = self._replicas.give_up((s for s, _, _ in parts), now) or moved
                 continue
-            if not self._trusted(connection, before, parts, now):
+            if not (connection.ours or self._trusted(connection, before, parts, now)):
                 continue
             if before is None:
                 before = self._asked[address] = FetchRequestState(address)
             moved = self._send(before, connection, parts, share, now) or moved
-        if self._settled is not None and not moved and not lost:
-            self._complete = True
+        if not (self._due or moved or lost):
             for state in states:
                 if state.asked is None:
-                    self._complete = False
-                    break
+                    return moved
+            self._unasked = False
         return moved
 
     def next_deadline(self, now: float) -> float | None:
         """When a backoff ends or a leader may be dialled."""
-        if self._settled is None or self._settled[0] != self._subscription.changes:
+        if self._due or self._changes != self._subscription.changes:
             self._candidates(now)  # a backoff may have begun since
         return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client has ended: nothing is handed out any more."""
         self.waiting.clear()
-        self.changed.notify()
+        self._subscription.readable.notify()
 
     def halt(self) -> list[FetchRequestState]:
         """Fetch nothing any more; gives those that brokers keep a session for."""
@@ -233,14 +272,14 @@ class Fetcher:
             by_name = by_name or topic.topic_id == NO_ID
         if not by_name or self._check.passed(connection, now):
             return True
-        self._settled = None
+        self._due = True
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
         """Ask for what isn't in a fetch that the broker holds, unless that is about to be answered;
         only where nothing of this leader waits for the caller, so that the budget is kept.
         """
-        network, address = self._engine.network, held.address
+        network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
         if not parts or first is None or first.reader.amid:  # its answer comes
@@ -305,7 +344,11 @@ class Fetcher:
                 self._wake_at = min(self._wake_at, state.backoff.until)
             elif state.position is None:
                 lost.append(state)
-            elif state.asked is None and state.wants_fetch():
+            elif (
+                state.asked is None
+                and state.wants_fetch()
+                and not (state.unread and self.waiting.has(state))
+            ):
                 states.append(state)
         states.sort(key=_served)
         return lost, states
@@ -338,10 +381,15 @@ class Fetcher:
                     broker = snapshot.brokers.get(partition.leader)
                 else:
                     broker = self._replicas.source(state, snapshot, partition, now)
-            if topic is None or partition is None or broker is None:
-                self._settled = None
+            if (
+                topic is None
+                or partition is None
+                or broker is None
+                or (partition.leader_epoch < state.fetch_epoch and self._older(state, topic))
+            ):
+                self._due = True
                 self._leaderless(state, partition, now)
-            elif topic.topic_id == state.topic_id or self._same_topic(state, topic, partition):
+            elif topic.topic_id == state.topic_id or self._same_topic(state, topic, partition, now):
                 as_before = partition.leader_epoch == state.checked_under
                 if not as_before and to_be_checked(state, partition):
                     if state.fetch_epoch >= 0 or made_anew(state, partition.leader_epoch):
@@ -356,17 +404,23 @@ class Fetcher:
             self._wake_at = min(self._wake_at, self._truncation.check(unchecked, snapshot, now))
         return groups
 
+    def _older(self, state: PartitionState, topic: Topic) -> bool:
+        """R-ID-4: a leader of an older epoch than the position's judges nothing of it."""
+        if state.topic_id not in (NO_ID, topic.topic_id) and topic.topic_id != NO_ID:
+            return False  # another topic, whose epochs are its own
+        metadata = self._metadata
+        return metadata.is_older(state.partition, state.fetch_epoch, state.topic_id)
+
     def _leaderless(self, state: PartitionState, partition: Partition | None, now: float) -> None:
-        metadata = self._engine.metadata
+        metadata = self._metadata
         code = metadata.topic_errors.get(state.partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
             error = error_for(code, str(state.partition))
-            self.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
+            self._subscription.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
         elif partition is None and not self._missing(state, now):
-            self._engine.missing.note(state.partition)
+            self._unknown.note(state.partition)
             self._wake_at = min(self._wake_at, (state.missing_since or now) + self._missing_limit)
-        if not metadata.requested and metadata.in_flight_topics is None:
-            metadata.request(f"{state.partition} has no leader")
+        metadata.request_once(f"{state.partition} has no leader")
 
     def _missing(self, state: PartitionState, now: float) -> bool:
         """Note that a topic or partition isn't there; after default.api.timeout.ms poll raises."""
@@ -375,15 +429,21 @@ class Fetcher:
             return False
         text = f"{state.partition} hasn't been there for {now - since:.0f} s"
         state.there()
-        self.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
+        self._subscription.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
         return True
 
-    def _same_topic(self, state: PartitionState, topic: Topic, partition: Partition) -> bool:
-        """KIP-516: a topic with another id is another topic, whose offsets begin again."""
-        before = state.identify(topic.topic_id)
-        if before in (NO_ID, topic.topic_id) or topic.topic_id == NO_ID:
+    def _same_topic(
+        self, state: PartitionState, topic: Topic, partition: Partition, now: float
+    ) -> bool:
+        """KIP-516: a topic with another id is another topic, whose offsets begin again. If the
+        group has not assigned that one, another assignment or newer metadata is on its way.
+        """
+        if not state.is_assigned(topic.topic_id):
+            self._due = True
+            self._leaderless(state, partition, now)
+            return False
+        if self._subscription.identify(state, topic.topic_id):
             return True
-        logger.warning("the id of topic %s is %s now", topic.name, topic.uuid)
         self._truncation.began_anew(state, partition.leader_epoch)
         return False
 
@@ -395,7 +455,7 @@ class Fetcher:
         most: int,
         now: float,
     ) -> bool:
-        network = self._engine.network
+        network = self._network
         try:
             version = connection.version_for(FetchRequest)
         except KafkaError as error:
@@ -403,7 +463,7 @@ class Fetcher:
                 network.fail(connection, error, now)
                 return False
             for state, _, _ in parts:
-                self.fail(state, error, now)
+                self._subscription.fail(state, error, now)
             return False
         asked.forget_moved(self._subscription.changes)
         by_name = bool(asked.parts) and asked.nameless
@@ -422,7 +482,7 @@ class Fetcher:
             again = bool(asked.parts)
             asked.begin(version)
             if again:  # what was released joins the others in the next turn
-                self._settled = None
+                self._due = True
                 return True
         for state, topic, partition in parts:
             largest = state.max_bytes
@@ -434,7 +494,7 @@ class Fetcher:
             asked.add(state, topic, partition, most_here)
         if not asked.parts:
             return False
-        leaders_only = asked.aside or self._replicas.leaders_only(now)
+        leaders_only = asked.aside or now < self._replicas.leaders_until
         wait = 0.0 if asked.aside else self._max_wait
         body = FetchRequest(
             max_wait_ms=int(wait * 1000),
@@ -443,9 +503,8 @@ class Fetcher:
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
             replica_state=DEFAULT_REPLICA_STATE,  # one for all: it says that this is no replica
+            **asked.session.says(asked.wanted, version, changed=asked.changed),
         )
-        asked.session.fill(body, asked.wanted, version, changed=asked.changed)
-        asked.changed = False
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
@@ -456,15 +515,14 @@ class Fetcher:
 
     def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
-        complete, self._complete = self._complete, False
-        self._settled = None
+        unasked, self._due, self._unasked = self._unasked, True, True
         asked.ended(now, answered=reply.error is None)
         if asked.aside:
             self._answered_aside(asked, reply, now)
             return
         aside = self._aside.get(asked.address)
         if aside is not None and aside.give_back():
-            complete = False  # they join the others
+            unasked = True  # they join the others
         if reply.error is not None:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
@@ -488,13 +546,17 @@ class Fetcher:
         )
         by_id = asked.version >= TOPIC_IDS_FROM
         before = self.fetched_bytes
-        waits = self._engine.readers_first and self.changed.awaited
+        waits = self.readers_first and self._subscription.readable.awaited
         for item in response.responses:
             name = asked.names.get(item.topic_id) if by_id else item.topic
             for data in item.partitions:
-                found = asked.release((name or "", data.partition_index))
+                place = (name or "", data.partition_index)
+                part = asked.parts.get(place)
+                found = asked.release(place)
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
+                elif part is not None and not data.error_code:
+                    self._note_ends(TopicPartition(*place), part[4], data, now)
         if waits:
             self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:
@@ -504,7 +566,7 @@ class Fetcher:
         if asked.outdated or not asked.session.id:
             asked.release_all()
         elif not response.responses:
-            self._complete = complete
+            self._unasked = unasked
 
     def _answered_aside(
         self, asked: FetchRequestState, reply: Completion[Message], now: float
@@ -512,7 +574,7 @@ class Fetcher:
         """Only records count: what has none, or an error, joins the fetch that is held at its end,
         and hears there what its leader says. An error may be that of another broker.
         """
-        network, address = self._engine.network, asked.address
+        network, address = self._network, asked.address
         response: FetchResponse | None = None
         if reply.error is None:
             response = reply.result()  # type: ignore[assignment]  # it was asked for
@@ -555,7 +617,7 @@ class Fetcher:
             self._too_large(states, error, now)
         elif isinstance(error, KafkaError) and not error.retriable:
             for state in states:
-                self.fail(state, error, now)
+                self._subscription.fail(state, error, now)
 
     def _too_large(
         self, states: list[PartitionState], error: AnswerTooLargeError, now: float
@@ -569,9 +631,9 @@ class Fetcher:
                 state.doubt_size(True)
             return
         for state in guilty:
-            limit, at = self._engine.network.frame_limit, state.fetch_offset or 0
+            limit, at = self._network.frame_limit, state.fetch_offset or 0
             failure = FetchTooLargeError(state.partition, at, error.size, limit)
-            self.fail(state, failure, now)
+            self._subscription.fail(state, failure, now)
             state.doubt_size(True)
 
     def _take(
@@ -588,8 +650,8 @@ class Fetcher:
                 self._check.doubt(asked.address, now)
             self._failed(state, offset, data, asked.address, brokers, now)
             return
-        highest, stable = data.high_watermark, data.last_stable_offset
-        state.told_ends(highest, stable, stable if self._isolation else highest, now)
+        ends = data.high_watermark, data.last_stable_offset
+        state.told_ends(*ends, now, committed=bool(self._isolation), confirmed=True)
         node, address = data.preferred_read_replica, asked.address
         sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)
@@ -623,9 +685,9 @@ class Fetcher:
             aborted=aborted,
             address=address,
             arrived=now,
-            lock=self._engine.lock,
+            lock=self._lock,
             limits=self._limits,
-            clock=self._engine.clock,
+            clock=self._clock,
         )
         self._served += 1
         self.fetched_bytes += entry.size
@@ -637,7 +699,19 @@ class Fetcher:
             served=self._served,
         )
         self.waiting.add(entry)
-        self.changed.notify()
+        self._subscription.readable.notify()
+
+    def _note_ends(
+        self, partition: TopicPartition, topic_id: bytes, data: PartitionData, now: float
+    ) -> None:
+        """A seek or a new assignment came before the answer, which still says where the log ends.
+
+        The broker won't repeat it in this session until it changes (KIP-227).
+        """
+        state = self._subscription.partitions.get(partition)
+        if state is not None and state.topic_id in (topic_id, NO_ID):
+            ends = data.high_watermark, data.last_stable_offset
+            state.told_ends(*ends, now, committed=bool(self._isolation), confirmed=False)
 
     def _cut(self, state: PartitionState, offset: int, needed: int, came: int, now: float) -> None:
         """The answer ends within its first batch: ask for all of it, in front of the others.
@@ -646,7 +720,7 @@ class Fetcher:
         is asked for once more, alone, for others may have had the room; after that, or where it
         claims more than any answer may have, asking doesn't help.
         """
-        before, limit = state.max_bytes, self._engine.network.frame_limit
+        before, limit = state.max_bytes, self._network.frame_limit
         whole = before is not None and before >= needed
         if needed <= limit and not (whole and state.cut_short):
             state.ask_whole(needed, again=whole)
@@ -662,7 +736,7 @@ class Fetcher:
                 "seek() past it to go on"
             )
             failure.partition, failure.offset = state.partition, offset
-        self.fail(state, failure, now)
+        self._subscription.fail(state, failure, now)
 
     def _failed(
         self,
@@ -673,7 +747,7 @@ class Fetcher:
         brokers: list[Broker],
         now: float,
     ) -> None:
-        code, metadata = data.error_code, self._engine.metadata
+        code, metadata = data.error_code, self._metadata
         from_replica = self._replicas.give_up((state,), now)
         name, number = state.partition.topic, state.partition.partition
         leader = data.current_leader
@@ -687,7 +761,7 @@ class Fetcher:
             if state.position != offset:  # first hand out what is buffered, then see again
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":
-                self._engine.out_of_range(state)
+                self._resets.out_of_range(state)
             else:
                 text = "position %d of %s isn't in its log; going on as auto.offset.reset says (%s)"
                 logger.warning(text, offset, state.partition, self._subscription.policy)
@@ -701,12 +775,7 @@ class Fetcher:
         if retriable and not isinstance(error, CorruptMessageError):
             self._retry(state, error, now, address)
         else:
-            self.fail(state, error, now)
-
-    def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
-        """Have the next poll raise an error, and wake whoever waits for records."""
-        self._subscription.fail(state, error, now)
-        self.changed.notify()
+            self._subscription.fail(state, error, now)
 
     def _retry(
         self, state: PartitionState, error: KafkaError, now: float, address: Address | None = None
@@ -721,23 +790,8 @@ class Fetcher:
             attempt=state.backoff.failures,
             backoff=round(until - now, 6),
         )
-        self._engine.metadata.refused(state.partition, error, at=address)
-
-    # Handing out (in the caller's thread)
+        self._metadata.refused(state.partition, error, at=address)
 
     def _room(self) -> None:
         """There is room again for what some leader has."""
-        self._settled, self._complete = None, False
-
-    def discard(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
-        """A batch that can't be decoded is fetched again, once the caller knows."""
-        self.waiting.drop(entry)
-        state = entry.state
-        state.move_to(state.position)
-        self._subscription.fail(state, error, now)
-
-    def skip(self, entry: CompletedFetch, position: int) -> None:
-        """Go on elsewhere, as a seek does: asked again, brokers say which transactions count."""
-        self.waiting.drop(entry)
-        self._subscription.touch()
-        entry.state.move_to(min(position, entry.state.until))
+        self._due = self._unasked = True

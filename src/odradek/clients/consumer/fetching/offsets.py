@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
-from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine
-from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.any_broker import Brokers
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS
+from odradek.clients.missing_topics import MissingTopics
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
@@ -53,7 +54,8 @@ class ListOffsetsCall:
 
     def __init__(
         self,
-        engine: ClientEngine,
+        brokers: Brokers,
+        missing: MissingTopics,
         wanted: Mapping[TopicPartition, int],
         found: Found,
         *,
@@ -62,14 +64,18 @@ class ListOffsetsCall:
         still: Callable[[TopicPartition], bool] = lambda _: True,
     ) -> None:
         """`found` is called once per partition; `still` says whether one is wanted any more."""
-        self._engine = engine
+        self._engine = brokers.engine
+        self._network = brokers.network
+        self._metadata = brokers.metadata
+        self._timeout = brokers.timeout
+        self._missing = missing
         self._left = dict(wanted)
         self._found = found
         self._isolation = isolation
-        self._whose = ClusterCheck(engine)
+        self._whose = brokers.check
         self._deadline = deadline
         self._still = still
-        self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        self._backoff = Backoff(brokers.retry, brokers.rng)
         self._not_before = -math.inf
         self._asked: dict[Address, _Asked] = {}
         self._wake_at = math.inf
@@ -81,8 +87,7 @@ class ListOffsetsCall:
     def run(self) -> Flow[None]:
         """Ask until every partition has its answer; raises at the deadline."""
         now = yield START
-        engine = self._engine
-        engine.metadata.want(dict.fromkeys(p.topic for p in self._left))
+        self._metadata.want(dict.fromkeys(p.topic for p in self._left))
         while True:
             self._take_answers(now)
             for gone in [p for p in self._left if not self._still(p)]:
@@ -90,7 +95,7 @@ class ListOffsetsCall:
             if not self._left:
                 return
             if now >= self._deadline:
-                raise engine.timeout(self._what(), now)
+                raise self._timeout(self._what(), now, ())
             self._wake_at = self._deadline
             if now >= self._not_before:
                 self._ask_all(now)
@@ -100,7 +105,7 @@ class ListOffsetsCall:
                 continue
             replies = [reply for reply, *_ in self._asked.values()]
             now = yield Wait(
-                (*replies, engine.network.changed, engine.metadata.changed),
+                (*replies, self._network.changed, self._metadata.changed),
                 None if self._wake_at == math.inf else self._wake_at,
             )
 
@@ -115,8 +120,7 @@ class ListOffsetsCall:
     # Asking
 
     def _ask_all(self, now: float) -> None:
-        engine = self._engine
-        snapshot = engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         if snapshot is None:
             return
         if snapshot is not self._seen:
@@ -138,12 +142,12 @@ class ListOffsetsCall:
                 continue
             connection = self._whose.prompt(address, now)
             if connection is None:
-                self._wake_at = min(self._wake_at, engine.network.prompt_at(address, now))
+                self._wake_at = min(self._wake_at, self._network.prompt_at(address, now))
             elif not connection.suspect:
                 self._send(connection, parts, now)
 
     def _leaderless(self, partition: TopicPartition) -> None:
-        metadata = self._engine.metadata
+        metadata = self._metadata
         code = metadata.topic_errors.get(partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
             error = error_for(code, f"topic {partition.topic}")
@@ -152,16 +156,15 @@ class ListOffsetsCall:
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
         if topic is not None and partition.partition >= len(topic.partitions):
             self._reasons[partition] = f"the topic has {len(topic.partitions)} partitions"
-            self._engine.missing.note(partition)
+            self._missing.note(partition)
         else:
             self._reasons[partition] = error_for(code).name if code else "no leader"
-        if not metadata.requested and metadata.in_flight_topics is None:
-            metadata.request(f"{partition} has no leader")
+        metadata.request_once(f"{partition} has no leader")
 
     def _send(
         self, connection: Connection, parts: list[tuple[TopicPartition, Partition]], now: float
     ) -> None:
-        network = self._engine.network
+        network = self._network
         topics: dict[str, ListOffsetsTopic] = {}
         for wanted, partition in parts:
             topic = topics.setdefault(wanted.topic, ListOffsetsTopic(name=wanted.topic))
@@ -220,7 +223,7 @@ class ListOffsetsCall:
         if not any(code and error_for(code).retriable for code in codes):
             return False
         error = DisconnectedError(f"{aside.address} leads something else")
-        self._engine.network.fail(aside, error, now)
+        self._network.fail(aside, error, now)
         return True
 
     def _waited_for(self) -> set[TopicPartition]:
@@ -277,7 +280,7 @@ class ListOffsetsCall:
         if isinstance(error, KafkaError) and error.retriable:
             self._retry(partitions, f"{type(error).__name__}: {error}", now)
             for partition in partitions:
-                self._engine.metadata.refused(partition, error, at=address)
+                self._metadata.refused(partition, error, at=address)
         elif isinstance(error, KafkaError):
             for partition in partitions:
                 self._give(partition, error)
@@ -299,7 +302,11 @@ class ListOffsetsCall:
 
 
 def list_offsets(
-    engine: ClientEngine, wanted: Mapping[TopicPartition, int], isolation: int, deadline: float
+    brokers: Brokers,
+    missing: MissingTopics,
+    wanted: Mapping[TopicPartition, int],
+    isolation: int,
+    deadline: float,
 ) -> Flow[dict[TopicPartition, ListedOffset]]:
     """All offsets, or the first error."""
     for partition in wanted:
@@ -314,7 +321,10 @@ def list_offsets(
             found[partition] = result
 
     call = ListOffsetsCall(
-        engine, wanted, take, isolation=isolation, deadline=deadline, still=lambda _: not errors
+        *(brokers, missing, wanted, take),
+        isolation=isolation,
+        deadline=deadline,
+        still=lambda _: not errors,
     )
     yield from call.run()
     if errors:

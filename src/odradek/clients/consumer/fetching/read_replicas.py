@@ -9,45 +9,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.clients.consumer.partition_state import PartitionState, ReadReplica
+from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.common.config import Config
 from odradek.common.types import Address
 from odradek.metadata.cluster import Broker, Cluster
+from odradek.metadata.metadata import Metadata
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
-
-if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.network.network_client import NetworkClient
 
 LEADERS_ONLY = 5.0
 """Seconds for which leaders aren't told our rack once a replica has failed."""
 
 
-class ReadReplica(NamedTuple):
-    """A replica that the leader of that epoch has sent us to, until a time."""
-
-    id: int
-    until: float
-    leader: int
-    leader_epoch: int
-
-
 class ReadReplicas:
     """Chooses between leaders and the replicas that they prefer for us."""
 
-    def __init__(self, engine: ConsumerEngine, subscription: SubscriptionState) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        config: Config,
+        network: NetworkClient,
+        metadata: Metadata,
+        subscription: SubscriptionState,
+    ) -> None:
+        self._network = network
+        self._metadata = metadata
         self._subscription = subscription
-        self.rack: str = engine.config["client.rack"] or ""
+        self.rack: str = config["client.rack"] or ""
         """What a fetch says of where we are, unless it goes to leaders only."""
-        self._max_age: float = engine.config["metadata.max.age.ms"]
-        self._leaders_until = -math.inf
-        engine.network.on_suspect.append(self._suspected)
-
-    def leaders_only(self, now: float) -> bool:
-        """Whether a fetch of this moment asks for no advice."""
-        return now < self._leaders_until
+        self._max_age: float = config["metadata.max.age.ms"]
+        self.leaders_until = -math.inf
+        """Until when a fetch asks for no advice."""
+        network.on_suspect.append(self._suspected)
 
     def source(
         self, state: PartitionState, snapshot: Cluster, partition: Partition, now: float
@@ -76,8 +71,7 @@ class ReadReplicas:
         False where asking again at once is no use: the advice comes without being asked for, so it
         would come each time, or from a replica, and two of them could send us to and fro.
         """
-        engine = self._engine
-        snapshot = engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         name, number = state.partition.topic, state.partition.partition
         partition = None if snapshot is None else snapshot.partition(name, number)
         if snapshot is None or partition is None:
@@ -89,19 +83,19 @@ class ReadReplicas:
         if leaders_only:
             return False
         if broker is None:
-            engine.metadata.request(f"{state.partition}: replica {node} isn't known")
-        if broker is None or node in (partition.leader, *partition.offline) or self._down(broker):
-            self._leaders_until = now + LEADERS_ONLY
+            self._metadata.request(f"{state.partition}: replica {node} isn't known")
+        led = node in (partition.leader, *partition.offline)
+        if broker is None or led or self._down(broker, now):
+            self.leaders_until = now + LEADERS_ONLY
             return True
         until = now + self._max_age
         state.read_from(ReadReplica(node, until, partition.leader, partition.leader_epoch))
         return True
 
-    def _down(self, broker: Broker) -> bool:
-        network = self._engine.network
-        connection = network.connection(broker.address)
+    def _down(self, broker: Broker, now: float) -> bool:
+        connection = self._network.connection(broker.address)
         silent = connection is not None and connection.suspect
-        return silent or network.states.backoff_left(broker.address, self._engine.now) > 0
+        return silent or self._network.states.backoff_left(broker.address, now) > 0
 
     def give_up(self, states: Iterable[PartitionState], now: float) -> bool:
         """Go back to the leaders of those that are read elsewhere; say whether there are any."""
@@ -109,12 +103,12 @@ class ReadReplicas:
         for state in found:
             state.read_from(None)
         if found:
-            self._leaders_until = now + LEADERS_ONLY
+            self.leaders_until = now + LEADERS_ONLY
         return bool(found)
 
     def _suspected(self, connection: Connection, now: float) -> None:
         """A silent replica isn't waited for: its leader may be well."""
-        snapshot = self._engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         if snapshot is None:
             return
         for state in self._subscription.partitions.values():

@@ -14,23 +14,21 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import LogTruncationError
-from odradek.clients.consumer.subscription_state import (
-    EARLIEST,
-    NONE,
-    PartitionState,
-    SubscriptionState,
-)
+from odradek.clients.consumer.subscription_state import EARLIEST, NONE, SubscriptionState
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import Cluster
+from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
+from odradek.network.engine import Engine
 from odradek.network.flow import Completion
+from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 from odradek.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -40,9 +38,6 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
-
 logger = logging.getLogger("odradek.consumer")
 
 FIRST_VERSION_FOR_CONSUMERS = 3
@@ -50,6 +45,19 @@ FIRST_VERSION_FOR_CONSUMERS = 3
 _REPLICA_ID = -1  # an ordinary client
 WHOSE_AGAIN = 1.0
 """Seconds until it is looked whether a leader is known to be ours, where nothing says so before."""
+
+
+EARLIER_TOPIC = (
+    "%s: the offset %d (leader epoch %d) lies beyond the end of the log, and no leader was elected "
+    "after that epoch (now %d). The offset was committed for an earlier topic of this name, which "
+    "was deleted: this topic is read from its beginning"
+)
+EARLIER_TOPIC_OR_ELECTION = (
+    "%s: the offset %d (leader epoch %d) isn't in the log of the current leader (epoch %d). Either "
+    "records were lost in an unclean election, or the offset was committed for an earlier topic of "
+    "this name, which was deleted. The consumer takes it for the first and continues where the "
+    "logs part. If it is the second, call seek_to_beginning() to read the whole topic"
+)
 
 
 class Question(NamedTuple):
@@ -71,10 +79,11 @@ def to_be_checked(state: PartitionState, partition: Partition) -> bool:
 
 
 def made_anew(state: PartitionState, epoch: int) -> bool:
-    """Whether that epoch is lower than one that was checked: it isn't the same topic any more, or
-    the metadata come from a broker that lags behind; the leader itself knows.
+    """Whether that epoch is lower than one that was checked, or than that of the position: it isn't
+    the same topic any more. Metadata of a broker that is out of date isn't taken (R-ID-4), and the
+    leader itself knows.
     """
-    return 0 <= epoch < state.checked_under
+    return 0 <= epoch < max(state.checked_under, state.fetch_epoch)
 
 
 class TruncationCheck:
@@ -82,15 +91,20 @@ class TruncationCheck:
 
     def __init__(
         self,
-        engine: ConsumerEngine,
+        engine: Engine,
+        network: NetworkClient,
         subscription: SubscriptionState,
-        retry: Callable[[PartitionState, KafkaError, float, Address], None],
         whose: ClusterCheck,
+        *,
+        retry: Callable[[PartitionState, KafkaError, float, Address], None],
+        out_of_range: Callable[[PartitionState], None],
     ) -> None:
         self._engine = engine
-        self._whose = whose
+        self._network = network
         self._subscription = subscription
+        self._whose = whose
         self._retry = retry
+        self._out_of_range = out_of_range
         self._asked: dict[PartitionState, Question] = {}
 
     def check(
@@ -99,7 +113,7 @@ class TruncationCheck:
         """Ask the leaders of partitions whose last fetched record was written under an epoch that
         isn't known to be theirs; says when to ask again where a leader can't be dialled yet.
         """
-        network = self._engine.network
+        network = self._network
         groups: dict[Address, list[tuple[PartitionState, Question]]] = {}
         for state, partition in unchecked:
             leader = snapshot.brokers.get(partition.leader)
@@ -112,7 +126,10 @@ class TruncationCheck:
                 state.fetch_offset,
                 state.fetch_epoch,
             )
-            if self._asked.get(state) != question:
+            asked = self._asked.get(state)
+            # After a seek the leader is asked again once it has answered: an application that
+            # seeks in a loop would pile up requests at a silent one.
+            if asked is None or asked.address != question.address:
                 groups.setdefault(leader.address, []).append((state, question))
         wake_at = math.inf
         for address, parts in groups.items():
@@ -120,19 +137,24 @@ class TruncationCheck:
             if connection is None:
                 wake_at = min(wake_at, network.next_dial_at(address, now))
             elif self._whose.passed(connection, now):
-                self._send(connection, parts, now)
+                if not self._send(connection, parts, now):
+                    wake_at = math.nextafter(now, math.inf)
             else:  # a foreign leader's answer would move a position (R-RB-5)
                 wake_at = min(wake_at, now + WHOSE_AGAIN)
         return wake_at
 
     def _send(
         self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
-    ) -> None:
+    ) -> bool:
+        """Ask a leader; False where it can't be asked, so that nothing more is waited for."""
         _, newest = connection.versions.get(OffsetForLeaderEpochRequest.API_KEY, (0, -1))
         if newest < FIRST_VERSION_FOR_CONSUMERS:
             for state, question in parts:
-                self._good(state, question)
-            return
+                if made_anew(state, question.leader_epoch):
+                    self.began_anew(state, question.leader_epoch)
+                else:
+                    self._good(state, question)
+            return False
         topics: dict[str, OffsetForLeaderTopic] = {}
         for state, question in parts:
             name, number = state.partition
@@ -142,8 +164,9 @@ class TruncationCheck:
             )
             self._asked[state] = question
         body = OffsetForLeaderEpochRequest(_REPLICA_ID, list(topics.values()))
-        reply = self._engine.network.send(connection, body, now)
+        reply = self._network.send(connection, body, now)
         reply.when_done(lambda done: self._answered(parts, done))
+        return True
 
     # Answers
 
@@ -191,7 +214,7 @@ class TruncationCheck:
         if error.retriable:
             self._retry(state, error, now, address)
         else:
-            self._engine.fetcher.fail(state, error, now)
+            self._subscription.fail(state, error, now)
 
     def _good(self, state: PartitionState, question: Question) -> None:
         state.checked(question.leader_epoch)
@@ -203,8 +226,10 @@ class TruncationCheck:
         """Compare the position with where the leader's records of that epoch end."""
         if made_anew(state, question.leader_epoch):
             # Else the leader had fenced the question: it goes by the lower epoch itself.
+            state.begin_again(NO_ID)
+            logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)
-            self._engine.fetcher.changed.notify()
+            self._subscription.readable.notify()
             return
         position = state.position
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
@@ -215,20 +240,40 @@ class TruncationCheck:
             # Only what was fetched ahead isn't there any more. From the position on it is fetched
             # again, once the position itself has been checked.
             state.move_to(position)
+        elif state.position == question.offset == state.ownership.span.low and self._foreign(
+            state, question
+        ):
+            pass
         else:
             self._truncated(state, answer if known else None, now)
-        self._engine.fetcher.changed.notify()
+        self._subscription.readable.notify()
+
+    def _foreign(self, state: PartitionState, question: Question) -> bool:
+        """Judge a position that nothing was read from yet (a committed offset) and that lies beyond
+        the log's end. An election takes records away only together with a newer epoch: without
+        one the offset was committed for an earlier topic of this name (R-ID-3). Return whether
+        that is so.
+        """
+        where = state.partition, question.offset, question.epoch, question.leader_epoch
+        if question.epoch >= question.leader_epoch >= 0:
+            logger.warning(EARLIER_TOPIC, *where)
+            if self._subscription.policy == NONE:
+                state.checked(question.leader_epoch)
+                self._out_of_range(state)
+            else:
+                self._subscription.policy_reset(state, EARLIEST)
+            return True
+        logger.warning(EARLIER_TOPIC_OR_ELECTION, *where)
+        return False
 
     def began_anew(self, state: PartitionState, epoch: int) -> None:
         """It is another topic of the same name (KIP-516). Its records are all unseen: with "latest"
         some would be skipped, and so would those before a position in the old one.
         """
-        logger.warning("topic %s was deleted and made anew", state.partition.topic)
+        self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
             state.checked(epoch)
-            self._engine.out_of_range(state)
-        else:
-            self._subscription.policy_reset(state, EARLIEST)
+            self._out_of_range(state)
 
     def _truncated(self, state: PartitionState, answer: EpochEndOffset | None, now: float) -> None:
         partition, position = state.partition, state.position

@@ -1,4 +1,5 @@
-"""What was fetched and waits for the caller, in the order it came; what is paused waits aside.
+"""The records that were fetched and wait for the caller, in the order in which they came. Those of
+paused partitions wait aside, and so do those that no caller reads while callers wait for others.
 
 In: `CompletedFetch` records, the assignment. Out: which are handed out next, and which leaders may
 be asked for more. Must not: decode, ask, or know the network.
@@ -16,12 +17,13 @@ comes next finds it torn, lets go of everything, and has it fetched again from t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
-from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
-from odradek.common.types import Address
+from odradek.clients.consumer.completed_fetch import CompletedFetch, DecodingProgress
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
+from odradek.common.types import Address, TopicPartition
 
 SMALLEST_SHARE = 1
 
@@ -48,9 +50,12 @@ class WaitingRecords:
         self._room = room
         self.fetched: deque[CompletedFetch] = deque()
         self.paused: dict[PartitionState, deque[CompletedFetch]] = {}
-        """Who was paused first comes first."""
+        """Entries that wait aside; the partition paused first comes first. All entries of a
+        partition are here, or all are in `fetched`."""
         self._gone: dict[str, Consumed] = {}
         """What was handed out of entries that are here no more, by topic."""
+        self.former = NOTHING_CONSUMED
+        """The same of all topics that were forgotten."""
         self._buffered: dict[Address, int] = {}
         self._aside: dict[Address, int] = {}
         self._share = 0
@@ -74,7 +79,8 @@ class WaitingRecords:
         if entry.state.generation != entry.generation:  # `valid`, here and below without its call
             return
         self._torn = True
-        if entry.state.paused:
+        state = entry.state
+        if state.paused or (state.unread and not any(e.state is state for e in self.fetched)):
             self._put_aside(entry)
         else:
             self._count(self._buffered, entry.address, entry.size)
@@ -90,6 +96,10 @@ class WaitingRecords:
         self._share = max(SMALLEST_SHARE, budget // ((3 if self._aside else 2) * sharers))
         return self._share
 
+    def has(self, state: PartitionState) -> bool:
+        """Whether something of a partition is here."""
+        return state in self.paused or any(entry.state is state for entry in self.fetched)
+
     def has_of(self, address: Address) -> bool:
         """Whether anything of this leader waits that isn't paused."""
         return address in self._buffered
@@ -103,7 +113,7 @@ class WaitingRecords:
                 break
             if any(entry.address == address for entry in self.paused[state]):
                 self._torn = True
-                state.move_to(state.position)  # fetched again after its resume
+                state.stay()  # fetched again after its resume
                 self._sift(state)
                 self._torn = False
         return False
@@ -120,13 +130,20 @@ class WaitingRecords:
     # For metrics
 
     def consumed(self) -> dict[str, Consumed]:
-        """What was handed out since the beginning, by topic; any thread may ask."""
+        """Return the sums of records that were handed out, by topic in use; any thread may ask."""
         found = dict(self._gone)
         for entry in self._all():
             _add(
                 found, entry.state.partition.topic, entry.handed + entry.row, entry.at, entry.spent
             )
         return found
+
+    def forget(self, topic: str) -> None:
+        """Count a topic that isn't in use any more among the former ones."""
+        gone, before = self._gone.pop(topic, NOTHING_CONSUMED), self.former
+        self.former = Consumed(
+            before.records + gone.records, before.bytes + gone.bytes, before.seconds + gone.seconds
+        )
 
     def bytes_held(self) -> int:
         """Bytes of what waits for the caller."""
@@ -152,16 +169,33 @@ class WaitingRecords:
 
     # For the caller of `poll()`
 
-    def head(self) -> CompletedFetch | None:
-        """What is to be handed out next; drops what a seek made useless."""
+    def head(self, of: Selection = None) -> CompletedFetch | None:
+        """Return the next entry of these to hand out; drop those that a seek made useless."""
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
         while self.fetched:
             entry = self.fetched[0]
             if entry.state.generation == entry.generation and not entry.exhausted:
-                return entry
+                if of is None or entry.state.partition in of:
+                    return entry
+                break
             self.drop(entry)
+        return None if of is None else self._front(of)
+
+    def _front(self, of: Collection[TopicPartition]) -> CompletedFetch | None:
+        """Put the first entry of these partitions in front of the others, and return it."""
+        for state in [s for s in self.paused if s.partition in of and not s.paused]:
+            self._torn = True
+            self._let_go(state)
+            self._torn = False
+        for entry in self.fetched:
+            if entry.state.partition in of and entry.valid and not entry.exhausted:
+                self._torn = True
+                self.fetched.remove(entry)
+                self.fetched.appendleft(entry)
+                self._torn = False
+                return entry
         return None
 
     def made_room(self) -> bool:
@@ -205,6 +239,7 @@ class WaitingRecords:
             # number.
             room = left <= 0 or before > self._share >= left
         state = entry.state
+        room = room or state.unread
         if state.fetch_offset is None and entry.valid:
             # What follows wasn't known until it was decoded.
             state.fetch_from(state.position, state.position_epoch)
@@ -226,14 +261,14 @@ class WaitingRecords:
         before, self._seen = self._seen, seen
         if changes != before[0]:
             for state in reversed(list(self.paused)):
-                if state.paused:
+                if state.held:
                     self._sift(state)
                 else:
                     self._let_go(state)
-        if pauses != before[1] and any(entry.state.paused for entry in self.fetched):
+        if pauses != before[1] and any(entry.state.held for entry in self.fetched):
             entries, self.fetched = self.fetched, deque()
             for entry in entries:
-                if not entry.state.paused:
+                if not entry.state.held:
                     self.fetched.append(entry)
                     continue
                 self._count(self._buffered, entry.address, -entry.size)

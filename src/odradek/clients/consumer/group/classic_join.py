@@ -14,8 +14,8 @@ from typing import TypeVar
 from odradek.clients.consumer.group.assignors import Assignor, MemberSubscription, user_data
 from odradek.clients.consumer.group.embedded_protocol import PROTOCOL_TYPE, encode_subscription
 from odradek.clients.consumer.group.membership import Group
-from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.errors.kafka import (
     InconsistentGroupProtocolError,
     MemberIdRequiredError,
     RebalanceInProgressError,
@@ -23,6 +23,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.network.effects import AnyRequest
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -37,8 +38,8 @@ from odradek.protocol.messages.sync_group import (
 
 LONGEST_REASON = 255
 """KIP-800: brokers refuse longer ones."""
-NAMED = 1.0
-"""Seconds in which a broker tells a new member its id, at most, where that is about to leave."""
+NAMED = 5.0
+"""Seconds for which a member that leaves waits for the answer to its first JoinGroup."""
 GRACE = 5.0
 """Seconds beyond the rebalance timeout in which a broker has to answer."""
 R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
@@ -64,13 +65,19 @@ class Joining:
     """The questions of one membership."""
 
     def __init__(
-        self, group: Group, identity: ClassicIdentity, assignors: Sequence[Assignor]
+        self,
+        group: Group,
+        engine: Engine,
+        identity: ClassicIdentity,
+        assignors: Sequence[Assignor],
     ) -> None:
         self._group = group
+        self._engine = engine
         self._identity = identity
         self._assignors = assignors
         config = group.config
         self._rebalance_timeout: float = config["max.poll.interval.ms"]
+        self._request_timeout: float = config["request.timeout.ms"]
         self._session_timeout: float = config["session.timeout.ms"]
         self._rack: str | None = config["client.rack"] or None
         self._pause: float = config.backoff("retry.backoff").base
@@ -79,6 +86,8 @@ class Joining:
         self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
         """A first JoinGroup, until its answer says who this is."""
+        self._leaves = False
+        """The member leaves: a JoinGroup that was sent may be answered, and none is sent again."""
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
         """What the member was assigned last, in which generation: sticky assignors are told."""
@@ -90,6 +99,8 @@ class Joining:
         group, identity = self._group, self._identity
 
         def body(_: float) -> JoinGroupRequest:
+            if self._leaves:
+                raise IllegalStateError("the consumer leaves its group")
             return JoinGroupRequest(
                 group.group_id,
                 round(self._session_timeout * 1000),
@@ -116,32 +127,31 @@ class Joining:
                 identity.member_id = answer.member_id
                 again, named = named, True
             if again:
-                yield Wait((), group.engine.now + self._pause)
+                yield Wait((), self._engine.now + self._pause)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
         """A flow of its own: who leaves meanwhile still learns its id, see `learn_id`."""
-        self._unnamed = asked = self._group.engine.start(ask)
+        self._unnamed = asked = self._engine.start(ask)
         yield Wait((asked,), math.inf)
         self._unnamed = None
         return asked.result()
 
-    def learn_id(self, deadline: float) -> Flow[None]:
-        """Take the id from a first JoinGroup that nobody waits for any more: the coordinator waits
-        for whom it has given one, and everybody with it, until that leaves or its session ends.
+    def learn_id(self, deadline: float) -> Flow[Completion[JoinGroupResponse] | None]:
+        """Take the member id from the answer to a first JoinGroup, and return the request if it
+        isn't answered yet. The coordinator, and all members with it, wait for a member that was
+        given an id until that leaves or its session ends.
         """
         now = yield START
-        asked, self._unnamed = self._unnamed, None
+        asked, self._unnamed, self._leaves = self._unnamed, None, True
         if asked is None:
-            return
-        try:
-            if not asked.done:
-                yield Wait((asked,), min(deadline, now + NAMED))
-        finally:  # or it would join once the coordinator is back, and nobody would know
-            if not asked.done:
-                over = DisconnectedError("the consumer leaves its group")
-                self._group.engine.cancel_now(asked, over)
-        if asked.done and asked.error is None:
+            return None
+        if not asked.done:
+            yield Wait((asked,), min(deadline, now + NAMED))
+        if not asked.done:
+            return asked
+        if asked.error is None:
             self._identity.member_id = asked.result().member_id
+        return None
 
     def sync(
         self, protocol: str, assignments: list[SyncGroupRequestAssignment]
@@ -170,14 +180,13 @@ class Joining:
 
     def _ask(self, what: str, body: Callable[[float], AnyRequest], response: type[R]) -> Flow[R]:
         """Ask the coordinator, who answers when all members have come."""
-        request_timeout = self._group.engine.network.request_timeout
         return self._group.coordinator.ask(
             what,
             body,
             response,
             _check,
             math.inf,
-            timeout=max(request_timeout, self._rebalance_timeout + GRACE),
+            timeout=max(self._request_timeout, self._rebalance_timeout + GRACE),
             patience=self._rebalance_timeout,
             constant=True,
         )

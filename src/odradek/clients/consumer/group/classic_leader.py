@@ -20,8 +20,12 @@ from odradek.clients.consumer.group.assignors import (
 )
 from odradek.clients.consumer.group.embedded_protocol import decode_subscription, encode_assignment
 from odradek.clients.consumer.group.membership import Group
+from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import KafkaError
+from odradek.common.types import Rng
 from odradek.metadata.cluster import Cluster
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.join_group import JoinGroupResponseMember
 from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
@@ -29,6 +33,8 @@ from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
 TOPICS_TIMEOUT = 5.0
 """Seconds that the group is kept waiting for metadata of topics; those that come later make it
 rebalance again."""
+MISSING_FIRST, MISSING_MOST = 0.5, 10.0
+"""Seconds between metadata requests for a missing topic: the first, and after many."""
 GONE_AFTER = 10.0
 """Seconds for which a topic has to be missing before the group rebalances: a broker that has just
 started may not know it yet."""
@@ -37,12 +43,23 @@ started may not know it yet."""
 class Leader:
     """The group as its leader sees it; of no use to followers."""
 
-    def __init__(self, group: Group, assignors: Sequence[Assignor]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        engine: Engine,
+        metadata: Metadata,
+        rng: Rng,
+        assignors: Sequence[Assignor],
+    ) -> None:
         self._group = group
+        self._engine = engine
+        self._metadata = metadata
         self._assignors = {a.name: a for a in assignors}
         self._counts: dict[str, int] | None = None
         """How many partitions each topic of the group had; None for followers."""
         self._gone_since = math.inf
+        retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
+        self._missing = Backoff(retry, rng)
 
     def divide(
         self, protocol: str, members: Sequence[JoinGroupResponseMember]
@@ -72,11 +89,10 @@ class Leader:
         """
         if type(assignor) in BUILT_IN.values():
             return assign_group(assignor, subscriptions, cluster)
-        engine = self._group.engine
         session: float = self._group.config["session.timeout.ms"]
-        done = engine.call(
+        done = self._engine.call(
             *(assign_group, (assignor, subscriptions, cluster)),
-            deadline=engine.now + session,
+            deadline=self._engine.now + session,
             where="worker",
         )
         while not done.done:
@@ -96,14 +112,14 @@ class Leader:
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
         ]
         topics = dict.fromkeys(t for s in subscriptions for t in s.topics)
-        self._group.engine.metadata.want(topics)
-        self._lead(topics, self._group.engine.metadata.snapshot or Cluster())
+        self._metadata.want(topics)
+        self._lead(topics, self._metadata.snapshot or Cluster())
 
     def step_down(self) -> None:
         """Somebody else leads: topics that only others subscribe to are no concern any more."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
-            metadata = self._group.engine.metadata
+            metadata = self._metadata
             metadata.held_by.remove(self._topics)
             metadata.forget_topics(t for t in self._counts if t not in own)
             self._counts = None
@@ -111,14 +127,17 @@ class Leader:
 
     def reason(self, now: float) -> str | None:
         """Why the group should rebalance, judged by the snapshot of now."""
-        snapshot = self._group.engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         if not self._counts or snapshot is None:
             self._gone_since = math.inf  # with nothing known nothing is missing
+            self._missing.succeeded()
             return None
-        gone = None
+        gone = missing = None
         for topic, before in self._counts.items():
             found = snapshot.topic(topic)
             count = len(found.partitions) if found is not None else 0
+            if found is None:
+                missing = topic
             if count > before:
                 return f"topic {topic} has {count} partitions, {before} before"
             if count < before:
@@ -127,16 +146,29 @@ class Leader:
             self._gone_since = math.inf
         elif self._gone_since == math.inf:
             self._gone_since = now
-        return gone if now >= self.look_at() else None
+        self._look_for(missing, now)
+        return gone if now >= self._gone_since + GONE_AFTER else None
 
     def look_at(self) -> float:
-        """When a topic that is missing will have been missing for long enough."""
-        return self._gone_since + GONE_AFTER
+        """Return when to call `reason` again, whether or not metadata has changed."""
+        missing = self._missing.until if self._missing.failures else math.inf
+        return min(self._gone_since + GONE_AFTER, missing)
+
+    def _look_for(self, missing: str | None, now: float) -> None:
+        """Ask for a topic of the group that does not exist: once it is created, its partitions have
+        no owner until the leader hears of it.
+        """
+        if missing is None:
+            self._missing.succeeded()
+        elif now >= self._missing.until:
+            if self._missing.failures:
+                self._metadata.request(f"topic {missing} doesn't exist")
+            self._missing.failed(now)
 
     def _lead(self, topics: Iterable[str], cluster: Cluster) -> None:
         self._gone_since = math.inf
         if self._counts is None:
-            self._group.engine.metadata.held_by.append(self._topics)
+            self._metadata.held_by.append(self._topics)
         self._counts = {}
         for topic in topics:
             found = cluster.topic(topic)
@@ -148,7 +180,7 @@ class Leader:
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
         """A snapshot with all of these topics, as far as they exist."""
         now = yield START
-        metadata = self._group.engine.metadata
+        metadata = self._metadata
         until = now + TOPICS_TIMEOUT
         metadata.want(topics)
         while True:

@@ -24,16 +24,19 @@ from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
 from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     IllegalGenerationError,
     RebalanceInProgressError,
     UnknownMemberIdError,
     error_for,
 )
-from odradek.common.types import TopicPartition
+from odradek.common.types import Rng, TopicPartition
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupResponse
@@ -59,19 +62,28 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 class ClassicMembership(Life):
     """One consumer in one classic group."""
 
-    def __init__(self, group: Group) -> None:
-        super().__init__(group, CLASSIC)
+    def __init__(
+        self,
+        group: Group,
+        engine: Engine,
+        metadata: Metadata,
+        rng: Rng,
+        subscription: SubscriptionState,
+    ) -> None:
+        super().__init__(group, engine, CLASSIC)
+        self._metadata = metadata
+        self._subscription = subscription
         config = group.config
         assignors = find(config["partition.assignment.strategy"])
         self._cooperative = rebalance_protocol(assignors) is COOPERATIVE
         self._identity = ClassicIdentity()
-        self._joining = Joining(group, self._identity, assignors)
-        self._leader = Leader(group, assignors)
+        self._joining = Joining(group, engine, self._identity, assignors)
+        self._leader = Leader(group, engine, metadata, rng, assignors)
         self._interval: float = config["heartbeat.interval.ms"]
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
         self._pause: float = config.backoff("retry.backoff").base
-        self._mishaps = Backoff(config.backoff("retry.backoff"), group.engine.rng)
+        self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
         """Errors that nobody foresaw, since it was stable last."""
         self._changed = Signal()
         """Notified when there is a wish."""
@@ -108,7 +120,7 @@ class ClassicMembership(Life):
         """Begin to join; also once more after the group had refused it."""
         self._wish = None
         self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
-        self._running = self._group.engine.start(self._run())
+        self._running = self._engine.start(self._run())
 
     def rejoin(self, reason: str, now: float) -> None:
         """Join again as soon as that is possible; a join that begins later satisfies the wish."""
@@ -116,11 +128,10 @@ class ClassicMembership(Life):
         self._wish = reason
         self._changed.notify()
 
-    def hold(self, now: float) -> None:
+    def hold(self) -> None:
         """The consumer will leave: no join any more, but heartbeats until `leave`."""
-        del now
         self._stop()
-        self._running = self._group.engine.start(self._hold())
+        self._running = self._engine.start(self._hold())
 
     def leave(self, deadline: float) -> Flow[None]:
         """Leave the group, unless the member is static; ends at the deadline and never raises."""
@@ -133,7 +144,7 @@ class ClassicMembership(Life):
         self._leader.step_down()
         self._trust()
         self._identity.forget()
-        self._move(MemberEvent.LEFT, None, self._group.engine.now)
+        self._move(MemberEvent.LEFT, None, self._engine.now)
 
     # The flow
 
@@ -144,7 +155,7 @@ class ClassicMembership(Life):
             try:
                 yield from self._rebalance(reason)
                 reason = yield from self._stay()
-                self._move(MemberEvent.REBALANCE, reason, self._group.engine.now)
+                self._move(MemberEvent.REBALANCE, reason, self._engine.now)
             except REMOVED as error:
                 yield from self._removed(error)
                 reason = f"{type(error).__name__}: {error}"
@@ -152,7 +163,7 @@ class ClassicMembership(Life):
                 yield from self._poll_overdue()
                 reason = "the application polls again"
             except KafkaError as error:
-                if self._group.engine.ended is not None:
+                if self._engine.ended is not None:
                     return
                 if is_refusal(error):
                     yield from self._refused(error)
@@ -162,7 +173,7 @@ class ClassicMembership(Life):
 
     def _rebalance(self, reason: str) -> Flow[None]:
         """From giving back to taking over; several times when the group changes meanwhile."""
-        engine, identity = self._group.engine, self._identity
+        engine, identity = self._engine, self._identity
         while True:
             yield from self._prepare()
             topics = self._group.topics()
@@ -218,26 +229,26 @@ class ClassicMembership(Life):
         gone = [p for p in group.owned() if p not in given]
         yield from self._give_back(gone)
         kept = set(group.owned())
-        yield from group.assign([p for p in wanted if p not in kept], group.engine.now)
+        yield from group.assign([p for p in wanted if p not in kept])
         if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
-            self.rejoin("partitions were given back", group.engine.now)
+            self.rejoin("partitions were given back", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
         """A static member came back with another subscription. Its coordinator kept its place and
         what was assigned to it there (KIP-345), and doesn't divide again for it.
         """
         yield from self._give_back(self._group.owned())
-        reason, now = "its place has topics that it has no more", self._group.engine.now
+        reason, now = "its place has topics that it has no more", self._engine.now
         yield from self._say_goodbye(reason, now + LEAVE_TIMEOUT, static=True)
         self._identity.forget()
-        self.rejoin(reason, self._group.engine.now)
+        self.rejoin(reason, self._engine.now)
 
     def _give_back(self, gone: list[TopicPartition]) -> Flow[None]:
         """Have the application give partitions back, which may take it long: heartbeats go on."""
-        now = yield START
+        yield START
         if gone:
-            engine = self._group.engine
-            self._revoking = engine.start(self._group.revoke(gone, now))
+            engine = self._engine
+            self._revoking = engine.start(self._group.revoke(gone))
             yield from self._beat_until(self._revoking)
             self._revoking.result()
 
@@ -246,7 +257,6 @@ class ClassicMembership(Life):
     def _stay(self) -> Flow[str]:
         """Stay a member until there is a reason to join again."""
         group = self._group
-        metadata = group.engine.metadata
         now = yield START
         beat: Completion[None] | None = None
         try:
@@ -259,7 +269,7 @@ class ClassicMembership(Life):
                     continue
                 if beat is None and now >= self._beat_at:
                     beat = self._beat(now)
-                on = (self._changed, metadata.changed, *((beat,) if beat is not None else ()))
+                on = (self._changed, self._metadata.changed, *((beat,) if beat is not None else ()))
                 until = [group.polled_at + self._max_poll, self._leader.look_at()]
                 if beat is None:
                     until.append(self._beat_at)
@@ -295,7 +305,7 @@ class ClassicMembership(Life):
 
     def _beat(self, now: float) -> Completion[None]:
         self._beat_at = now + self._interval
-        return self._group.engine.start(self._heartbeat())
+        return self._engine.start(self._heartbeat())
 
     def _heartbeat(self) -> Flow[None]:
         """One heartbeat, repeated until it is answered, also beyond the end of the session.
@@ -306,20 +316,20 @@ class ClassicMembership(Life):
         group, identity = self._group, self._identity
 
         def body(_: float) -> HeartbeatRequest:
-            self._sent_at = group.engine.now
+            self._sent_at = self._engine.now
             return HeartbeatRequest(
                 group.group_id, identity.generation, identity.member_id, group.instance_id
             )
 
         while True:
-            asked = group.engine.start(
+            asked = self._engine.start(
                 group.coordinator.ask(
                     "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
                 )
             )
             if not (yield from self._answered(asked)):
                 return
-            error, now = asked.error, group.engine.now
+            error, now = asked.error, self._engine.now
             if not isinstance(error, KafkaError) or is_refusal(error) or isinstance(error, REMOVED):
                 break
             if self._doubtful or now >= self._expires:
@@ -333,7 +343,7 @@ class ClassicMembership(Life):
         self._expires = max(self._expires, self._sent_at + self._session)
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:
-            self.rejoin("the group is rebalancing", group.engine.now)
+            self.rejoin("the group is rebalancing", self._engine.now)
 
     def _answered(self, asked: Completion[HeartbeatResponse]) -> Flow[bool]:
         """Wait for the answer, however long; False when the consumer leaves meanwhile."""
@@ -355,21 +365,21 @@ class ClassicMembership(Life):
             "group %r: %s; nothing is handed out until one is", self._group.group_id, text
         )
         self._doubtful = True
-        self._group.engine.subscription.suspend()
-        self._move(MemberEvent.SESSION_EXPIRED, text, self._group.engine.now)
+        self._subscription.suspend()
+        self._move(MemberEvent.SESSION_EXPIRED, text, self._engine.now)
 
     def _trust(self, event: MemberEvent | None = None) -> None:
         """Hand records out again: the group knows this member, or it has nothing left."""
         if self._doubtful:
             self._doubtful = False
-            self._group.engine.subscription.resume()
+            self._subscription.resume()
             if event is not None:
-                self._move(event, None, self._group.engine.now)
+                self._move(event, None, self._engine.now)
 
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
         """Drop a heartbeat: its answer would be about a generation that is over."""
         if beat is not None and not beat.done:
-            self._group.engine.cancel_now(beat, DisconnectedError("no longer of interest"))
+            self._engine.cancel_now(beat, DisconnectedError("no longer of interest"))
 
     # The ways out
 
@@ -398,16 +408,16 @@ class ClassicMembership(Life):
         self._identity.forget(member_id=False)
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
         self._identity.forget()
-        while group.engine.now >= group.polled_at + self._max_poll:
+        while self._engine.now >= group.polled_at + self._max_poll:
             yield Wait((group.poll_wanted,), math.inf)
-        self._move(MemberEvent.POLLED, None, group.engine.now)
+        self._move(MemberEvent.POLLED, None, self._engine.now)
 
     def _refused(self, error: KafkaError) -> Flow[None]:
         """The next poll raises it; this membership is over."""
         now = yield START
         self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         now = yield from self._lose_all(now)
-        self._group.failed(error, now)
+        self._group.failed(error)
         self._identity.forget(member_id=False)
         # The others may be waiting for it: a leader whose assignor failed divides nothing.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
@@ -432,9 +442,8 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float) -> Flow[float]:
         self._leader.step_down()
-        owned = self._group.owned()
-        if owned:
-            now = yield from self._group.lose(owned, now)
+        # Also without partitions: what was given back for this rebalance isn't this member's again.
+        now = yield from self._group.lose(self._group.owned())
         self._trust()
         return now
 
@@ -445,10 +454,28 @@ class ClassicMembership(Life):
         if group.instance_id is not None and not static:
             return
         if identity.member_id == NO_MEMBER:
-            yield from self._joining.learn_id(deadline)
-        if identity.member_id == NO_MEMBER:
-            return
-        member = identity.member_id
+            late = yield from self._joining.learn_id(deadline)
+            if late is not None:
+                self._engine.start(self._leave_late(late))
+        if identity.member_id != NO_MEMBER:
+            yield from self._leave_as(identity.member_id, reason, deadline)
+
+    def _leave_late(self, asked: Completion[JoinGroupResponse]) -> Flow[None]:
+        """Leave once a first JoinGroup is answered after all, while the client lives."""
+        now = yield START
+        until = now + self._session
+        while not asked.done and now < until:
+            now = yield Wait((asked,), until)
+        if not asked.done:
+            over = DisconnectedError("the consumer has left its group")
+            self._engine.cancel_now(asked, over)
+        elif asked.error is None:
+            reason = "the answer to JoinGroup came after the consumer had left"
+            yield from self._leave_as(asked.result().member_id, reason, now + LEAVE_TIMEOUT)
+
+    def _leave_as(self, member: str, reason: str, deadline: float) -> Flow[None]:
+        group = self._group
+        yield START
 
         def body(_: float) -> LeaveGroupRequest:
             if (group.coordinator.version(LeaveGroupRequest) or 0) < MEMBERS:
@@ -472,7 +499,7 @@ class ClassicMembership(Life):
         over = DisconnectedError("the consumer leaves its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:
-                self._group.engine.cancel_now(open_, over)
+                self._engine.cancel_now(open_, over)
         self._revoking = self._running = None
 
 

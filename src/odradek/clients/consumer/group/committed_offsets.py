@@ -11,19 +11,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.clients.consumer.group.commit_queue import CommitQueue
 from odradek.clients.consumer.group.offset_lookup import (
     AgainError,
     GroupIdentity,
     OffsetLookup,
     OnOffset,
-    by_topic,
     graver,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.refusal_words import of_offset
 from odradek.common.errors import CommitFailedError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     IllegalGenerationError,
@@ -32,9 +32,10 @@ from odradek.common.kafka_errors import (
     UnknownMemberIdError,
     error_for,
 )
+from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
 from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
-from odradek.metadata.cluster import NO_ID, Cluster
+from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,8 +45,10 @@ from odradek.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from odradek.clients.client_engine import ClientEngine
+    from odradek.clients.any_broker import Timeout
     from odradek.clients.coordinator import Coordinator
+    from odradek.metadata.metadata import Metadata
+    from odradek.network.engine import Engine
 
 INSTANCES_FROM = 7
 """OffsetCommit names static members from this version on (KIP-345)."""
@@ -56,6 +59,8 @@ UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 UNKNOWN_FOR = 5.0
 """Seconds for which a commit asks for a topic that its coordinator doesn't know: it may be new.
 Other commits wait for it, so not for as long as its caller would wait."""
+LOOK_AGAIN = 0.1
+"""Seconds between two looks at metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a topic that nobody has met as unknown may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
@@ -70,9 +75,13 @@ OVERTAKEN = (
 
 
 class OffsetCommitByName(OffsetCommitRequest):
-    """For topics whose ids aren't known."""
+    """For topics whose ids weren't known when the caller committed."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
+
+
+class _NothingToSendError(KafkaError):
+    """All offsets that are left were refused before a request went out."""
 
 
 class CommittedOffsets:
@@ -80,20 +89,20 @@ class CommittedOffsets:
 
     def __init__(
         self,
-        engine: ClientEngine,
+        engine: Engine,
+        metadata: Metadata,
         coordinator: Coordinator,
         *,
         identity: Callable[[], GroupIdentity],
-        owner: Callable[[TopicPartition], object],
+        timeout: Timeout,
     ) -> None:
-        """`owner`: an object for a partition while it is this member's, and another object after it
-        was given away and came back.
-        """
+        """`identity`: who asks or commits now."""
         self._engine = engine
+        self.metadata = metadata
+        self._timeout = timeout
         self.coordinator = coordinator
         self.group_id = coordinator.key
         self.identity = identity
-        self.owner = owner
         self.refused: GroupIdentity | None = None
         """Who the last commit was refused to."""
         self.latency = Sampled()
@@ -101,6 +110,8 @@ class CommittedOffsets:
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
         """When a topic was first and last met as unknown: of commits in a row only one waits."""
+        self._missing: dict[str, float] = {}
+        """When a commit by name was last refused as its topic was missing in newer metadata."""
 
     @property
     def now(self) -> float:
@@ -118,17 +129,30 @@ class CommittedOffsets:
         or are refused. Of its offset, of an error for good, or of one that is asked through. What
         it no longer wants isn't asked for again, and isn't in what is given.
         """
-        return OffsetLookup(self, partitions, told).run(deadline)
+        lookup = OffsetLookup(
+            self.coordinator, partitions, told, identity=self.identity, topic_id=self.topic_id
+        )
+        return lookup.run(deadline)
 
-    def ids(self, topics: Iterable[str]) -> dict[bytes, str]:
-        """The topics by id; empty unless all ids are known."""
-        return (self._engine.metadata.snapshot or Cluster()).names_by_id(topics)
+    def timeout(self, what: str, now: float) -> KafkaError:
+        """Return the error of a call whose time is up."""
+        return self._timeout(what, now, ())
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id in the current metadata, `NO_ID` where it isn't known."""
+        snapshot = self.metadata.snapshot
+        found = None if snapshot is None else snapshot.topics.get(topic)
+        return NO_ID if found is None else found.topic_id
+
+    def is_missing(self, topic: str) -> bool:
+        """Return whether brokers answered last that the topic doesn't exist."""
+        return self.metadata.topic_errors.get(topic) in UNKNOWN
 
     # Telling
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        asked: AskedCommit,
         deadline: float,
         *,
         accepted: Accepted | None = None,
@@ -139,9 +163,11 @@ class CommittedOffsets:
         It is the member's of this moment, not of the one when its turn comes. `accepted` is told
         of each partition that the group took, also where others fail.
         """
-        if not offsets:
+        if not asked.offsets and not asked.replaced:
             return
-        commit = _Commit(self, offsets, accepted)
+        if self._unknown or self._missing:
+            self._forget_old()
+        commit = _Commit(self, asked, accepted)
         commit.unknown_for = unknown_for
         turn = self._queue.enter()
         try:
@@ -149,7 +175,7 @@ class CommittedOffsets:
             while not turn.done:
                 if now >= deadline:
                     what = f"{commit.what} (another commit is under way)"
-                    raise self._engine.timeout(what, now)
+                    raise self.timeout(what, now)
                 now = yield Wait((turn,), deadline)
             yield from commit.run(deadline)
         finally:
@@ -158,40 +184,60 @@ class CommittedOffsets:
     def unknown_for(self, topics: Iterable[str]) -> float:
         """How long all of these have been unknown to the coordinator, up to now."""
         now, since = self.now, -math.inf
+        self._forget_old()
         for topic in topics:
-            first, last = self._unknown.get(topic, (now, now))
-            if now - last > FORGOTTEN_AFTER:
-                first = now
+            first, _ = self._unknown.get(topic, (now, now))
             self._unknown[topic] = (first, now)
             since = max(since, first)
         return now - since
 
+    def _forget_old(self) -> None:
+        latest = self.now - FORGOTTEN_AFTER
+        for old in [topic for topic, (_, last) in self._unknown.items() if last < latest]:
+            del self._unknown[old]
+        for old in [topic for topic, last in self._missing.items() if last < latest]:
+            del self._missing[old]
+
+    def met_as_missing(self, topic: str) -> None:
+        """Metadata that was asked for by a commit doesn't contain the topic."""
+        self._missing[topic] = self.now
+
+    def is_missing_still(self, topic: str) -> bool:
+        """Return whether a commit shortly before found that the topic is missing."""
+        if topic not in self._missing:
+            return False
+        self._missing[topic] = self.now
+        return True
+
     def known(self, topic: str) -> None:
         """The coordinator knows it."""
-        if self._unknown:
+        if self._unknown or self._missing:
             self._unknown.pop(topic, None)
+            self._missing.pop(topic, None)
 
     def commit_request(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        names: Mapping[bytes, str],
+        ids: Mapping[TopicPartition, bytes],
         who: GroupIdentity,
     ) -> OffsetCommitRequest:
-        """The request, in the version of the connection that it goes out on."""
-        ids = {name: topic_id for topic_id, name in names.items()}
+        """The request, in the version of the connection that it goes out on; without `ids` it goes
+        by name.
+        """
         kind = OffsetCommitRequest if ids else OffsetCommitByName
-        topics = []
-        for name, numbers in by_topic(offsets).items():
-            parts = []
-            for number in numbers:
-                o = offsets[TopicPartition(name, number)]
-                parts.append(
-                    OffsetCommitRequestPartition(number, o.offset, o.leader_epoch, o.metadata)
-                )
-            topics.append(OffsetCommitRequestTopic(name, ids.get(name, NO_ID), parts))
+        topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
+        for tp, o in offsets.items():
+            key = tp.topic, ids.get(tp, NO_ID)
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = OffsetCommitRequestTopic(*key, [])
+            topic.partitions.append(
+                OffsetCommitRequestPartition(tp.partition, o.offset, o.leader_epoch, o.metadata)
+            )
         old = (self.coordinator.version(kind) or 0) < INSTANCES_FROM
         instance_id = None if old or not who.member_id else who.instance_id
-        return kind(self.group_id, who.generation, who.member_id, instance_id, topics=topics)
+        listed = list(topics.values())
+        return kind(self.group_id, who.generation, who.member_id, instance_id, topics=listed)
 
 
 class _Commit:
@@ -202,91 +248,215 @@ class _Commit:
     def __init__(
         self,
         stored: CommittedOffsets,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        asked: AskedCommit,
         accepted: Accepted | None,
     ) -> None:
         self._stored = stored
         self.what = f"commit to group {stored.group_id!r}"
-        self._count = len(offsets)
-        self._left = dict(offsets)
+        self._asked = asked
+        self._left = {p: o for p, o in asked.offsets.items() if p not in asked.replaced}
         self._accepted = accepted
         self._sent = stored.identity()
-        self._held = {p: stored.owner(p) for p in offsets}
-        self._names: dict[bytes, str] = {}
+        self._over: list[TopicPartition] = []
+        """Partitions that were left out, as their ownership has ended."""
+        self._ids = {p: topic_id for p, topic_id in asked.ids.items() if topic_id != NO_ID}
+        """Topic ids by partition; partitions without one go by name."""
+        self._names = {topic_id: p.topic for p, topic_id in self._ids.items()}
+        self._in_request: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        """Offsets in the request that is in flight."""
+        self._by_name: set[TopicPartition] = set()
+        """Partitions that were sent by name at least once: the coordinator may have stored them."""
+        self._done: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
+        self._doubted = 0
+        """The metadata answer that shows whether topics that were sent by name still exist."""
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
-        """Ask until all is taken, or some of it can't be."""
-        if not self._still(self._stored.identity()):
-            raise self._removed()
+        """Ask until all is taken, or some of it can't be; raise the error of what failed."""
         ask = self._stored.coordinator.ask
-        yield from ask(
-            self.what, self._body, OffsetCommitResponse, self._read, deadline, ordered=True
-        )
+        while self._left:  # twice where some topics' ids are known and others' aren't
+            self._member()
+            try:
+                yield from ask(
+                    self.what, self._body, OffsetCommitResponse, self._read, deadline, ordered=True
+                )
+            except _NothingToSendError:
+                yield from self._topics_known(deadline)
+        if self._over:
+            raise self._removed()
+        if self._failed:
+            raise self._first_failure()
 
     def _body(self, _: float) -> OffsetCommitRequest:
         self._asked_at = self._stored.now
-        self._names = self._stored.ids({p.topic: None for p in self._left})
-        who = self._stored.identity()
-        if not self._still(who):
-            raise self._removed()
+        who = self._member()
+        ids: Mapping[TopicPartition, bytes] = {}
+        version = self._stored.coordinator.version(OffsetCommitRequest) or 0
+        if version >= TOPIC_IDS_FROM:
+            # An id is never replaced by the topic's name: another topic may have it by now.
+            ids = {p: topic_id for p, topic_id in self._ids.items() if p in self._left}
+            self._in_request = {p: self._left[p] for p in ids or self._left}
+        elif self._stored.metadata.answered >= self._doubted:
+            for p in list(self._left):
+                self._refuse_if_replaced(p)
+            missing = [p for p in self._left if self._is_missing(p)]
+            missing = [p for p in missing if not self._refuse_if_missing_still(p)]
+            if missing:  # a topic of that name may exist again by now
+                self._doubt(missing[0].topic)
+            self._in_request = {} if missing else dict(self._left)
+        else:
+            self._in_request = {}
+        if not self._in_request:
+            raise _NothingToSendError
+        if not ids:
+            self._by_name.update(self._in_request)
         self._sent = who
-        return self._stored.commit_request(self._left, self._names, who)
+        return self._stored.commit_request(self._in_request, ids, who)
+
+    def _is_missing(self, partition: TopicPartition) -> bool:
+        return partition in self._ids and self._stored.is_missing(partition.topic)
+
+    def _refuse_if_missing_still(self, partition: TopicPartition) -> bool:
+        """Fail a partition without waiting for newer metadata if a commit before this one has
+        waited: or each commit would take as long, and others wait for their turn.
+        """
+        if not self._stored.is_missing_still(partition.topic):
+            return False
+        self._stored.metadata.request(f"{self.what}: {partition.topic} is missing")
+        self._refuse_as_unknown(partition)
+        return True
+
+    def _doubt(self, topic: str) -> None:
+        """Send nothing more by name before a metadata answer that is asked for from now on."""
+        self._doubted = self._stored.metadata.next_question
+        self._stored.metadata.request(f"{self.what}: {topic} is unknown")
+
+    def _topics_known(self, deadline: float) -> Flow[None]:
+        """Wait for the metadata that a coordinator's answer has put in doubt. A topic that it
+        doesn't know was deleted: by name, the next request might meet another one.
+        """
+        metadata, now = self._stored.metadata, self._stored.now
+        while metadata.answered < self._doubted:
+            if now >= deadline:
+                raise self._stored.timeout(f"{self.what} (metadata of its topics)", now)
+            now = yield Wait((metadata.changed,), min(deadline, now + LOOK_AGAIN))
+        for partition in list(self._left) if self._doubted else ():
+            if partition in self._ids and self._stored.topic_id(partition.topic) == NO_ID:
+                self._stored.met_as_missing(partition.topic)
+                self._refuse_as_unknown(partition)
 
     def _read(self, answer: OffsetCommitResponse) -> KafkaError | None:
         now = self._stored.now
         self._stored.latency.record(now - self._asked_at, now)
         error: KafkaError | None = None
-        unknown: set[str] | None = set()
-        """None: there are other errors as well."""
         for topic in answer.topics:
             name = topic.name or self._names.get(topic.topic_id, "")
             for p in topic.partitions:
                 tp = TopicPartition(name, p.partition_index)
+                if tp not in self._left:
+                    continue
+                if p.error_code in UNKNOWN and self._refuse_unknown(tp):
+                    continue
                 if p.error_code:
                     refusal = error_for(
                         p.error_code,
-                        of_offset(p.error_code, f"{self.what}: {tp}", self._left.get(tp)),
+                        of_offset(p.error_code, f"{self.what}: {tp}", self._left[tp]),
                     )
                     error = graver(error, refusal.needing("READ", name, "topic"))
-                    if unknown is not None and p.error_code in UNKNOWN:
-                        unknown.add(name)
-                    else:
-                        unknown = None
-                elif tp in self._left:
-                    offset = self._left.pop(tp)
-                    self._stored.known(name)
-                    if self._accepted is not None:
-                        self._accepted(tp, offset)
-        if error is None and self._left:
-            return AgainError(f"{self.what}: the answer leaves {next(iter(self._left))} out")
-        if unknown:
-            self._wait_for(unknown)
+                    continue
+                self._stored.known(name)
+                if tp in self._by_name and self._refuse_if_replaced(tp):
+                    continue
+                offset = self._done[tp] = self._left.pop(tp)
+                if self._accepted is not None:
+                    self._accepted(tp, offset)
+        if error is None:
+            out = next((p for p in self._in_request if p in self._left), None)
+            return None if out is None else AgainError(f"{self.what}: the answer leaves {out} out")
         return self._judged(error)
 
-    def _wait_for(self, topics: set[str]) -> None:
-        """A new topic is known to its coordinator soon, one that was deleted never is; raises."""
-        if self._stored.unknown_for(topics) < self.unknown_for:
-            return
-        done = self._count - len(self._left)
-        rest = f"; the other {done} partitions are committed" if done else ""
-        raise error_for(
-            UNKNOWN_TOPIC_OR_PARTITION,
-            f"{self.what}: the cluster has no topic {', '.join(sorted(topics))} (any more), or not "
-            f"these partitions of it: {', '.join(map(str, list(self._left)[:5]))}{rest}",
+    def _refuse_if_replaced(self, partition: TopicPartition) -> bool:
+        """Fail a partition whose topic has another id now than when the caller committed."""
+        read_id = self._ids.get(partition, NO_ID)
+        now_id = self._stored.topic_id(partition.topic)
+        if NO_ID in (read_id, now_id) or read_id == now_id:
+            return False
+        offset, stored = self._left.pop(partition), partition in self._by_name
+        self._failed[partition] = recreated(
+            f"{self.what}, offset {offset.offset} of {partition}",
+            partition,
+            read_id,
+            now_id,
+            stored,
         )
+        return True
+
+    def _refuse_unknown(self, partition: TopicPartition) -> bool:
+        """Fail a partition whose topic the coordinator doesn't know, unless it may be a new topic:
+        the coordinator knows that one soon.
+        """
+        if self._refuse_if_replaced(partition):
+            return True
+        if self._stored.unknown_for((partition.topic,)) < self.unknown_for:
+            if partition in self._by_name and partition in self._ids:
+                self._doubt(partition.topic)
+            return False
+        self._refuse_as_unknown(partition)
+        return True
+
+    def _refuse_as_unknown(self, partition: TopicPartition) -> None:
+        topic = partition.topic
+        read_id = topic_id_text(self._ids.get(partition, NO_ID))
+        with_id = "" if read_id is None else f" with id {read_id}"
+        del self._left[partition]
+        rest = self._rest_done()
+        self._failed[partition] = error_for(
+            UNKNOWN_TOPIC_OR_PARTITION,
+            f"{self.what}: the cluster has no topic {topic}{with_id} (any more), or no partition "
+            f"{partition.partition} of it{rest}",
+        )
+
+    def _rest_done(self) -> str:
+        done = len(self._done)
+        many = "partition is" if done == 1 else "partitions are"
+        return f"; the other {done} {many} committed" if done else ""
+
+    def _member(self) -> GroupIdentity:
+        """Leave out partitions whose ownership has ended, and return who commits the others.
+
+        Partitions that were given back for a rebalance are committed in the generation before: if
+        the group is in a newer one already, another member may own them.
+        """
+        now = self._stored.identity()
+        if not self._still(now):
+            raise self._removed()
+        for partition in self._asked.refused():
+            if partition in self._left and not self._refuse_if_replaced(partition):
+                del self._left[partition]
+                self._over.append(partition)
+        if not self._left:
+            raise self._removed() if self._over else self._first_failure()
+        owned = (self._asked.ownerships.get(partition) for partition in self._left)
+        back = next((o.given_back_by for o in owned if o is not None and o.given_back_by), None)
+        return now if back is None else now._replace(member_id=back[0], generation=back[1])
+
+    def _first_failure(self) -> KafkaError:
+        return next(iter(self._failed.values())).beside(self._done, self._failed)
 
     def _still(self, now: GroupIdentity) -> bool:
-        """Whether it is the same member, and has had the partitions all the time."""
-        if not self._sent.member_id:
-            return not now.member_id
-        return now.member_id == self._sent.member_id and all(
-            self._stored.owner(p) is self._held[p] for p in self._left
-        )
+        """Whether it is the same member."""
+        return now.member_id == self._sent.member_id
 
     def _removed(self) -> CommitFailedError:
-        # Others may have read on, and committed, meanwhile.
-        return lost_membership(self._stored.group_id, "the member was removed before it was done")
+        """Say that other members may have read on, and committed, in the meantime."""
+        if not self._over:
+            why = "the member was removed before it was done"
+            return lost_membership(self._stored.group_id, why)
+        named = ", ".join(map(str, self._over[:5]))
+        rest = self._rest_done()
+        why = f"{named}: lost or given to another member after these records were read{rest}"
+        return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
         """What an error means for this member: again, or never."""
@@ -308,14 +478,25 @@ class _Commit:
         return error
 
 
+def recreated(
+    what: str, partition: TopicPartition, read_id: bytes, now_id: bytes, stored: bool = False
+) -> TopicRecreatedError:
+    """The error of an offset that belongs to a deleted topic of the same name."""
+    return TopicRecreatedError(
+        partition, what, topic_id_text(read_id), topic_id_text(now_id), stored
+    )
+
+
 def lost_membership(group_id: str, why: object) -> CommitFailedError:
     """The error of a member that is none any more: what it had may be others' by now."""
     return CommitFailedError(
         f"the commit to group {group_id!r} was refused ({why}): this consumer has lost its "
-        "partitions, or they are being given to others, who begin at the last commit; records "
-        "after it may be processed twice. It joins again at the next poll(). If that comes from "
-        "long work between two poll()s, raise max.poll.interval.ms or lower max.poll.records; in "
-        "an event loop, what blocks it goes to asyncio.to_thread()."
+        "partitions, or they are being given to other members. Records after the last commit are "
+        "read again, by this member or another one. Continue with poll(), which joins the group "
+        "again if necessary. If this happens often, was the process stopped or blocked for longer "
+        "than session.timeout.ms, or the work between two poll()s longer than "
+        "max.poll.interval.ms (lower max.poll.records)? In an event loop, blocking calls belong "
+        "into asyncio.to_thread()."
     )
 
 

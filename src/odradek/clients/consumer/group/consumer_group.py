@@ -6,8 +6,8 @@ partitions added to and dropped from the subscription state, offsets committed. 
 (`membership.Group`). Must not: touch partitions that stay, or hand anything out.
 
 R-GR-1, in order: a partition that goes is withheld; the caller comes back for more, so it is
-through with what it had; that is committed; on_revoked runs; the partition is dropped; only then
-the membership goes on.
+through with what it had; that is committed; on_revoked runs; commits of it that the caller asked
+for end; the partition is dropped; only then the membership continues.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.caller_flow import CallerFlow
+from odradek.clients.consumer.group.announced_ownership import AnnouncedOwnership
 from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.group_commits import GroupCommits
-from odradek.clients.consumer.group.membership import Membership, MemberState, PollOverdueError
+from odradek.clients.consumer.group.member import ThisMember
+from odradek.clients.consumer.group.membership import (
+    Group,
+    Membership,
+    MemberState,
+    PollOverdueError,
+)
 from odradek.clients.consumer.group.offset_lookup import GroupIdentity
 from odradek.clients.consumer.group.pending_callbacks import (
     COMMIT_CALLBACK,
@@ -33,18 +41,19 @@ from odradek.clients.consumer.group.pending_callbacks import (
 )
 from odradek.clients.consumer.group.rebalances import Rebalances
 from odradek.clients.consumer.group.topic_watch import TopicWatch
-from odradek.clients.consumer.records import ConsumerGroupMetadata
-from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMetadata
+from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.common.errors import IllegalStateError, KafkaError
-from odradek.common.group_options import NEW
 from odradek.common.sampled import Sampled
-from odradek.common.types import TopicPartition
+from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.clients.coordinator import Coordinator
     from odradek.common.config import Config
+    from odradek.metadata.metadata import Metadata
+    from odradek.network.engine import Engine
 
 logger = logging.getLogger("odradek.consumer")
 
@@ -77,52 +86,57 @@ class Listeners(NamedTuple):
 NOBODY = Listeners()
 
 
-def _membership(group: ConsumerGroup) -> Membership:
-    """Imported here: who assigns partitions doesn't pay for either."""
-    if group.by_epoch:
-        from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
-
-        return ConsumerMembership(group)
-    from odradek.clients.consumer.group.classic_membership import ClassicMembership
-
-    return ClassicMembership(group)
-
-
 class ConsumerGroup:
     """A consumer's side of its group; implements `membership.Group`."""
 
-    def __init__(self, engine: ConsumerEngine, group_id: str) -> None:
-        config = engine.config
-        self.engine = engine
-        self.group_id = group_id
-        self.instance_id: str | None = config["group.instance.id"]
-        self.coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
-        self.callbacks = PendingCallbacks(engine.lock)
+    def __init__(
+        self,
+        engine: Engine,
+        config: Config,
+        metadata: Metadata,
+        subscription: SubscriptionState,
+        lock: Lock,
+        *,
+        member: ThisMember,
+        coordinator: Coordinator,
+        callbacks: PendingCallbacks,
+        ownership: AnnouncedOwnership,
+        commits: GroupCommits,
+        watch: TopicWatch,
+        new_membership: Callable[[Group], Membership],
+    ) -> None:
+        """`new_membership` returns the membership of a `subscribe`."""
+        self._engine = engine
+        self.config = config
+        self._metadata = metadata
+        self._subscription = subscription
+        self._lock = lock
+        self.member = member
+        self.group_id = member.group_id
+        self.instance_id = member.instance_id
+        self.by_epoch = member.by_epoch
+        self.coordinator = coordinator
+        self.callbacks = callbacks
+        self.ownership = ownership
+        self.commits = commits
+        self._watch = watch
+        self._new_membership = new_membership
         self._silent: set[TopicPartition] = set()
         """Held, but on_assigned was taken back before it told of them."""
         self._unwanted: dict[PartitionState, None] = {}
         """Withheld because their topic isn't subscribed any more; the group will take them."""
         self.poll_wanted = Signal()
-        self.membership: Membership | None = None
-        self.error: KafkaError | None = None
-        """Why the group refuses this consumer for good."""
-        self.trouble: KafkaError | None = None
-        """What the next poll raises, once."""
         self.heartbeats = Sampled()
         """Seconds from each to its answer, in either protocol."""
         self.rebalances = Rebalances()
         engine.events.listen(self.rebalances.note)
-        self.commits = GroupCommits(self)
-        self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
-        self._subscription = engine.subscription
+        self.auto_commit = self._auto_commit() if config["enable.auto.commit"] else None
+        """None: the group commits only what the caller tells it to."""
         self._listeners = NOBODY
         self._goodbye: PendingCallback | None = None
+        """The call of on_revoked for partitions that aren't dropped yet."""
         self._waits_since: float | None = None
         """Since when it has waited for its share, once that was told."""
-        """The call of on_revoked for partitions that aren't dropped yet."""
-        self._watch = TopicWatch(self)
-        self._leaving: Completion[None] | None = None
-        """The last `leave`; an interrupted `unsubscribe()` doesn't see its end."""
         self._next: Completion[None] | None = None
         """The subscription that begins once the group is left."""
         self._max_poll: float = config["max.poll.interval.ms"]
@@ -133,17 +147,20 @@ class ConsumerGroup:
         `max.poll.interval.ms`, and costs no call of a function of ours.
         """
         self._polling = False
-        self.dispossessed = False
-        """Partitions were lost since some were assigned: what was handed out can't be committed."""
-        self._owner: GroupIdentity | None = None
-        """Who this consumer was when partitions were assigned to it last."""
-        self._outlived: GroupIdentity | None = None
-        """Who it was when it lost partitions whose records the caller may still have in hand."""
 
     @property
-    def config(self) -> Config:
-        """The consumer's."""
-        return self.engine.config
+    def membership(self) -> Membership | None:
+        """The membership of the last `subscribe`; None once the group is left."""
+        return self.member.membership
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why the group refuses this consumer for good."""
+        return self.member.error
+
+    def identity(self) -> GroupIdentity:
+        """Return who commits now."""
+        return self.member.identity()
 
     # The subscription (the caller's thread, under the lock)
 
@@ -154,8 +171,8 @@ class ConsumerGroup:
 
     @property
     def leaving(self) -> bool:
-        """A goodbye goes on, whether or not somebody waits for it."""
-        return self._leaving is not None and not self._leaving.done
+        """A goodbye is in progress, whether or not a caller waits for it."""
+        return self.member.leaving is not None
 
     @property
     def pattern(self) -> str | None:
@@ -179,20 +196,21 @@ class ConsumerGroup:
         this begins after that: the member that leaves keeps its callbacks and its commits.
         """
         self.callbacks.check("subscribe()")
-        refused = self.membership is not None and self.membership.state is MemberState.FATAL
+        membership = self.member.membership
+        refused = membership is not None and membership.state is MemberState.FATAL
         first = refused or not self.subscribed
-        another = self._watch.subscribe(topics, pattern) or self.error is not None
+        another = self._watch.subscribe(topics, pattern) or self.member.error is not None
         # As in Java: losing is a way of giving back.
         listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
-        self.error = None
-        if self._leaving is not None and self.leaving:
+        self.member.forgive()
+        if (leaving := self.member.leaving) is not None:
             self._cancel_next()
-            self._next = self.engine.start(self._join_after(self._leaving, listeners))
+            self._next = self._engine.start(self._join_after(leaving, listeners))
             return
         self._listeners = listeners
         if not (first or another):
             return
-        if first or self.membership is None:
+        if first or membership is None:
             self._join(now)
             return
         named = set(topics)
@@ -204,12 +222,13 @@ class ConsumerGroup:
             elif state in self._unwanted:  # subscribed again before the group took it away
                 del self._unwanted[state]
                 self._subscription.release(state)
-        self.engine.post(self._watch.begin)
+        self._engine.post(self._watch.begin)
 
     def _join(self, now: float) -> None:
         self.asked_at = now
-        self.membership, self._waits_since = _membership(self), None
-        self.engine.post(self._watch.begin)
+        self.member.joins(self._new_membership(self))
+        self._waits_since = None
+        self._engine.post(self._watch.begin)
 
     def _join_after(self, left: Completion[None], listeners: Listeners) -> Flow[None]:
         yield START
@@ -219,20 +238,15 @@ class ConsumerGroup:
 
     def _cancel_next(self) -> None:
         if self._next is not None:
-            self.engine.cancel(self._next, IllegalStateError("another call has taken its place"))
+            self._engine.cancel(self._next, IllegalStateError("another call has taken its place"))
             self._next = None
-
-    @property
-    def by_epoch(self) -> bool:
-        """KIP-848."""
-        return bool(self.config["group.protocol"] == NEW)
 
     # What a membership uses (the engine's step)
 
     @property
     def polled_at(self) -> float:
         """When the caller was last inside `poll()`."""
-        return self.engine.now if self._polling else max(self.asked_at, self.given[0])
+        return self._engine.now if self._polling else max(self.asked_at, self.given[0])
 
     @property
     def polling(self) -> bool:
@@ -247,7 +261,7 @@ class ConsumerGroup:
         """What is assigned now."""
         return list(self._subscription.partitions)
 
-    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         """Give partitions back (R-GR-1); raises `PollOverdueError` without the caller."""
         now = yield START
         states = self._states(partitions)
@@ -256,51 +270,61 @@ class ConsumerGroup:
         for state in states:
             self._unwanted.pop(state, None)
             self._subscription.withhold(state)
-        self.engine.fetcher.changed.notify()
+        self._subscription.readable.notify()
         while any(s.consumed != s.position for s in states):
             now = yield from self._caller(now)
         if self.auto_commit is not None:
             now = yield from self.auto_commit.before_revocation(states, now)
         now = yield from self._called(ON_REVOKED, self._listeners.on_revoked, states, now)
+        now = yield from self.commits.before_revocation({s.partition for s in states}, now)
+        held = [s for s in states if self._subscription.holds(s)]
+        self.ownership.given_back(held, self.identity())
         self._drop(states)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         """They are gone already: no commit; on_lost at the next poll."""
         now = yield START
         states = self._states(partitions)
+        self.ownership.lost(states)
         if states:
+            count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
             logger.warning(
-                "group %s: %d partitions were lost, others may read them already",
-                *(self.group_id, len(states)),
+                "group %s: %s lost; other members may read on already", self.group_id, count
             )
-            self.dispossessed = True
-            self._outlived = self._outlived or self._owner
             told = self._announced(states)
             self._drop(states)
             self._queue(ON_LOST, self._listeners.on_lost, told)
         return now
 
-    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def assign(
+        self,
+        partitions: Collection[TopicPartition],
+        ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
+    ) -> Flow[float]:
         """Add these; on_assigned at the next poll, before records of them are handed out."""
         now = yield START
-        self.dispossessed = False
-        self._owner = self.identity()
         added = [p for p in partitions if p not in self._subscription.partitions]
-        self._subscription.add(added)
-        self.engine.metadata.want(dict.fromkeys(p.topic for p in added))
-        self._queue(ON_ASSIGNED, self._listeners.on_assigned, added)
-        self.engine.fetcher.changed.notify()
+        self._subscription.add(added, ids)
+        self.ownership.assigned(self._states(added), self.identity())
+        self._metadata.want(dict.fromkeys(p.topic for p in added))
+        if self._queue(ON_ASSIGNED, self._listeners.on_assigned, added) is None:
+            self.ownership.leave_unannounced()
+        self._subscription.readable.notify()
         return now
+
+    def assigned_nothing(self) -> None:
+        """The next poll tells: from there on `commit()` is about what is owned now, nothing."""
+        self.ownership.leave_unannounced()
 
     def unsettled(self, since: float) -> None:
         """The membership isn't stable: say so once, if that lasts and nothing is owned by then."""
-        self.engine.start(self._tell_of_wait(since))
+        self._engine.start(self._tell_of_wait(since))
 
     def _tell_of_wait(self, since: float) -> Flow[None]:
         yield START
         now = yield Wait((), since + UNTOLD)
-        member = self.membership
+        member = self.member.membership
         if member is None or member.unsettled_since != since or self.owned():
             return
         if member.state in JOINS:
@@ -316,14 +340,11 @@ class ConsumerGroup:
 
     def complain(self, error: KafkaError) -> None:
         """The next poll raises this, once."""
-        self.trouble = error
-        self.engine.fetcher.changed.notify()
+        self.member.complain(error)
 
-    def failed(self, error: KafkaError, now: float) -> None:
+    def failed(self, error: KafkaError) -> None:
         """Every poll raises this from now on, until another `subscribe`."""
-        del now
-        self.error = error
-        self.engine.fetcher.changed.notify()
+        self.member.refuse(error)
 
     def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         here = self._subscription.partitions
@@ -337,13 +358,8 @@ class ConsumerGroup:
         self._silent.difference_update(gone)
         for state in states:
             self._unwanted.pop(state, None)
-        self.forget_unused({s.partition.topic for s in states})
-        self.engine.fetcher.changed.notify()
-
-    def forget_unused(self, topics: Iterable[str]) -> None:
-        """Metadata needn't tell of topics any more that are neither subscribed nor assigned."""
-        used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
-        self.engine.metadata.forget_topics(t for t in topics if t not in used)
+        self._watch.forget_unused({s.partition.topic for s in states})
+        self._subscription.readable.notify()
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
         """Those that on_assigned was called for, and on_revoked wasn't."""
@@ -363,9 +379,19 @@ class ConsumerGroup:
     ) -> PendingCallback | None:
         if listener is None or (what != ON_ASSIGNED and not partitions):
             return None
-        pending = PendingCallback(what, lambda: listener(list(partitions)), partitions)
+        losses = self.ownership.losses
+
+        def call() -> object:
+            if what == ON_ASSIGNED and self.ownership.attended:
+                self.ownership.leave_unannounced()
+            elif what == ON_ASSIGNED:
+                with self._lock:
+                    self.ownership.announce(partitions, losses, self.identity())
+            return listener(list(partitions))
+
+        pending = PendingCallback(what, call, partitions)
         self.callbacks.put(pending)
-        self.engine.fetcher.changed.notify()
+        self._subscription.readable.notify()
         return pending
 
     def _called(
@@ -395,29 +421,37 @@ class ConsumerGroup:
 
     # The caller's side (its thread)
 
-    def entered(self, now: float) -> bool:
-        """The caller asks for records: it is through with those it had. Says whether to wake."""
+    def entered(self, now: float, of: Selection = None) -> bool:
+        """The caller asks for records: it is through with those it had. Says whether to wake.
+
+        `of`: the partitions that it asks for; other tasks may work on records of the others.
+        """
         self.callbacks.check("poll()")
-        with self.engine.lock:
-            self._subscription.note_consumed()
-            self.asked_at, self._polling, self._outlived = now, True, None
+        with self._lock:
+            self._subscription.note_consumed(of)
+            self.asked_at, self._polling = now, True
             wanted = self.poll_wanted.awaited
         if wanted:
-            self.engine.post(lambda _: self.poll_wanted.notify())
+            self._engine.post(lambda _: self.poll_wanted.notify())
         return wanted
 
-    def left(self, now: float) -> None:
-        """The caller works on what it was handed."""
+    def announce_all(self) -> None:
+        """Tell the caller what it owns, unless callbacks that wait do so or come first."""
+        with self._lock:
+            ownership = self.ownership
+            if ownership.unannounced and not (ownership.attended or self.callbacks):
+                self.ownership.announce_all(self.identity())
+
+    def left(self, now: float, *, brought: bool = True) -> None:
+        """The caller works on what it was handed; `brought`: it may have been handed something."""
         self.asked_at, self._polling = now, False
+        if not brought and self.ownership.unannounced:
+            self.announce_all()
 
     def run_callbacks(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""
         yield from self.call_back(now, wake)
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        if self.trouble is not None:
-            trouble, self.trouble = self.trouble, None
-            raise trouble
+        self.member.raise_pending()
 
     def call_back(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise."""
@@ -441,9 +475,8 @@ class ConsumerGroup:
         has ended. What it begins now would end for nobody, so that is refused.
         """
         now = yield START
-        with self.engine.lock:
-            self.commits.closed = True
-            self.commits.give_up(now)
+        with self._lock:
+            self.commits.close(now)
         try:
             yield from self.tell_of_commits(wake)
         except KafkaError as error:
@@ -452,47 +485,55 @@ class ConsumerGroup:
     @property
     def calls(self) -> bool:
         """Something waits for the caller before records do."""
-        return bool(self.callbacks) or self.error is not None or self.trouble is not None
+        member = self.member
+        return bool(self.callbacks) or member.error is not None or member.trouble is not None
 
     def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
             if not pending.done.done:  # an interrupted caller tells of it once more
                 pending.done.complete(None)
 
-        self.engine.post(end)
+        self._engine.post(end)
         wake()
 
     # Commits
 
-    def identity(self) -> GroupIdentity:
-        """Who commits now."""
-        membership = self.membership
-        if membership is None:
-            return GroupIdentity()
-        return GroupIdentity(
-            membership.member_id,
-            membership.generation,
-            self.instance_id,
-            self.by_epoch,
-            joining=membership.state is MemberState.PREPARING_REBALANCE,
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Return who the consumer is as far as its caller knows, for transactions."""
+        who = self.ownership.member(self.identity())
+        member = who.generation, who.member_id, self.instance_id
+        return HeldGroupMetadata.of(
+            ConsumerGroupMetadata(self.group_id, *member), self.commits.in_transaction
         )
 
-    @property
-    def is_member(self) -> bool:
-        """The group knows this consumer."""
-        return self.membership is not None and self.membership.generation >= 0
+    def took(self, state: PartitionState, offset: int) -> None:
+        """Commit the offset that a reset found for a partition, unless the caller commits.
 
-    def metadata(self) -> ConsumerGroupMetadata:
-        """For transactions: as whom the caller was handed what it has in hand.
-
-        A member that lost its partitions, and may even have joined again, must be refused with the
-        records from before: another one has them. Who isn't in the group would be let pass: brokers
-        check no offsets of a transaction that come without member and generation (KIP-447).
+        Where the group has an offset to go back to, nothing is skipped without that.
         """
-        who = self._outlived or self.identity()
-        if who.generation < 0 and self._owner is not None:
-            who = self._owner
-        return ConsumerGroupMetadata(self.group_id, who.generation, who.member_id, self.instance_id)
+        if self.auto_commit is not None and state.committed is None:
+            state.take(offset)
+            self.auto_commit.took()
+
+    def remember_positions(self, on: bool) -> None:
+        """Commit what resets find, and nothing else, for a caller that commits its own offsets.
+
+        Under the lock; has no effect with `enable.auto.commit`, which includes it.
+        """
+        if self.config["enable.auto.commit"]:
+            return
+        if self.auto_commit is not None:
+            self.auto_commit.end()
+        self.auto_commit = self._auto_commit(only_taken=True) if on else None
+        if self.auto_commit is not None:
+            self._engine.start(self.auto_commit.run())
+
+    def _auto_commit(self, *, only_taken: bool = False) -> AutoCommit:
+        return AutoCommit(
+            *(self._engine, self.config, self._subscription, self.member),
+            *(self._watch, self.commits),
+            only_taken=only_taken,
+        )
 
     # The end
 
@@ -502,14 +543,15 @@ class ConsumerGroup:
         Ends at the deadline; what went wrong is logged. Callbacks run in the caller.
         """
         self._cancel_next()
-        self._leaving = self.engine.start(self._leave(deadline))
-        return self._leaving
+        end = self._engine.start(self._leave(deadline))
+        self.member.leaves(end)
+        return end
 
     def _leave(self, deadline: float) -> Flow[None]:
         now = yield START
-        membership, auto_commit = self.membership, self.auto_commit
+        membership, auto_commit = self.member.membership, self.auto_commit
         if membership is not None:
-            membership.hold(now)
+            membership.hold()
             for state in self._subscription.partitions.values():
                 self._subscription.withhold(state)
             self._unannounced(self.owned())
@@ -517,7 +559,7 @@ class ConsumerGroup:
         if auto_commit is not None:
             now = yield from auto_commit.at_the_end(until, now)
         now = yield from self.commits.settle(until, now)
-        if membership is None or membership is not self.membership:  # another call has left
+        if membership is None or membership is not self.member.membership:  # another call has left
             if self._next is None:
                 self._watch.end()
             yield from self._called_back(until)
@@ -536,15 +578,15 @@ class ConsumerGroup:
             self._silent.update(told)  # once: what loses them from here on tells nobody
         yield from self._called_back(until)
         yield from membership.leave(deadline)
-        if membership is not self.membership:
+        if membership is not self.member.membership:
             return
-        self.membership, self.dispossessed, self._owner = None, False, None
+        self.ownership.left(states)
         self.callbacks.clear()
         self._drop(states)
         self._listeners = NOBODY
-        if self.error is not None:  # there is no poll any more that could raise it
-            logger.warning("group %s had refused this consumer: %s", self.group_id, self.error)
-        self.error = None
+        if (refusal := self.member.error) is not None:  # no poll could raise it any more
+            logger.warning("group %s had refused this consumer: %s", self.group_id, refusal)
+        self.member.has_left()
 
     def settle(self, deadline: float) -> Flow[None]:
         """Wait for commits, and until their callbacks have run; ends at the deadline."""
@@ -566,7 +608,7 @@ class ConsumerGroup:
         for pending in list(self.callbacks.waiting):
             if pending.due and not pending.done.done:
                 yield Wait((pending.done,))
-        return self.engine.now
+        return self._engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
         """Wait until a callback is due (True), or something has ended."""
@@ -574,7 +616,7 @@ class ConsumerGroup:
         while not self.callbacks:
             if now >= deadline or end.done:
                 return False
-            now = yield Wait((end, self.engine.fetcher.changed), deadline)
+            now = yield Wait((end, self._subscription.readable), deadline)
         return True
 
     def check_assignable(self) -> None:

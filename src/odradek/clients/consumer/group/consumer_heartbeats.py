@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 
 from odradek.clients.consumer.group.membership import Group
-from odradek.common.imports import loaded
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import Rng, TopicPartition
 from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -53,7 +52,6 @@ class Heartbeats:
 
     def choose_id(self, rng: Rng) -> None:
         """A random UUID, from the client's own generator."""
-        loaded("uuid")
         from uuid import UUID  # only here: most clients start without it
 
         octets = bytes(int(rng.random() * 256) for _ in range(16))
@@ -65,7 +63,7 @@ class Heartbeats:
         self.full = True
 
     def request(
-        self, held: Mapping[TopicPartition, bytes], *, acknowledge: bool
+        self, held: Mapping[TopicPartition, bytes], now: float, *, acknowledge: bool
     ) -> ConsumerGroupHeartbeatRequest:
         """The next heartbeat; `held` has the topic ids of what the member has."""
         group, joins = self._group, self.epoch == JOIN
@@ -100,7 +98,7 @@ class Heartbeats:
             request.topic_partitions = []
         elif everything or acknowledge:
             request.topic_partitions = _by_topic(held)
-        self.full = group.engine.now < self._doubtful_until
+        self.full = now < self._doubtful_until
         return request
 
     def farewell(self) -> ConsumerGroupHeartbeatRequest:

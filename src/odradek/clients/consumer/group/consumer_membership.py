@@ -21,7 +21,7 @@ from odradek.clients.consumer.group.topic_names import TopicNames
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
@@ -32,7 +32,10 @@ from odradek.common.kafka_errors import (
     UnsupportedVersionError,
     error_for,
 )
-from odradek.common.types import TopicPartition
+from odradek.common.types import Rng, TopicPartition
+from odradek.metadata.cluster import NO_ID, Cluster
+from odradek.metadata.metadata import Metadata
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -64,15 +67,22 @@ Held = dict[TopicPartition, bytes]
 class ConsumerMembership(Life):
     """One consumer's membership; see `membership.Membership`."""
 
-    def __init__(self, group: Group) -> None:
-        super().__init__(group, CONSUMER)
-        engine = self._engine = group.engine
+    def __init__(
+        self, group: Group, engine: Engine, metadata: Metadata, rng: Rng, names: TopicNames
+    ) -> None:
+        super().__init__(group, engine, CONSUMER)
+        self._metadata = metadata
+        self._rng = rng
+        self._names = names
         self._beats = Heartbeats(group)
-        self._names = TopicNames(engine)
         self._held: Held = {}
         self._target: dict[bytes, tuple[int, ...]] = {}
         """What the coordinator has assigned last."""
         self._changed = Signal()
+        self._seen: Cluster | None = None
+        """The metadata that was compared with `_held` last."""
+        self._others: set[bytes] = set()
+        """Ids in it of other topics with the names of those that are held."""
         self._soon = False
         """A heartbeat is wanted before its time."""
         self._due = self._not_before = -math.inf
@@ -84,10 +94,11 @@ class ConsumerMembership(Life):
         self._sent_at = 0.0
         self._unreleased_since: float | None = None
         retry = group.config.backoff("retry.backoff")
-        self._failures, self._removals = Backoff(retry, engine.rng), Backoff(retry, engine.rng)
-        self._awaited = Backoff(AWAITED, engine.rng)
+        self._failures, self._removals = Backoff(retry, rng), Backoff(retry, rng)
+        self._awaited = Backoff(AWAITED, rng)
         self._awaited_until = -math.inf
         self._max_poll: float = group.config["max.poll.interval.ms"]
+        self._request_timeout: float = group.config["request.timeout.ms"]
         self._life: Completion[None] | None = None
         self._reconciling: Completion[None] | None = None
         self._asks_names = False
@@ -108,7 +119,7 @@ class ConsumerMembership(Life):
 
     def start(self, now: float) -> None:
         """Begin to join."""
-        self._beats.choose_id(self._engine.rng)
+        self._beats.choose_id(self._rng)
         self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
         self._soon = True
         self._life = self._engine.start(self._live())
@@ -123,9 +134,8 @@ class ConsumerMembership(Life):
             self._beats.say_all()
             self._wake()
 
-    def hold(self, now: float) -> None:
+    def hold(self) -> None:
         """The consumer will leave: nothing is taken up any more, but heartbeats go on."""
-        del now
         self._holds = True
         self._stop_reconciling("the consumer leaves")
 
@@ -161,11 +171,29 @@ class ConsumerMembership(Life):
         overdue = self._group.polled_at + self._max_poll
         if now >= overdue:
             return (yield from self._overdue(now))
+        self._compare_topics()
         due = max(-math.inf if self._soon else self._due, self._not_before)
         if now >= due:
-            deadline = min(overdue, now + self._engine.network.request_timeout)
+            deadline = min(overdue, now + self._request_timeout)
             return (yield from self._heartbeat(deadline, now))
-        return (yield Wait((self._changed,), min(due, overdue)))
+        return (yield Wait((self._changed, self._metadata.changed), min(due, overdue)))
+
+    def _compare_topics(self) -> None:
+        """Ask the coordinator at once if metadata has another topic with the name of one that is
+        held: no record of it is read before the group assigns it (R-ID-3).
+        """
+        snapshot = self._metadata.snapshot
+        if snapshot is None or snapshot is self._seen:
+            return
+        self._seen = snapshot
+        others = set()
+        for partition, topic_id in self._held.items():
+            topic = snapshot.topics.get(partition.topic)
+            if topic is not None and topic.topic_id not in (topic_id, NO_ID):
+                others.add(topic.topic_id)
+        if others - self._others:
+            self._soon = True
+        self._others = others
 
     def _heartbeat(self, deadline: float, now: float) -> Flow[float]:
         self._tries = 0
@@ -196,7 +224,7 @@ class ConsumerMembership(Life):
         self._introduced = True
         self._sent_at = self._engine.now
         acknowledge = self.state is MemberState.ACKNOWLEDGING
-        request = self._beats.request(self._held, acknowledge=acknowledge)
+        request = self._beats.request(self._held, self._engine.now, acknowledge=acknowledge)
         self._told = acknowledge
         return request
 
@@ -220,6 +248,8 @@ class ConsumerMembership(Life):
         if self.state is MemberState.JOINING:
             self._move(MemberEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
         if joined:
+            if not self._target:
+                self._group.assigned_nothing()
             self._awaited.succeeded()
             # All that own something hear of the new member within an interval.
             self._awaited_until = now + interval + AWAITED.maximum
@@ -278,14 +308,14 @@ class ConsumerMembership(Life):
         self._stop_reconciling("refused")
         self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
-        self._group.failed(error, now)
+        self._group.failed(error)
         self._changed.notify()
 
     def _lose_everything(self, now: float) -> Flow[None]:
         self._forget()
         lost = self._group.owned()
         if lost:
-            yield from self._group.lose(lost, now)
+            yield from self._group.lose(lost)
 
     def _forget(self) -> None:
         self._held, self._target = {}, {}
@@ -355,7 +385,7 @@ class ConsumerMembership(Life):
     def _reconcile(self) -> Flow[None]:
         """Give back, take up, tell; whatever the coordinator assigns meanwhile."""
         now = yield START
-        backoff = Backoff(self._group.config.backoff("retry.backoff"), self._engine.rng)
+        backoff = Backoff(self._group.config.backoff("retry.backoff"), self._rng)
         stops = self._stops
         try:
             while self._stops == stops:
@@ -386,7 +416,7 @@ class ConsumerMembership(Life):
         gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
         if gone:
             stops, target = self._stops, self._target
-            now = yield from self._group.revoke(gone, now)
+            now = yield from self._group.revoke(gone)
             if self._stops != stops:
                 return now, True
             for partition in gone:
@@ -396,7 +426,7 @@ class ConsumerMembership(Life):
         new = [p for p in wanted if p not in self._held]
         if new:
             self._held.update((p, wanted[p]) for p in new)
-            now = yield from self._group.assign(new, now)
+            now = yield from self._group.assign(new, wanted)
         return now, bool(gone or new)
 
     def _resolved(self, target: Mapping[bytes, tuple[int, ...]]) -> tuple[Held, list[bytes]]:
@@ -414,7 +444,7 @@ class ConsumerMembership(Life):
     def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
         """Ask for names; a topic that is too new, or gone, is asked for again."""
         self._asks_names = True
-        self._engine.metadata.request("the coordinator names topics that aren't known")
+        self._metadata.request("the coordinator names topics that aren't known")
         try:
             yield from self._names.ask(unknown, now + NAMES)
         except KafkaError as error:

@@ -13,27 +13,43 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.clients.consumer.group.announced_ownership import (
+    AnnouncedOwnership,
+    AskedCommit,
+    Offsets,
+)
 from odradek.clients.consumer.group.committed_offsets import (
     UNKNOWN_FOR,
     CommittedOffsets,
     lost_membership,
+    recreated,
 )
+from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
-from odradek.clients.consumer.group.pending_callbacks import COMMIT_CALLBACK, PendingCallback
+from odradek.clients.consumer.group.pending_callbacks import (
+    COMMIT_CALLBACK,
+    PendingCallback,
+    PendingCallbacks,
+)
+from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
-from odradek.common.kafka_errors import FencedInstanceIdError, UnstableOffsetCommitError
+from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
+from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+    from odradek.clients.traces import Traces
     from odradek.common.config import Config
 
 logger = logging.getLogger("odradek.consumer")
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
+Committing = Flow[dict[TopicPartition, OffsetAndMetadata]]
+"""A commit in progress; it returns the offsets."""
 GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
 
 
@@ -82,67 +98,132 @@ class Told:
 class GroupCommits:
     """The commits of one consumer."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._group = group
-        subscription = group.engine.subscription
-        self.stored = CommittedOffsets(
-            group.engine,
-            group.coordinator,
-            identity=group.identity,
-            owner=lambda p: subscription.partitions.get(p),
-        )
+    def __init__(
+        self,
+        engine: Engine,
+        config: Config,
+        subscription: SubscriptionState,
+        member: ThisMember,
+        ownership: AnnouncedOwnership,
+        callbacks: PendingCallbacks,
+        stored: CommittedOffsets,
+        traces: Callable[[], Traces | None],
+    ) -> None:
+        """`traces` returns the listener for commits, if there is one just now."""
+        self._engine = engine
+        self._config = config
+        self._subscription = subscription
+        self._member = member
+        self._ownership = ownership
+        self._callbacks = callbacks
+        self.stored = stored
+        self._traces = traces
         self.awaited: dict[TopicPartition, Awaited] = {}
         """Partitions that have no position yet, because their committed offset can't be had."""
         self._open: dict[Told, None] = {}
-        self.closed = False
+        self._under_way: dict[Told, None] = {}
+        """All that have begun, also those whose callers wait for them."""
+        self._closed = False
         """Nothing is begun any more that a caller would have to be told of."""
         self._settled = Signal()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where all partitions stand, without what is on its way to the caller yet."""
-        subscription = self._group.engine.subscription
-        settled = subscription.hand_over.settled
-        stand = {p: settled(s) for p, s in subscription.partitions.items()}
+        """Return the position of each partition, without what is on its way to the caller yet.
+
+        A partition that was assigned again, and not announced yet, isn't what the caller means.
+        """
+        subscription = self._subscription
+        settled, states = subscription.hand_over.settled, subscription.partitions.items()
+        stand = {p: settled(s) for p, s in states if not s.ownership.unknown}
         return {
             p: OffsetAndMetadata(position, leader_epoch=epoch)
             for p, (position, epoch) in stand.items()
             if position is not None
         }
 
+    def asked(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, *, read: bool
+    ) -> AskedCommit:
+        """Return the commit of these offsets, or of the positions, as of this moment.
+
+        `read`: the offsets are those of records, and not given by hand.
+        """
+        ownership = self._ownership
+        chosen = self.positions() if offsets is None else dict(offsets)
+        if self._member.membership is None:
+            asked = AskedCommit(chosen, {})
+        elif offsets is not None:
+            asked = ownership.asked(chosen, read=read)
+        else:
+            asked = ownership.asked(chosen, read=False)._replace(broken=ownership.broken)
+        return self.with_topics(asked, positions=offsets is None)
+
+    def in_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, read: bool = False
+    ) -> AskedCommit:
+        """Return the same for offsets that a producer sends in a transaction."""
+        return self.asked(offsets, read=read)
+
+    def with_topics(self, asked: AskedCommit, *, positions: bool = False) -> AskedCommit:
+        """Note which topics the offsets belong to. This is done when the caller commits: by the
+        time the request goes out a topic of the same name may have another id, and all of its
+        records would be passed over (R-ID-3).
+
+        `positions`: the commit is about all positions, also those that are being looked up.
+        """
+        subscription, stored = self._subscription, self.stored
+        what = f"commit to group {stored.group_id!r}"
+        ids: dict[TopicPartition, bytes] = {}
+        replaced: dict[TopicPartition, KafkaError] = {}
+        for partition, offset in asked.offsets.items():
+            state = subscription.last_known(partition)
+            known = NO_ID if state is None else state.topic_id
+            ids[partition] = stored.topic_id(partition.topic) if known == NO_ID else known
+            if state is not None and state.outdated(offset.offset):
+                text = f"{what}, offset {offset.offset} of {partition}"
+                replaced[partition] = recreated(text, partition, state.former_id, known)
+        for state in subscription.untold if positions else ():
+            if subscription.holds(state) and state.partition not in replaced:
+                text = f"{what}, position of {state.partition}"
+                replaced[state.partition] = recreated(
+                    text, state.partition, state.former_id, state.topic_id
+                )
+        asked = asked._replace(ids=ids, replaced=replaced)
+        return asked._replace(topic_id=stored.topic_id, is_missing=stored.is_missing)
+
     def commit(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        asked: AskedCommit,
         deadline: float,
         *,
         unknown_for: float = UNKNOWN_FOR,
         unasked: bool = False,
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit these, or the positions; gives what was committed.
+        """Commit these, and return them.
 
         What the caller asks for counts from now on, for commits that nobody asks for as well: one
         that comes after it must not take it back.
         """
         now = yield START
-        chosen = self.positions() if offsets is None else dict(offsets)
-        membership = self._group.membership
-        # Positions that were lost are what `commit()` is about, too, though none is left.
-        something = bool(chosen) or self._group.dispossessed
-        if something and membership is not None and not self._group.is_member:
+        chosen, membership = asked.offsets, self._member.membership
+        if (chosen or asked.broken) and membership is not None and not self._member.is_member:
             # An empty group accepts commits of non-members: a stale member could overwrite newer
             # offsets.
             raise lost_membership(
-                self._group.group_id, f"its state is {membership.state.value}"
-            ) from self._group.error
-        if not chosen:
-            return chosen
-        here = self._group.engine.subscription.partitions
-        states = {p: here.get(p) for p in chosen}
+                self._member.group_id, f"its state is {membership.state.value}"
+            ) from self._member.error
+        if asked.broken:
+            raise lost_membership(self._member.group_id, "its partitions were lost")
+        states = self._owned(asked)
         for partition, state in states.items():
-            if state is not None and not unasked:
+            if not unasked:
                 state.say(chosen[partition])
 
+        under_way = Told(chosen, None)
+        self._under_way[under_way] = None
+
         def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-            state = states[partition]
+            state = states.get(partition)
             if state is not None:
                 state.committed_at(offset.offset)
                 done.add(partition)
@@ -150,47 +231,55 @@ class GroupCommits:
         done: set[TopicPartition] = set()
         try:
             yield from self.stored.commit(
-                chosen, deadline, accepted=accepted, unknown_for=unknown_for
+                asked, deadline, accepted=accepted, unknown_for=unknown_for
             )
         except FencedInstanceIdError as error:
-            self._group.failed(error, self._group.engine.now)
+            self._member.refuse(error)
             raise
         except CommitFailedError as error:
-            membership, now = self._group.membership, self._group.engine.now
-            present = self.stored.refused == self._group.identity()
+            membership, now = self._member.membership, self._engine.now
+            present = self.stored.refused == self._member.identity()
             if present and membership is not None and membership.state not in GONE:
                 membership.rejoin(f"a commit failed: {error.__cause__}", now)
             raise
         finally:
+            del self._under_way[under_way]
+            self._settled.notify()
             for partition, state in states.items():
-                if state is None or state.said is None or partition in done:
+                if state.said is None or partition in done:
                     continue
                 if state.said[0] is chosen[partition]:
                     state.unsay()
         return chosen
 
+    def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
+        """Return the states of partitions that are still assigned as the caller knows them."""
+        here = self._subscription.partitions
+        refused = {*asked.refused(), *asked.replaced}
+        return {p: here[p] for p in asked.offsets if p in here and p not in refused}
+
     def commit_and_tell(
-        self,
-        offsets: dict[TopicPartition, OffsetAndMetadata],
-        deadline: float,
-        callback: CommitCallback | None,
+        self, asked: AskedCommit, deadline: float, callback: CommitCallback | None
     ) -> Flow[None]:
         """Commit; the caller is told in its next `poll()`, or the log is.
 
         From this call on, even if the client ends before what is given begins.
         """
-        if self.closed:
+        if self._closed:
             raise ClientClosedError("the consumer is being closed: nothing is committed any more")
-        told, traces = Told(offsets, callback), self._group.engine.traces
+        told = Told(asked.offsets, callback)
         self._open[told] = None
-        commit = self.commit(offsets, deadline)
-        if traces is not None:
-            commit = traces.settled(commit, offsets, self._group.group_id)
+        commit = self.traced(self.commit(asked, deadline), asked.offsets)
         return self._committed(told, commit)
 
-    def _committed(
-        self, told: Told, commit: Flow[dict[TopicPartition, OffsetAndMetadata]]
-    ) -> Flow[None]:
+    def traced(self, commit: Committing, offsets: Offsets, *, asked: bool = True) -> Committing:
+        """Let a trace see a commit, if there is one; `asked`: the caller asked for the commit."""
+        traces = self._traces()
+        if traces is None:
+            return commit
+        return traces.settled(commit, offsets, self._member.group_id, asked=asked)
+
+    def _committed(self, told: Told, commit: Committing) -> Flow[None]:
         failure: KafkaError | None = None
         through = False
         try:
@@ -203,7 +292,7 @@ class GroupCommits:
 
     def _ended(self) -> KafkaError:
         text = "the consumer ended before this commit did"
-        return self._group.engine.ended or ClientClosedError(text)
+        return self._engine.ended or ClientClosedError(text)
 
     @property
     def open(self) -> bool:
@@ -216,12 +305,29 @@ class GroupCommits:
             now = yield Wait((self._settled,), deadline)
         return now
 
+    def before_revocation(self, partitions: set[TopicPartition], now: float) -> Flow[float]:
+        """Wait for commits of these that were asked for: after the revocation they are refused.
+
+        Other members wait for the partitions, so no longer than for a commit of the client's own.
+        """
+        config = self._config
+        deadline = now + min(patience(config), config["max.poll.interval.ms"])
+        asked = (*self._open, *self._under_way)
+        for commit in [c for c in asked if not partitions.isdisjoint(c.offsets)]:
+            while now < deadline and (commit in self._open or commit in self._under_way):
+                now = yield Wait((self._settled,), deadline)
+        return now
+
     def give_up(self, now: float) -> None:
         """Tell of those that are still under way: nobody waits for them any more."""
         for told in list(self._open):
-            what = f"answer to commit_async() of group {self._group.group_id!r}"
-            engine = self._group.engine
-            self._tell(told, engine.ended or engine.timeout(what, now))
+            what = f"answer to commit_async() of group {self._member.group_id!r}"
+            self._tell(told, self._engine.ended or self.stored.timeout(what, now))
+
+    def close(self, now: float) -> None:
+        """Give up what is under way, and refuse what would begin from now on."""
+        self._closed = True
+        self.give_up(now)
 
     def _tell(self, told: Told, failure: KafkaError | None) -> None:
         if told not in self._open:
@@ -229,12 +335,12 @@ class GroupCommits:
         del self._open[told]
         callback, offsets = told.callback, told.offsets
         if callback is not None:
-            self._group.callbacks.put(
+            self._callbacks.put(
                 PendingCallback(COMMIT_CALLBACK, lambda: callback(offsets, failure), [])
             )
-            self._group.engine.fetcher.changed.notify()
+            self._subscription.readable.notify()
         elif failure is not None:
-            logger.warning("group %s: commit_async() failed: %s", self._group.group_id, failure)
+            logger.warning("group %s: commit_async() failed: %s", self._member.group_id, failure)
         self._settled.notify()
 
     def look_up(self, states: list[PartitionState]) -> Flow[None]:
@@ -243,8 +349,8 @@ class GroupCommits:
         """
         now = yield START
         wanted = {s.partition: (s, s.generation) for s in states}
-        deadline = now + patience(self._group.config)
-        subscription = self._group.engine.subscription
+        deadline = now + patience(self._config)
+        subscription = self._subscription
         refused = False
 
         def still(partition: TopicPartition) -> bool:
@@ -260,7 +366,11 @@ class GroupCommits:
                 subscription.touch()
             return state
 
-        def told(partition: TopicPartition, found: OffsetAndMetadata | KafkaError | None) -> bool:
+        def told(
+            partition: TopicPartition,
+            found: OffsetAndMetadata | KafkaError | None,
+            topic_id: bytes,
+        ) -> bool:
             nonlocal refused
             if partition not in wanted:
                 return False
@@ -269,17 +379,19 @@ class GroupCommits:
                 return True
             self.awaited.pop(partition, None)
             state = take(partition)
-            if state is None:
+            if state is None or not state.is_assigned(topic_id):
                 return False
             if isinstance(found, KafkaError):
                 refused = True
-                subscription.fail(state, found, self._group.engine.now)
+                subscription.fail(state, found, self._engine.now)
             elif found is None:
-                state.reset_by(subscription.policy)
+                subscription.begin(state, topic_id)
             else:
+                subscription.identify(state, topic_id)
                 state.move_to(found.offset, found.leader_epoch)
+                self._hear(state, found.leader_epoch)
                 state.committed_at(found.offset)
-            self._group.engine.fetcher.changed.notify()
+            self._subscription.readable.notify()
             return True
 
         error: KafkaError | None = None
@@ -292,14 +404,19 @@ class GroupCommits:
             if state is None:
                 self.awaited.pop(partition, None)
             elif error is None or error.retriable or refused:
-                state.backoff.failed(self._group.engine.now)  # the fetcher asks again
+                state.backoff.failed(self._engine.now)  # the fetcher asks again
             else:
-                subscription.fail(state, error, self._group.engine.now)
-        self._group.engine.fetcher.changed.notify()
+                subscription.fail(state, error, self._engine.now)
+        self._subscription.readable.notify()
+
+    def _hear(self, state: PartitionState, epoch: int) -> None:
+        """Let metadata know the leader epoch of a committed offset (R-ID-4)."""
+        if epoch >= 0:
+            self.stored.metadata.is_older(state.partition, epoch, state.topic_id)
 
     def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
         """Its offset can't be had yet; the log tells once of one that waits for long."""
-        now = self._group.engine.now
+        now = self._engine.now
         waits = self.awaited.setdefault(partition, Awaited(now))
         waits.why = why
         if not waits.told and now - waits.since >= TELL_AFTER:
@@ -307,6 +424,6 @@ class GroupCommits:
             logger.warning(
                 "group %s: nothing of %s is read: its committed offset can't be had for %.0f s "
                 "(%s)%s",
-                *(self._group.group_id, partition, now - waits.since, why),
+                *(self._member.group_id, partition, now - waits.since, why),
                 OPEN_TRANSACTION if isinstance(why, UnstableOffsetCommitError) else "",
             )

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from odradek.clients.consumer.group.membership import Group, MemberState
+from odradek.network.engine import Engine
 
 
 class MemberEvent(StrEnum):
@@ -96,8 +97,9 @@ CONSUMER: Transitions = {
 class Life:
     """The state of one membership."""
 
-    def __init__(self, group: Group, transitions: Transitions) -> None:
+    def __init__(self, group: Group, engine: Engine, transitions: Transitions) -> None:
         self._group = group
+        self._engine = engine
         self._transitions = transitions
         self.state = MemberState.UNJOINED
         self.unsettled_since: float | None = None
@@ -119,7 +121,7 @@ class Life:
     def _tell(self, now: float, event: str, why: str | None) -> None:
         state, name = self.state.value, str(event)
         what = self._group.group_id
-        self._group.engine.events.emit(now, "group", what=what, state=state, event=name, why=why)
+        self._engine.events.emit(now, "group", what=what, state=state, event=name, why=why)
 
 
 def move(table: Transitions, state: MemberState, event: MemberEvent) -> MemberState:

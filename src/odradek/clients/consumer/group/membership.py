@@ -8,7 +8,7 @@ Must not: behave; these are the words that both sides agree on.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,6 @@ from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow, Signal
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_engine import ConsumerEngine
     from odradek.clients.coordinator import Coordinator
     from odradek.common.config import Config
 
@@ -82,7 +81,7 @@ class Membership(Protocol):
         at its own state first, as it may have joined again since.
         """
 
-    def hold(self, now: float) -> None:
+    def hold(self) -> None:
         """The consumer is about to leave: no rebalance is begun or gone on with, but heartbeats go
         on until `leave`, while partitions are given back.
         """
@@ -103,11 +102,13 @@ class Group(Protocol):
         """`group.instance.id` (KIP-345)."""
 
     @property
+    def by_epoch(self) -> bool:
+        """KIP-848."""
+
+    @property
     def config(self) -> Config:
         """Times in seconds."""
 
-    @property
-    def engine(self) -> ConsumerEngine: ...
     @property
     def coordinator(self) -> Coordinator: ...
     @property
@@ -132,7 +133,7 @@ class Group(Protocol):
     def owned(self) -> list[TopicPartition]:
         """What is assigned now."""
 
-    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         """Give partitions back: waits for the caller's next `poll()`, commits what it was handed
         (with auto-commit), calls on_revoked there, and drops them (R-GR-1). Gives the time.
 
@@ -141,17 +142,28 @@ class Group(Protocol):
         doesn't come within max.poll.interval.ms: then `lose` is what remains.
         """
 
-    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
         """They may belong to others already: no commit, and on_lost in the caller's next `poll()`,
-        before anything is handed out. Doesn't wait for the caller.
+        before anything is handed out. Doesn't wait for the caller. Without partitions it still
+        ends the ownership of what was given back for a rebalance.
         """
 
-    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+    def assign(
+        self,
+        partitions: Collection[TopicPartition],
+        ids: Mapping[TopicPartition, bytes] = ...,
+    ) -> Flow[float]:
         """Add partitions to those that are owned, which aren't touched.
+
+        `ids` are those of their topics, if the group assigns topics by id (KIP-848): no topic with
+        another id is read, even if it has the same name.
 
         Doesn't wait: committed offsets are looked up and fetches begun at once; on_assigned runs
         in the caller's next `poll()`, before records of them are handed out.
         """
+
+    def assigned_nothing(self) -> None:
+        """It has joined and is assigned no partitions, which calls no callback (KIP-848)."""
 
     def unsettled(self, since: float) -> None:
         """It is anything but stable from now on."""
@@ -159,7 +171,7 @@ class Group(Protocol):
     def settled(self, now: float) -> None:
         """It is stable."""
 
-    def failed(self, error: KafkaError, now: float) -> None:
+    def failed(self, error: KafkaError) -> None:
         """The group refuses this consumer for good: the next `poll()` raises this."""
 
     def complain(self, error: KafkaError) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import BrokerError, KafkaError
-from odradek.common.kafka_errors import (
+from odradek.common.errors.kafka import (
     RebalanceInProgressError,
     StaleMemberEpochError,
     UnknownMemberIdError,
@@ -32,7 +32,7 @@ from odradek.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
+    from odradek.clients.coordinator import Coordinator
 
 BATCHED_FROM = 8
 """OffsetFetch asks for several groups from this version on (KIP-709)."""
@@ -40,8 +40,9 @@ STABLE_FROM = 7
 """OffsetFetch can wait for open transactions from this version on (KIP-447)."""
 TOPIC_IDS_FROM = 10
 MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
-OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], bool]
-"""Gives whether anybody still waits for that partition: it isn't asked for again where not."""
+OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes], bool]
+"""Takes the id of the topic that the offset belongs to as well, `NO_ID` where it isn't known.
+Returns whether the partition is still wanted: it isn't asked for again where not."""
 
 
 class OffsetFetchByName(OffsetFetchRequest):
@@ -73,46 +74,79 @@ class OffsetLookup:
     """One call: what is found, and what is left to be asked."""
 
     def __init__(
-        self, stored: CommittedOffsets, partitions: Iterable[TopicPartition], told: OnOffset | None
+        self,
+        coordinator: Coordinator,
+        partitions: Iterable[TopicPartition],
+        told: OnOffset | None,
+        *,
+        identity: Callable[[], GroupIdentity],
+        topic_id: Callable[[str], bytes],
     ) -> None:
-        self._stored = stored
+        """`identity` returns who asks now, and `topic_id` a topic's id in the metadata."""
+        self._coordinator = coordinator
+        self._identity = identity
+        self._topic_id = topic_id
         self._told = told
-        self._what = f"committed offsets of group {stored.group_id!r}"
+        self._group_id = coordinator.key
+        self._what = f"committed offsets of group {self._group_id!r}"
         self._asked = list(dict.fromkeys(partitions))
         self._left = dict.fromkeys(self._asked)
         self._found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         self._names: dict[bytes, str] = {}
         """Of all requests: the answer to an earlier one may come late (R-RB-9)."""
+        self._ids: dict[str, bytes] = {}
+        """Topic ids in the metadata when a topic was last asked for. Unlike a commit's they are
+        looked up for each request: this only asks, and each answer says of which topic it is."""
+        self._asked_now: list[TopicPartition] = []
+        self._by_id = False
 
     def run(self, deadline: float) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
         """Ask until all is found, or some of it is refused for good."""
         if not self._asked:
             yield START
             return {}
-        ask = self._stored.coordinator.ask
+        ask = self._coordinator.ask
         yield from ask(self._what, self._body, OffsetFetchResponse, self._check, deadline)
         return {tp: self._found[tp] for tp in self._asked if tp in self._found}
 
+    def _choose(self) -> type[OffsetFetchRequest]:
+        """Choose what the next request is about: a request names all of its topics by id, or none.
+        Those whose ids aren't known take turns with the others.
+        """
+        self._ids.update((p.topic, self._topic_id(p.topic)) for p in self._left)
+        left = list(self._left)
+        known = [p for p in left if self._ids[p.topic] != NO_ID]
+        version = self._coordinator.version(OffsetFetchRequest) or 0
+        self._by_id = (
+            version >= TOPIC_IDS_FROM
+            and bool(known)
+            and (len(known) == len(left) or not self._by_id)
+        )
+        if self._by_id:
+            self._asked_now = known
+            self._names.update((self._ids[p.topic], p.topic) for p in known)
+            return OffsetFetchRequest
+        unknown = [p for p in left if self._ids[p.topic] == NO_ID]
+        self._asked_now = unknown if version >= TOPIC_IDS_FROM else left
+        return OffsetFetchByName
+
     def _body(self, _: float) -> OffsetFetchRequest:
-        wanted = by_topic(self._left)
-        names = self._stored.ids(wanted)
-        self._names.update(names)
-        ids = {name: topic_id for topic_id, name in names.items()}
-        kind = OffsetFetchRequest if ids else OffsetFetchByName
-        group_id = self._stored.group_id
-        version = self._stored.coordinator.version(kind) or 0
+        kind = self._choose()
+        ids = self._ids if self._by_id else {}
+        wanted = by_topic(self._asked_now)
+        version = self._coordinator.version(kind) or 0
         stable = version >= STABLE_FROM
         if version < BATCHED_FROM:
             topics = [OffsetFetchRequestTopic(name, p) for name, p in wanted.items()]
-            return kind(group_id, topics, require_stable=stable)
+            return kind(self._group_id, topics, require_stable=stable)
         group = OffsetFetchRequestGroup(
-            group_id,
+            self._group_id,
             topics=[
                 OffsetFetchRequestTopics(name, ids.get(name, NO_ID), numbers)
                 for name, numbers in wanted.items()
             ],
         )
-        who = self._stored.identity()
+        who = self._identity()
         if who.by_epoch and who.generation >= 0 and version > BATCHED_FROM:
             group.member_id, group.member_epoch = who.member_id, who.generation
         return kind(groups=[group], require_stable=stable)
@@ -120,20 +154,26 @@ class OffsetLookup:
     def _check(self, answer: OffsetFetchResponse) -> KafkaError | None:
         code = answer.error_code or next((g.error_code for g in answer.groups if g.error_code), 0)
         if code:
-            return _meant(error_for(code, self._what), self._stored.group_id, "group")
+            return _meant(error_for(code, self._what), self._group_id, "group")
         error = self._read(answer)
-        if error is None and self._left:
+        out = next(iter(self._left), None)
+        if error is None and out is not None:
             # To take it for "nothing is committed" would begin at auto.offset.reset.
-            return AgainError(f"{self._what}: the answer leaves {next(iter(self._left))} out")
+            asked = out in self._asked_now
+            why = "the answer leaves it out" if asked else "it is in the next request"
+            return AgainError(f"{self._what}: {out}: {why}")
         return error
 
     def _read(self, answer: OffsetFetchResponse) -> KafkaError | None:
-        parts = [(t.name, p) for t in answer.topics for p in t.partitions]
+        parts = [(t.name, NO_ID, p) for t in answer.topics for p in t.partitions]
         for topic in (t for group in answer.groups for t in group.topics):
             name = topic.name or self._names.get(topic.topic_id, "")
-            parts += [(name, p) for p in topic.partitions]  # type: ignore[misc]  # same fields
+            parts += [
+                (name, topic.topic_id, p)  # type: ignore[misc]  # same fields
+                for p in topic.partitions
+            ]
         error: KafkaError | None = None
-        for name, p in parts:
+        for name, topic_id, p in parts:
             tp = TopicPartition(name, p.partition_index)
             if tp not in self._left:
                 continue  # an earlier question's answer has come, too
@@ -144,7 +184,8 @@ class OffsetLookup:
                 found = OffsetAndMetadata(
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
                 )
-            wanted = self._told is None or self._told(tp, found)
+            of = self._ids.get(name, NO_ID) if topic_id == NO_ID else topic_id
+            wanted = self._told is None or self._told(tp, found, of)
             if not isinstance(found, KafkaError):
                 self._found[tp] = found
             elif wanted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
@@ -61,7 +61,12 @@ class PendingCallbacks:
         """The callback that the caller is in."""
 
     def __bool__(self) -> bool:
-        return any(pending.due for pending in list(self.waiting))  # a copy: a step may put another
+        try:
+            if self.waiting[0].due:  # nearly always: a copy of n for each of n is their square
+                return True
+        except IndexError:
+            return False
+        return any(pending.due for pending in list(self.waiting))  # a step may put another
 
     def put(self, pending: PendingCallback) -> None:
         """Have it called."""

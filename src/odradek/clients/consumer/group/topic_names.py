@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.any_broker import AnyBrokerCall, Brokers
 from odradek.clients.descriptions import check_metadata
 from odradek.metadata.cluster import Cluster
 from odradek.network.flow import Flow
@@ -24,8 +23,9 @@ from odradek.protocol.messages.metadata import (
 class TopicNames:
     """Names by id: an id never gets another name."""
 
-    def __init__(self, engine: ClientEngine) -> None:
-        self._engine = engine
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._metadata = brokers.metadata
         self._known: dict[bytes, str] = {}
         self._read: Cluster | None = None
         """The snapshot that `_here` is of."""
@@ -34,7 +34,7 @@ class TopicNames:
     def get(self, topic_id: bytes) -> str | None:
         """The name, if it is known without asking."""
         name = self._known.get(topic_id)
-        snapshot = self._engine.metadata.snapshot
+        snapshot = self._metadata.snapshot
         if name is None and snapshot is not None:
             if self._read is not snapshot:  # once for all that are looked up
                 self._read = snapshot
@@ -47,6 +47,7 @@ class TopicNames:
     def keep(self, topic_ids: Collection[bytes]) -> None:
         """Forget all others."""
         self._known = {i: name for i, name in self._known.items() if i in topic_ids}
+        self._read, self._here = None, {}
 
     def ask(self, topic_ids: Collection[bytes], deadline: float) -> Flow[None]:
         """Ask a broker for these; those that it doesn't know (any more) stay unknown."""
@@ -54,8 +55,10 @@ class TopicNames:
             topics=[MetadataRequestTopic(topic_id, None) for topic_id in topic_ids],
             allow_auto_topic_creation=False,
         )
-        call = AnyBrokerCall(self._engine, "names of topics", deadline)
-        answer = yield from call.ask(lambda _: body, MetadataResponse, check_metadata(self._engine))
+        call = AnyBrokerCall(self._brokers, "names of topics", deadline)
+        answer = yield from call.ask(
+            lambda _: body, MetadataResponse, check_metadata(self._brokers)
+        )
         for topic in answer.topics:
             if topic.error_code == 0 and topic.name:
                 self._known[bytes(topic.topic_id)] = topic.name

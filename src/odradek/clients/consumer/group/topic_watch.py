@@ -9,32 +9,41 @@ assigned what.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
+from odradek.clients.any_broker import Brokers
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS
 from odradek.clients.consumer.group.group_commits import patience
+from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
+from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.imports import loaded
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.topic_names import check_topic
 from odradek.network.flow import START, Flow, Signal, Wait
 
-if TYPE_CHECKING:
-    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
-
-MISSING_FIRST, MISSING_MOST = 0.5, 10.0
-"""Seconds between looks for a subscribed topic that isn't there: first, and after many."""
+LIST_FIRST, LIST_MOST = 0.5, 10.0
+"""Seconds until topics are listed again for a pattern: after the first failure, and after many."""
 
 
 class TopicWatch:
     """The subscription of one group consumer."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._group = group
-        self._engine = group.engine
+    def __init__(
+        self,
+        brokers: Brokers,
+        config: Config,
+        subscription: SubscriptionState,
+        member: ThisMember,
+    ) -> None:
+        self._brokers = brokers
+        self._engine = brokers.engine
+        self._metadata = brokers.metadata
+        self._config = config
+        self._subscription = subscription
+        self._member = member
         self.active = False
         self.pattern: str | None = None
         self._names: tuple[str, ...] = ()
@@ -47,8 +56,7 @@ class TopicWatch:
         self._serial = 0
         self._told: dict[str, int] = {}
         """Errors of topics that the caller has been told."""
-        retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
-        self._missing = Backoff(retry, self._engine.rng)
+        self._unlisted = Backoff(ExponentialBackoff(LIST_FIRST, LIST_MOST), brokers.rng)
 
     # The caller's thread
 
@@ -64,7 +72,7 @@ class TopicWatch:
             text = pattern if isinstance(pattern, str) else pattern.pattern
             if not text:
                 raise ConfigurationError("the pattern is empty")
-            if not self._group.by_epoch:
+            if not self._member.by_epoch:
                 try:
                     compiled = re.compile(pattern)
                 except (re.error, OverflowError, RecursionError) as error:
@@ -87,6 +95,11 @@ class TopicWatch:
         """What is subscribed now; empty for a pattern that the broker resolves."""
         return list(self._names or self._matched)
 
+    def forget_unused(self, topics: Iterable[str]) -> None:
+        """Ask for no metadata of these any more, unless they are subscribed or assigned."""
+        used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
+        self._metadata.forget_topics(t for t in topics if t not in used)
+
     # The engine's step
 
     def begin(self, _: float) -> None:
@@ -102,7 +115,7 @@ class TopicWatch:
         wanted = (*self._wanted, *self._matched)
         self._names = self._matched = self._wanted = ()
         self.pattern = self._compiled = None
-        self._group.forget_unused(wanted)
+        self.forget_unused(wanted)
 
     def stop(self) -> None:
         """Watch no more, whatever is subscribed."""
@@ -112,16 +125,16 @@ class TopicWatch:
     def _run(self, serial: int) -> Flow[None]:
         """Watch until there is another subscription."""
         now = yield START
-        metadata = self._engine.metadata
-        self._missing.succeeded()
-        self._group.forget_unused(self._wanted)
+        metadata = self._metadata
+        self._unlisted.succeeded()
+        self.forget_unused(self._wanted)
         self._wanted = self._names
         metadata.want(self._names)
         if self._compiled is not None:
             now = yield from self._list(serial, now)
         while serial == self._serial and not self._all_answered():
             now = yield Wait((metadata.changed, self._asked))
-        membership = self._group.membership
+        membership = self._member.membership
         if serial != self._serial or membership is None:
             return
         if membership.state is MemberState.UNJOINED:  # of an earlier subscription, too
@@ -129,20 +142,21 @@ class TopicWatch:
         else:
             membership.rejoin("the subscription has changed", now)
         while True:
-            now = yield Wait((metadata.changed, self._asked), self._look_at(now))
+            listed = self._list_at if self._compiled is not None else None
+            now = yield Wait((metadata.changed, self._asked), listed)
             if serial != self._serial:
                 return
             if self._compiled is not None and now >= self._list_at:
                 before = self._matched
                 now = yield from self._list(serial, now)
-                membership = self._group.membership
+                membership = self._member.membership
                 if serial == self._serial and before != self._matched and membership is not None:
                     membership.rejoin(f"pattern {self.pattern!r} matches other topics", now)
             elif metadata.snapshot is not None:
                 self._tell_errors()
 
     def _all_answered(self) -> bool:
-        metadata = self._engine.metadata
+        metadata = self._metadata
         if metadata.snapshot is None:
             return False
         self._tell_errors()
@@ -150,38 +164,21 @@ class TopicWatch:
             t in metadata.snapshot.topics or t in metadata.topic_errors for t in self.topics()
         )
 
-    def _look_at(self, now: float) -> float | None:
-        """When to look again without being told."""
-        if self._compiled is not None:
-            return self._list_at
-        snapshot = self._engine.metadata.snapshot
-        here = snapshot.topics if snapshot is not None else {}
-        missing = next((n for n in self._names if n not in here), None)
-        if missing is None or self._group.by_epoch:  # there the broker waits for it
-            self._missing.succeeded()
-            return None
-        if now >= self._missing.until:
-            if self._missing.failures:
-                self._engine.metadata.request(f"topic {missing} isn't there")
-            self._missing.failed(now)
-        return self._missing.until
-
     def _list(self, serial: int, now: float) -> Flow[float]:
         """Resolve the pattern; keeps what is known where no broker answers."""
-        loaded("odradek.clients.descriptions")
         from odradek.clients.descriptions import list_topics  # only here: few have a pattern
 
-        config = self._group.config
+        config = self._config
         internal = not config["exclude.internal.topics"]
         deadline = now + patience(config)
         try:
-            names = yield from list_topics(self._engine, deadline, internal=internal)
+            names = yield from list_topics(self._brokers, deadline, internal=internal)
         except KafkaError:
             names = list(self._matched)
-            again = self._missing.failed(self._engine.now)
+            again = self._unlisted.failed(self._engine.now)
         else:
             again = self._engine.now + config["metadata.max.age.ms"]
-            self._missing.succeeded()
+            self._unlisted.succeeded()
         now = self._engine.now
         self._list_at = again
         if serial != self._serial or self._compiled is None:
@@ -189,16 +186,16 @@ class TopicWatch:
         matched = tuple(n for n in names if self._compiled.fullmatch(n))
         gone = set(self._matched).difference(matched)
         self._matched = matched
-        self._group.forget_unused(gone)
-        self._engine.metadata.want(matched)
+        self.forget_unused(gone)
+        self._metadata.want(matched)
         return now
 
     def _tell_errors(self) -> None:
         """A topic that can't be read is the caller's to know, once."""
-        errors = self._engine.metadata.topic_errors
+        errors = self._metadata.topic_errors
         for name in self._names:
             code = errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
                 error = error_for(code, f"topic {name}").needing("DESCRIBE", name)
-                self._group.complain(error)
+                self._member.complain(error)
             self._told[name] = code

@@ -14,8 +14,7 @@ from weakref import ref
 
 from odradek.common.events import Event
 from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
-from odradek.compat.aiokafka.consumer.pauses import Pauses
-from odradek.compat.aiokafka.translation import translated
+from odradek.compat.aiokafka.consumer.readers import Readers
 
 TURN = 0.05
 """Seconds of one such poll, and between two looks at a call that does its work."""
@@ -24,15 +23,12 @@ TURN = 0.05
 class Attendant:
     """Who polls for one consumer with a group."""
 
-    def __init__(
-        self, consumer: KnowingConsumer, pauses: Pauses, reading: asyncio.Lock, patience: float
-    ) -> None:
-        """`reading`: held by whoever asks for records. `patience`: seconds that a program has for
-        records in hand, which the end of an assignment commits, before the others go on without.
+    def __init__(self, consumer: KnowingConsumer, readers: Readers, patience: float) -> None:
+        """`patience`: seconds that a program has for the records that it works on, before the end
+        of their assignment commits them.
         """
         self._consumer = consumer
-        self._pauses = pauses
-        self._reading = reading
+        self._readers = readers
         self._patience = patience
         self._news = asyncio.Event()
         self.trouble: BaseException | None = None
@@ -70,23 +66,23 @@ class Attendant:
             self._news.clear()
             began = time.monotonic()
             while self._consumer.rebalances and self.trouble is None:
-                if self._reading.locked() or self._waits(began):
+                if self._waits(began):
                     await asyncio.sleep(TURN)
                     continue
-                async with self._reading:
-                    await self._poll()
+                self._consumer.through()
+                if self._readers.asked:
+                    await asyncio.sleep(TURN)
+                    continue
+                try:
+                    with self._consumer.attended():
+                        await self._readers.ask(TURN)
+                except Exception as error:
+                    self.trouble = error
 
     def _waits(self, began: float) -> bool:
         """Records are in hand: the program has a while to come back by itself."""
         since = self._in_hand_since
         return since is not None and time.monotonic() - began < self._patience
-
-    async def _poll(self) -> None:
-        try:
-            with self._pauses.only(lambda _: False):
-                await self._consumer.runs(TURN, 1)
-        except Exception as error:
-            self.trouble = translated(error)
 
 
 def _heard(event: Event, news: asyncio.Event | None) -> None:

@@ -26,6 +26,7 @@ from odradek.compat.aiokafka.consumer.attendant import Attendant
 from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import theirs
 from odradek.compat.aiokafka.consumer.pauses import Pauses
+from odradek.compat.aiokafka.consumer.readers import Readers
 from odradek.compat.aiokafka.consumer.subscriptions import TURN, Subscriptions
 from odradek.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from odradek.compat.aiokafka.errors import (
@@ -50,6 +51,8 @@ from odradek.compat.aiokafka.translation import raising
 
 logger = logging.getLogger("odradek.compat")
 
+MOMENT = 0.0001
+"""Seconds before its deadline in which a call looks for records for the last time."""
 FOREVER = math.inf
 """Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
@@ -63,7 +66,8 @@ class AIOKafkaConsumer:
 
     Its keywords, their defaults and its errors are aiokafka's; `docs/switching.md` lists what
     differs. It keeps working when its brokers are replaced (KIP-899). Any number of tasks may ask
-    for records; they get them one after another.
+    for records at once. A task that asks for those of some partitions doesn't wait for the readers
+    of others (R-HO-6).
     """
 
     def __init__(
@@ -124,10 +128,10 @@ class AIOKafkaConsumer:
         self._group_id = group_id
         self._timeout = request_timeout_ms / 1000
         self._max_poll_records = max_poll_records
-        self._reading = asyncio.Lock()
         self._pauses = Pauses(self._consumer)
+        self._readers = Readers(self._consumer)
         patience = (rebalance_timeout_ms or session_timeout_ms) if enable_auto_commit else 0
-        self._attendant = Attendant(self._consumer, self._pauses, self._reading, patience / 1000)
+        self._attendant = Attendant(self._consumer, self._readers, patience / 1000)
         self._subscriptions = Subscriptions(
             self._consumer,
             self._pauses,
@@ -259,12 +263,7 @@ class AIOKafkaConsumer:
         if not partitions and (record := self._quickly()) is not None:
             return record
         self._check_reading(partitions)
-        while True:
-            await self._settled()
-            async with self._reading:
-                found = await self._polled(partitions, self._subscriptions.patience(), None)
-                if found:
-                    return self._one(found[0][0])
+        return self._one((await self._asked(partitions, math.inf, None))[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
         """The next record, where it is here and nothing comes before it: another reader's call has
@@ -290,19 +289,8 @@ class AIOKafkaConsumer:
         self._check_reading(partitions)
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
             raise ValueError("max_records must be a positive int or None")
-        deadline = time.monotonic() + timeout_ms / 1000
-        try:
-            async with asyncio.timeout(max(timeout_ms / 1000, 0.001)):
-                await self._settled()
-                await self._reading.acquire()
-        except TimeoutError:  # another task reads, or the group has given nothing yet
-            return {}
-        try:
-            left = max(0.0, deadline - time.monotonic())
-            most = max_records or self._max_poll_records or INT_MAX
-            found = await self._polled(partitions, left, most)
-        finally:
-            self._reading.release()
+        most = max_records or self._max_poll_records or INT_MAX
+        found = await self._asked(partitions, timeout_ms / 1000, most)
         by_partition: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for run, made in zip(found, self._made(found), strict=True):
             by_partition.setdefault(TopicPartition(*run[0][:2]), []).extend(made)
@@ -316,41 +304,57 @@ class AIOKafkaConsumer:
         if not self._started:
             raise IllegalStateError("the consumer wasn't started: call await start() first")
 
-    async def _settled(self) -> None:
-        """Something is subscribed or assigned, and that is done."""
-        await self._subscriptions.there.wait()
-        if self._subscriptions.patience() <= 0:
-            self._subscriptions.begin()
-        await self._subscriptions.settled()
+    async def _settled(self, seconds: float) -> bool:
+        """Something is subscribed or assigned, and that is done; False where it isn't in time."""
+        try:
+            async with asyncio.timeout(None if seconds == FOREVER else max(seconds, 0.001)):
+                await self._subscriptions.there.wait()
+                if self._subscriptions.patience() <= 0:
+                    self._subscriptions.begin()
+                await self._subscriptions.settled()
+        except TimeoutError:  # the group has given nothing yet
+            if seconds == FOREVER:
+                raise
+            return False
+        return True
 
-    async def _polled(
+    async def _asked(
         self, partitions: Sequence[TopicPartition], timeout: float, most: int | None
     ) -> Runs:
-        """Ask for records; partitions that aren't wanted are held back meanwhile. `most` is None
-        for `getone`, whose record may be aiokafka's already.
+        """Records of these partitions, or of all, once there are some; none after `timeout`.
+
+        `most` is None for `getone`, whose record may be aiokafka's already.
         """
-        if self._closed:
-            raise ConsumerStoppedError("the consumer was stopped")
-        if self._subscriptions.idle():
-            await asyncio.sleep(min(timeout, TURN))
-            return []
-        self._attendant.raise_trouble()
-        wanted = {Partition(*partition) for partition in partitions}
+        deadline = time.monotonic() + timeout
+        wanted = frozenset(Partition(*partition) for partition in partitions) or None
+        left, last = timeout, False
         found: Runs = []
         try:
-            with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
-                found = await self._asked(timeout, most, alone=not wanted)
-        finally:
-            self._attendant.handed_out(some=bool(found))
-        return found
-
-    async def _asked(self, timeout: float, most: int | None, *, alone: bool) -> Runs:
-        """One record at a time comes from those that were fetched together."""
-        if most is not None or not alone:
-            return await self._consumer.runs(timeout, most or 1)
-        if not await self._consumer.fetch(timeout):
+            while await self._settled(left):
+                found = await self._taken(wanted, most)
+                if found or last:
+                    return found
+                left = max(0.0, deadline - time.monotonic())
+                last = left < MOMENT
+                if self._subscriptions.idle():
+                    await asyncio.sleep(min(left, TURN))
+                else:
+                    patience = self._subscriptions.patience()
+                    await self._readers.wait(wanted, min(left, patience))
             return []
-        record = self._consumer.at_hand()
+        finally:
+            self._attendant.handed_out(some=bool(found) or self._consumer.in_hand)
+
+    async def _taken(self, wanted: frozenset[Partition] | None, most: int | None) -> Runs:
+        """Return fetched records; `most` is None for one of those that were fetched together."""
+        await self._consumer.breathe()
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        self._attendant.raise_trouble()
+        with raising():
+            if most is not None or wanted is not None:
+                return self._consumer.taken(most or 1, wanted)
+            record = self._consumer.at_hand() if self._consumer.take() else None
         return [] if record is None else [(record,)]
 
     def _made(self, runs: Runs) -> list[list[ConsumerRecord[Any, Any]]]:

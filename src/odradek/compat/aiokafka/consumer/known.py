@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.subscription_state import Selection, Selector
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.errors.kafka import error_for
 from odradek.common.types import TopicPartition
+from odradek.compat.at_hand import Runs
 from odradek.compat.loop_at_hand import LoopConsumer
 
 LOOKS_AGAIN = 0.05
@@ -63,6 +65,69 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         if state in (MemberState.STALE, MemberState.FATAL, MemberState.LEAVING):
             return group.calls and state is MemberState.FATAL
         return group.calls or group.poll_wanted.awaited or state is not MemberState.STABLE
+
+    async def there(self, timeout: float, of: Selector) -> bool:
+        """Wait until there is something for readers of these partitions; None: of all."""
+        return bool(await self._read(self._calls.there(timeout, of)))
+
+    def look_again(self, of: Selector) -> None:
+        """A reader waits for other partitions now, or for none; None: for all."""
+        self._engine.look_again(of)
+        self._host.wake()
+
+    def taken(self, most: int, of: Selection) -> Runs:
+        """Return at most `most` fetched records of these partitions; None: of all."""
+        self._found = None
+        take = lambda now: self._engine.delivery.runs(most, now, of)  # noqa: E731
+        runs = self._calls.taken(take, self._host.now(), of)
+        self._calls.engine.delivery.handed_over()
+        return runs or []
+
+    def take(self) -> bool:
+        """Have `at_hand` return fetched records, of all partitions; False if there are none."""
+        if self._found is not None:
+            return True
+        take = lambda now: self._engine.delivery.iterated(now, self._made)  # noqa: E731
+        return self._keep(self._calls.taken(take, self._host.now(), None))
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether the program has records that it may still work on."""
+        return bool(self._engine.subscription.in_hand)
+
+    def through(self) -> None:
+        """Count all that the program was handed as worked on."""
+        group = self._engine.group
+        if group is not None and group.callbacks.running is None:
+            polling = group.polling
+            if group.entered(self._host.now()):
+                self._host.wake()
+            if not polling:
+                group.left(self._host.now())
+
+    async def breathe(self) -> None:
+        """Let the loop have its turn, if it didn't for long."""
+        await self._loop_host.breathe()
+        self._given = 0
+
+    @contextmanager
+    def attended(self) -> Iterator[None]:
+        """Wait in the program's place within: only its own listener announces partitions then."""
+        group = self._engine.group
+        if group is not None:
+            group.ownership.attend(attended=True)
+        try:
+            yield
+        finally:
+            if group is not None:
+                group.ownership.attend(attended=False)
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """The program's listener hears of these."""
+        group = self._engine.group
+        if group is not None:
+            with self._engine.lock:
+                group.ownership.announce(partitions, group.ownership.losses, group.identity())
 
     async def locate(self, partitions: Iterable[TopicPartition]) -> None:
         """Have positions looked up now, and not when records are asked for.

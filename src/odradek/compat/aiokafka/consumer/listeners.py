@@ -33,9 +33,13 @@ class Rebalances:
         listener: ConsumerRebalanceListener | None,
         pauses: Pauses,
         locate: Callable[[], None],
+        announce: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
-        """`locate` has positions of what is assigned looked up."""
+        """`locate` has positions of what is assigned looked up; `announce` notes that the program
+        hears of these partitions.
+        """
         self._listener = listener
+        self._announce = announce
         self._pauses = pauses
         self._locate = locate
         self._said_revoked = False
@@ -48,6 +52,8 @@ class Rebalances:
         if not self._said_revoked:
             await self._tell("on_partitions_revoked", ())
         self._said_revoked = False
+        if self._listener is not None:
+            self._announce(partitions)
         await self._tell("on_partitions_assigned", partitions)
         self._locate()
         self.assigned_once.set()

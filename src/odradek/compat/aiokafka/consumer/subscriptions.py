@@ -71,7 +71,7 @@ class Subscriptions:
         """What `assign` gave, with the offsets of later `seek`s, until it is done."""
         self._afresh = True
         """Positions are those of an earlier subscription."""
-        self._rebalances = Rebalances(None, pauses, self._locate)
+        self._rebalances = Rebalances(None, pauses, self._locate, consumer.announce)
         self.pending: asyncio.Task[None] | None = None
         """What was called and isn't done, or is done and may have raised."""
         self._locating: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class Subscriptions:
         """Read these from now on. Raises `IllegalStateError` after another kind of these calls."""
         self._become(Kind.TOPICS if pattern is None else Kind.PATTERN)
         self._topics, self._pattern = frozenset(topics), pattern
-        self._rebalances = Rebalances(listener, self._pauses, self._locate)
+        self._rebalances = Rebalances(listener, self._pauses, self._locate, self._consumer.announce)
         self._afresh = True
         self._attendant.handed_out(some=False)  # who says this is through with what it has
         if self._running:

@@ -24,7 +24,7 @@ class AIOKafkaProducer(AsyncProducer):
         """`answered`: brokers say where records are."""
         super().__init__(settings)
         outcomes = Outcomes(loop, answered=answered)
-        self._keep_at_hand(self._calls, outcomes.future, _never)
+        self._set_up_sending(self._calls, outcomes.future, _never)
         self.put: Callable[..., Outcome | Awaitable[Outcome]] = self._put
         """`send` without a coroutine where nothing has to be waited for."""
         self._numbers: dict[str, list[int]] = {}

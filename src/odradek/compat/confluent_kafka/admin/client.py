@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.common.option_values import ADMIN
+from odradek.common.options.values import ADMIN
 from odradek.compat.confluent_kafka.admin.config_calls import ConfigCalls
 from odradek.compat.confluent_kafka.admin.group_calls import GroupCalls
 from odradek.compat.confluent_kafka.admin.security_calls import SecurityCalls

@@ -23,7 +23,7 @@ class AIOProducer(AsyncProducer):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._keep_at_hand(self._calls, place, never)
+        self._set_up_sending(self._calls, place, never)
 
     async def send(self, *record: Any) -> Place:  # type: ignore[override]  # no future
         """Give one record; where it is."""

@@ -15,15 +15,13 @@ from weakref import WeakMethod
 import odradek
 from odradek.compat.confluent_kafka.aio import beneath
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
+from odradek.compat.confluent_kafka.aio.consumer_calls import AIOConsumerCalls
 from odradek.compat.confluent_kafka.aio.loop_callbacks import with_loop
-from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.flows import Flow, awaited
 from odradek.compat.confluent_kafka.message import Message, messages_of
 from odradek.compat.confluent_kafka.partition_ends import PATIENCE
 from odradek.compat.confluent_kafka.settings import Given
-from odradek.compat.confluent_kafka.subscription import RebalanceCallback
-from odradek.compat.confluent_kafka.topic_partition import TopicPartition
 
 
 class _Core(ConsumerCore):
@@ -69,8 +67,8 @@ class _Core(ConsumerCore):
         return hear
 
 
-class AIOConsumer:
-    """Hands out messages in an event loop; every method is awaited.
+class AIOConsumer(AIOConsumerCalls):
+    """Hands out messages in an event loop; every method is awaited. Callbacks may be `async def`.
 
     `max_workers` and `executor` are taken and change nothing: there are no threads. `poll()` and
     `consume()` of several tasks wait for each other.
@@ -99,114 +97,7 @@ class AIOConsumer:
         async with self._one:
             return await awaited(self._core.consume(num_messages, timeout))
 
-    # Subscriptions
-
-    async def subscribe(
-        self,
-        topics: list[str],
-        on_assign: RebalanceCallback | None = None,
-        on_revoke: RebalanceCallback | None = None,
-        on_lost: RebalanceCallback | None = None,
-    ) -> None:
-        """As `Consumer.subscribe`; callbacks may be `async def`."""
-        await awaited(self._core.subscribe(self, topics, on_assign, on_revoke, on_lost))
-
-    async def unsubscribe(self) -> None:
-        """Leave the group; `on_revoke` runs in here."""
-        await awaited(self._core.unsubscribe())
-
-    # Assignments
-
-    async def assign(self, partitions: list[TopicPartition]) -> None:
-        """As `Consumer.assign`."""
-        await awaited(self._core.assign(partitions))
-
-    async def unassign(self) -> None:
-        """As `Consumer.unassign`."""
-        await awaited(self._core.unassign())
-
-    async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As `Consumer.incremental_assign`."""
-        await awaited(self._core.incremental_assign(partitions))
-
-    async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """As `Consumer.incremental_unassign`."""
-        await awaited(self._core.incremental_unassign(partitions))
-
-    async def assignment(self) -> list[TopicPartition]:
-        """What is assigned."""
-        return self._core.assignment()
-
-    async def seek(self, partition: TopicPartition) -> None:
-        """As `Consumer.seek`."""
-        await awaited(self._core.seek(partition))
-
-    async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """As `Consumer.position`."""
-        return self._core.position(partitions)
-
-    async def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume()`."""
-        self._core.pause(partitions)
-
-    async def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these again."""
-        self._core.resume(partitions)
-
-    # Commits
-
-    async def commit(
-        self,
-        message: Message | None = None,
-        offsets: list[TopicPartition] | None = None,
-        asynchronous: bool = True,
-    ) -> list[TopicPartition] | None:
-        """As `Consumer.commit`."""
-        return await awaited(self._core.commit(message, offsets, asynchronous))
-
-    async def store_offsets(
-        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
-    ) -> None:
-        """As `Consumer.store_offsets`."""
-        self._core.store_offsets(message, offsets)
-
-    # Offsets
-
-    async def committed(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """As `Consumer.committed`."""
-        return await awaited(self._core.committed(partitions, timeout))
-
-    async def get_watermark_offsets(
-        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int]:
-        """As `Consumer.get_watermark_offsets`."""
-        return await awaited(self._core.get_watermark_offsets(partition, timeout, cached))
-
-    async def offsets_for_times(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """As `Consumer.offsets_for_times`."""
-        return await awaited(self._core.offsets_for_times(partitions, timeout))
-
-    # Group, cluster, and the end
-
-    async def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction()`."""
-        return self._core.consumer_group_metadata()
-
-    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """As `Consumer.list_topics`."""
-        return await awaited(self._core.list_topics(topic, timeout))
-
-    async def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id."""
-        return await awaited(self._core.cluster_id(timeout))
-
-    async def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
-        self._core.set_sasl_credentials(username, password)
+    # The end
 
     async def close(self) -> None:
         """Commit where that is set up so, leave the group, close; may be called twice."""

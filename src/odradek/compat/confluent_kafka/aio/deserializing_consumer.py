@@ -7,17 +7,12 @@ a coroutine function. Must not: lose a message that can't be read: the exception
 from __future__ import annotations
 
 from collections.abc import Generator
-from inspect import isawaitable
 from typing import Any, Generic, Self, TypeVar
 
 from odradek.compat.confluent_kafka.aio.consumer import AIOConsumer
-from odradek.compat.confluent_kafka.error import (
-    ConsumeError,
-    KeyDeserializationError,
-    ValueDeserializationError,
-)
+from odradek.compat.confluent_kafka.error import ConsumeError
+from odradek.compat.confluent_kafka.flows import awaited
 from odradek.compat.confluent_kafka.message import Message
-from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
 from odradek.compat.confluent_kafka.serializer_settings import converters
 
 K = TypeVar("K")
@@ -57,36 +52,15 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         error = message.error()
         if error is not None:
             raise ConsumeError(error, kafka_message=message)
-        return await self._read(message)
+        return await awaited(self._converters.read(message))
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """So many messages with keys and values read; those with an error are given as they are."""
         found = await super().consume(num_messages, timeout)
-        return [m if m.error() is not None else await self._read(m) for m in found]
-
-    async def _read(self, message: Message) -> Message:
-        context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
-        key, value = message.key(), message.value()
-        if self._converters.key is not None:
-            try:
-                key = await _awaited(self._converters.key(key, context))
-            except Exception as error:
-                raise KeyDeserializationError(error, message) from error
-        context.field = MessageField.VALUE
-        if self._converters.value is not None:
-            try:
-                value = await _awaited(self._converters.value(value, context))
-            except Exception as error:
-                raise ValueDeserializationError(error, message) from error
-        message.set_key(key)
-        message.set_value(value)
-        return message
+        read = self._converters.read
+        return [m if m.error() is not None else await awaited(read(m)) for m in found]
 
     async def close(self) -> None:
         """Close the consumer, then the deserializers that it built."""
         await super().close()
         self._converters.close()
-
-
-async def _awaited(found: Any) -> Any:
-    return await found if isawaitable(found) else found

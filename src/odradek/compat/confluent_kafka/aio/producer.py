@@ -17,7 +17,7 @@ from typing import Any, Self
 from weakref import ref
 
 import odradek
-from odradek.common.option_values import PRODUCER
+from odradek.common.options.values import PRODUCER
 from odradek.compat.confluent_kafka.aio.beneath import AIOProducer as PlacingProducer
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
@@ -158,7 +158,8 @@ class AIOProducer:
     async def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
-        """Give up all messages: their futures raise `KafkaException` with `_PURGE_QUEUE`.
+        """Give up all messages: their futures raise `KafkaException` with `_PURGE_QUEUE`, or with
+        `_PURGE_INFLIGHT` if a message was sent and may have been written.
 
         Only all of them, and not with a `transactional.id`: else `_NOT_IMPLEMENTED`.
         """

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from inspect import isawaitable
 from typing import Any, Generic, Self, TypeVar
 
 from odradek.compat.confluent_kafka.aio.producer import AIOProducer
-from odradek.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
+from odradek.compat.confluent_kafka.flows import awaited
 from odradek.compat.confluent_kafka.message import Message
-from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
 from odradek.compat.confluent_kafka.serializer_settings import converters
 
 K = TypeVar("K")
@@ -57,22 +55,7 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         raises.
         """
         self._open()
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
-        name: Any = key
-        data: Any = value
-        context = SerializationContext(topic, MessageField.KEY, headers)
-        if self._converters.key is not None:
-            try:
-                name = await _awaited(self._converters.key(key, context))
-            except Exception as error:
-                raise KeySerializationError(error) from error
-        context.field = MessageField.VALUE
-        if self._converters.value is not None:
-            try:
-                data = await _awaited(self._converters.value(value, context))
-            except Exception as error:
-                raise ValueSerializationError(error) from error
+        name, data = await awaited(self._converters.written(topic, key, value, headers))
         return await super().produce(
             topic, data, name, partition, timestamp=timestamp, headers=headers
         )
@@ -81,7 +64,3 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         """Close the producer, then the serializers that it built."""
         await super().close()
         self._converters.close()
-
-
-async def _awaited(found: Any) -> Any:
-    return await found if isawaitable(found) else found

@@ -1,0 +1,1 @@
+"""Commands about a cluster, its brokers, their settings and users."""

@@ -1,0 +1,332 @@
+"""`odradek cluster start | status | stop`: real Kafka brokers that stay until they are stopped.
+
+In: a number of brokers, a version. Out: a detached process (`testing.detached`) that holds them,
+found again by its state file; or, with `--simulated`, brokers of this very process. Must not:
+signal a process that it can't be sure of.
+
+Exit statuses: 0 done, 1 it failed (or `status`: nothing runs), 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from odradek.cli.frame.overviews import overview
+from odradek.testing import jars
+from odradek.testing.brokers.detached import read_state, start_time, state_directory
+from odradek.testing.brokers.security import Security
+from odradek.testing.errors import JarsError
+
+app = overview(
+    "A cluster as a whole, described and changed; and brokers on this machine: start, status, stop."
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+SecurityOption = Annotated[
+    str, typer.Option(help="What clients must speak: PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT.")
+]
+MechanismOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        show_default="SCRAM-SHA-512", help="A SASL mechanism; may be given more than once."
+    ),
+]
+UserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        show_default="odradek",
+        help="A user, as name or name:password; may be given more than once. "
+        "A password that isn't given is made up, and stands in the user's properties file.",
+    ),
+]
+MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]
+Acls = Annotated[bool, typer.Option("--acls", help="Nobody may do what isn't allowed.")]
+Simulated = Annotated[
+    bool,
+    typer.Option("--simulated", help="Simulated brokers, without Java, until Ctrl-C or SIGTERM."),
+]
+Registry = Annotated[
+    bool, typer.Option("--registry", help="A schema registry beside it (Apicurio Registry).")
+]
+Topics = Annotated[str, typer.Option(help="Topics of simulated brokers, as name,name:partitions …")]
+OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
+"""The options that simulated brokers have as well."""
+PUBLIC = (
+    *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
+    *("client_properties", "schema_registry_url", "pid"),
+)
+"""What `--json` tells of the state."""
+NOTHING = "no cluster runs"
+STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
+DEFAULT_PORT = 9092
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+@app.command()
+def start(
+    context: typer.Context,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="How many brokers.")] = 3,
+    version: Annotated[
+        str, typer.Option(help="Kafka version, as 4.3 or exact.")
+    ] = jars.DEFAULT_VERSION,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the front door; 0 for any free one.")
+    ] = DEFAULT_PORT,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep the data there; without it they are gone after stop.")
+    ] = None,
+    auto_create_topics: Annotated[
+        bool, typer.Option(help="Whether brokers create topics on first use.")
+    ] = True,
+    security: SecurityOption = "PLAINTEXT",
+    mechanism: MechanismOption = None,
+    user: UserOption = None,
+    mutual_tls: MutualTls = False,
+    acls: Acls = False,
+    registry: Registry = False,
+    simulated: Simulated = False,
+    topics: Topics = "",
+    json: Json = False,
+) -> None:
+    """Start a cluster in the background; it runs until `odradek cluster stop`.
+
+    For a secured one, certificates and users are made, and for each user a
+    properties file that clients and tools take as it is (--command-config).
+    With --simulated it starts at once, keeps its records in memory, and runs
+    in the foreground; of the options it has --brokers, --port, --topics,
+    --auto-create-topics and --json.
+
+    Example: odradek cluster start --simulated --topics flights:3
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    if simulated:
+        _serve(given, brokers, port, topics, auto_create_topics=auto_create_topics, json=json)
+        return
+    if "topics" in given:
+        _fail("--topics is for --simulated; odradek topics create makes real ones", status=2)
+    running = read_state()
+    if running is not None:
+        where = running["bootstrap_servers"]
+        _fail(f"a cluster runs already at {where}; odradek cluster stop ends it")
+    try:
+        version = jars.resolve_version(version)
+    except JarsError as error:
+        _fail(str(error), status=2)
+    options: dict[str, Any] = {
+        "brokers": brokers,
+        "version": version,
+        "port": port,
+        "auto_create_topics": auto_create_topics,
+        "directory": str(directory.resolve()) if directory else None,
+        "registry": registry,
+        **_security(security.upper(), mechanism, user, mutual_tls=mutual_tls, acls=acls),
+    }
+    if port and answers(port):
+        from odradek.cli.brokers.simulated_cluster import TAKEN
+
+        _fail(TAKEN.format(port=port))
+    _detach(options)
+    state = read_state()
+    if state is None:
+        _fail("the cluster ended as soon as it was up")
+    if json:
+        typer.echo(jsonlib.dumps(_public(state)))
+    else:
+        _show(state)
+
+
+def _serve(
+    given: set[str], brokers: int, port: int, topics: str, *, auto_create_topics: bool, json: bool
+) -> None:
+    """Be simulated brokers until the end."""
+    from odradek.cli.brokers.simulated_cluster import serve
+
+    for name in sorted(given - OF_BOTH):
+        option = f"--{name.replace('_', '-')}"
+        _fail(f"simulated brokers have no {option}; without --simulated there is", status=2)
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    serve(brokers, port, names, auto_create_topics=auto_create_topics, json=json)
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none.
+
+    Brokers of `start --simulated` aren't seen by it: they live as long as their command does.
+    """
+    state = read_state()
+    if state is None:
+        typer.echo(jsonlib.dumps({"running": False}) if json else f"{NOTHING}; {STARTS}")
+        if not json and answers(DEFAULT_PORT):
+            typer.echo(
+                f"something listens at localhost:{DEFAULT_PORT} all the same: another program's "
+                "brokers, or those of --simulated, which live as long as their command; "
+                f"odradek doctor localhost:{DEFAULT_PORT} says what it is",
+                err=True,
+            )
+        raise typer.Exit(1)
+    if json:
+        typer.echo(jsonlib.dumps(_public(state)))
+    else:
+        _show(state)
+
+
+@app.command()
+def stop() -> None:
+    """Stop the cluster that `odradek cluster start` started, and wait until it is gone."""
+    state = read_state()
+    if state is None:
+        typer.echo(NOTHING)
+        return
+    watched = [state, *state["brokers"]]
+    _signal(state, signal.SIGTERM)
+    if not _gone(watched, _STOP_TIMEOUT_S):
+        # Its keeper then kills the brokers.
+        _signal(state, signal.SIGKILL)
+        if not _gone(watched, _STOP_TIMEOUT_S):
+            _fail(f"process {state['pid']} or one of its brokers does not end")
+    read_state()  # forgets the file of a process that was killed
+    typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
+
+
+def answers(port: int) -> bool:
+    """Whether anything accepts connections at a port of this machine."""
+    try:
+        with socket.create_connection(("localhost", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _security(
+    security: str,
+    mechanisms: list[str] | None,
+    users: list[str] | None,
+    *,
+    mutual_tls: bool,
+    acls: bool,
+) -> dict[str, Any]:
+    """The options of the cluster that secure it; refused here when they don't fit together."""
+    named = users or (["odradek"] if security.startswith("SASL") else [])
+    words = [one.partition(":") for one in named]
+    options: dict[str, Any] = {
+        "security": security,
+        "mechanisms": [one.upper() for one in mechanisms or ()],
+        "users": {name: word or secrets.token_urlsafe(12) for name, _, word in words},
+        "mutual_tls": "required" if mutual_tls else False,
+        "acls": acls,
+    }
+    try:
+        Security(*options.values())
+    except ValueError as error:
+        _fail(str(error), status=2)
+    return options
+
+
+def _detach(options: dict[str, Any]) -> None:
+    """Start the process that holds the cluster, and wait until it is up."""
+    state_directory().mkdir(parents=True, exist_ok=True)
+    # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
+    with (state_directory() / "cluster.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "odradek.testing.brokers.detached"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+    try:
+        if process.stdin is not None:
+            with process.stdin as pipe:
+                pipe.write(jsonlib.dumps(options).encode())
+        _follow(process, Path(log.name))
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Pass on what the starting cluster says until it is up or has failed."""
+    last = ""
+    for raw in process.stdout or ():
+        line = raw.decode(errors="replace").rstrip()
+        if line == "up":
+            return
+        if line.startswith("failed: ") or last:
+            last += line.removeprefix("failed: ") + "\n"
+        else:
+            typer.echo(line, err=True)
+    process.wait()
+    _fail(last.rstrip() or f"the cluster's process ended:\n{log.read_text(errors='replace')}")
+
+
+def _signal(state: dict[str, Any], number: signal.Signals) -> None:
+    # A pidfd names this very process even if its number is given away in between.
+    try:
+        pidfd = os.pidfd_open(state["pid"])
+    except ProcessLookupError:
+        return
+    try:
+        if start_time(state["pid"]) == state["start_time"]:
+            signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _gone(processes: list[dict[str, Any]], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while any(_lives(one) for one in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _lives(process: dict[str, Any]) -> bool:
+    return start_time(int(process["pid"])) == str(process["start_time"])
+
+
+def _public(state: dict[str, Any]) -> dict[str, Any]:
+    brokers = [
+        {**{name: one[name] for name in ("id", "address", "pid")}, "running": _lives(one)}
+        for one in state["brokers"]
+    ]
+    return {"running": True, **{name: state[name] for name in PUBLIC}, "brokers": brokers}
+
+
+def _show(state: dict[str, Any]) -> None:
+    typer.echo(f"bootstrap servers  {state['bootstrap_servers']}")
+    typer.echo(f"Kafka version      {state['version']}")
+    typer.echo(f"cluster id         {state['cluster_id']}")
+    typer.echo(f"logs and data      {state['directory']}")
+    if state["security"] != "PLAINTEXT":
+        typer.echo(f"security           {state['security']}")
+    if state["schema_registry_url"]:
+        typer.echo(f"schema registry    {state['schema_registry_url']}")
+    for name, path in state["client_properties"].items():
+        typer.echo(f"settings of {name:<7}{path}")
+    for one in state["brokers"]:
+        how = f"running, process {one['pid']}" if _lives(one) else "not running"
+        typer.echo(f"broker {one['id']}           {one['address']}  {how}")
+
+
+def _fail(message: str, status: int = 1) -> NoReturn:
+    typer.echo(f"odradek cluster: {message}", err=True)
+    raise typer.Exit(status)

@@ -1,0 +1,191 @@
+"""`odradek configs`: what is set for topics, brokers, their loggers, groups and client metrics.
+
+In: a kind of resource and names. Out: options with where their values come from, or what was
+changed, in the ways of `cli.frame`. Must not: know what an option means; brokers do.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.console.properties import refuse
+from odradek.cli.frame.commands import AdminRun, changes, reads
+from odradek.cli.frame.numbers_and_words import MOST_INT32, whole_number
+from odradek.cli.frame.overviews import overview
+from odradek.cli.frame.results import Result, ResultTable
+from odradek.cli.frame.words import (
+    AppendOptions,
+    DeleteOptions,
+    SetOptions,
+    SubtractOptions,
+    changed_words,
+    option_changes,
+)
+from odradek.clients.admin.configs import ConfigEntry, ConfigResource
+from odradek.common.errors import KafkaError
+
+app = overview("Configurations: describe and alter what is set.")
+
+
+class ResourceKind(StrEnum):
+    """What has a configuration, as words of the command line."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    BROKER_LOGGER = "broker-logger"
+    CLIENT_METRICS = "client-metrics"
+    GROUP = "group"
+
+
+KindWord = Annotated[
+    ResourceKind,
+    typer.Argument(metavar="KIND", help=f"One of {', '.join(one.value for one in ResourceKind)}."),
+]
+Default = Annotated[
+    bool, typer.Option("--default", help="The default of all brokers, in place of names.")
+]
+
+
+@reads(app)
+def describe(
+    run: AdminRun,
+    kind: KindWord,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Names, or ids.", show_default="all there are"),
+    ] = None,
+    default: Default = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="All options, also those that nobody has set for it.")
+    ] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Only this option, set or not; may be repeated."),
+    ] = None,
+    documentation: Annotated[
+        bool, typer.Option("--documentation", help="The brokers' texts, too (in --json).")
+    ] = False,
+) -> Result:
+    """Tell what is set for topics, brokers and others, and where each value comes from.
+
+    Values of secrets aren't told by brokers.
+
+    Example: odradek configs describe topic flights --all
+    """
+    wanted, absent = _there(run, _resources(run, kind, names, default=default))
+    found, failed = (
+        run.each(
+            lambda: run.admin.describe_configs(
+                wanted,
+                run.left(),
+                names=option or None,
+                include_synonyms=True,
+                include_documentation=documentation,
+            )
+        )
+        if wanted
+        else ({}, {})
+    )
+    chosen = {
+        at: [one for one in entries.values() if every or option or _set_for_it(at, one)]
+        for at, entries in found.items()
+        if entries is not None
+    }
+    document = [
+        {"type": at.type, "name": at.name, "configs": entries} for at, entries in chosen.items()
+    ]
+    rows = [
+        (_named(at), one.name, "(secret)" if one.sensitive else one.value, one.source)
+        for at, entries in chosen.items()
+        for one in entries
+    ]
+    table = ResultTable((kind.value, "option", "value", "source"), rows, "Nothing is set.")
+    return Result({"configs": document}, [table], {**absent, **failed})
+
+
+@changes(app)
+def alter(
+    run: AdminRun,
+    kind: KindWord,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Names, or ids.", show_default=False),
+    ] = None,
+    default: Default = False,
+    set_: SetOptions = None,
+    delete: DeleteOptions = None,
+    append: AppendOptions = None,
+    subtract: SubtractOptions = None,
+) -> Result:
+    """Change options of topics, brokers and others; the other options stay as they are.
+
+    With --dry-run the brokers only check the new values.
+
+    Example: odradek configs alter broker --default --set log.cleaner.threads=2
+    """
+    if not names and not default:
+        refuse("name what is to be changed, or give --default for all brokers")
+    changed = option_changes(set_, delete, append, subtract)
+    resources, absent = _there(run, _resources(run, kind, names, default=default))
+    wanted = dict.fromkeys(resources, changed)
+    _, failed = run.each(
+        lambda: run.admin.incremental_alter_configs(wanted, run.left(), validate_only=run.dry_run),
+        wanted,
+    )
+    failed = {**absent, **failed}
+    done = [at for at in wanted if at not in failed]
+    verb = "Would change" if run.dry_run else "Changed"
+    shown = [f"{verb} {kind.value} {_named(at)}: {changed_words(changed)}." for at in done]
+    return Result({"dry_run": run.dry_run, "altered": done, "changes": changed}, shown, failed)
+
+
+def _resources(
+    run: AdminRun, kind: ResourceKind, names: list[str] | None, *, default: bool
+) -> list[ConfigResource]:
+    kafka = kind.name
+    if default:
+        if kind is not ResourceKind.BROKER or names:
+            refuse("--default is for `broker`, without names")
+        return [ConfigResource(kafka, "")]
+    if not names:
+        if kind is ResourceKind.TOPIC:
+            names = run.admin.list_topics(run.left())
+        elif kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER):
+            names = [str(one.id) for one in run.admin.describe_cluster(run.left()).brokers]
+        else:
+            return run.admin.list_config_resources([kafka], run.left())
+    return [ConfigResource(kafka, name) for name in dict.fromkeys(names)]
+
+
+def _there(
+    run: AdminRun, wanted: list[ConfigResource]
+) -> tuple[list[ConfigResource], dict[Any, KafkaError]]:
+    """The resources without those of brokers that aren't there, and the errors of these."""
+    kinds = (ResourceKind.BROKER.name, ResourceKind.BROKER_LOGGER.name)
+    ids = {at: whole_number(at.name, MOST_INT32) for at in wanted if at.type in kinds}
+    absent = run.absent_brokers(one for one in ids.values() if one is not None)
+    failed = {at: absent[one] for at, one in ids.items() if one is not None and one in absent}
+    return [at for at in wanted if at not in failed], dict(failed)
+
+
+OWN_SOURCES = {
+    "TOPIC": "DYNAMIC_TOPIC_CONFIG",
+    "BROKER": "DYNAMIC_BROKER_CONFIG",
+    "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "GROUP": "DYNAMIC_GROUP_CONFIG",
+}
+"""The source of what was set for a resource itself; loggers have nothing else."""
+
+
+def _set_for_it(at: ConfigResource, entry: ConfigEntry) -> bool:
+    """Whether somebody has set it for this resource, as kafka-configs shows it without --all."""
+    if at == ConfigResource("BROKER", ""):
+        return entry.source == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    return entry.source == OWN_SOURCES.get(at.type, entry.source)
+
+
+def _named(at: ConfigResource) -> str:
+    return at.name or "(default)"

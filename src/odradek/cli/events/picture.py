@@ -1,0 +1,96 @@
+"""The picture of `odradek events tables --picture`: what a fleet of clients went through.
+
+In: the course of its events (`course_table`). Out: an SVG file of three panels:
+connection attempts, metadata requests, clients that were held up. Must not: count anything itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.cli.demo.picture import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    Band,
+    Line,
+    Panel,
+    PanelPicture,
+)
+from odradek.cli.demo.svg import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+PANELS = (
+    (
+        "dials per second",
+        (("dials", "all brokers", BLUE), ("busiest", "busiest one", PURPLE)),
+    ),
+    (
+        "failed dials, requests",
+        (("failed", "failed dials", RED), ("metadata_requests", "metadata", GREEN)),
+    ),
+    (
+        "clients",
+        (("held_up", "held up", ORANGE), ("cut_off", "pairs of client and broker cut off", GREY)),
+    ),
+)
+"""Of each panel its label, and its lines: column, name, colour."""
+
+
+def draw(course: DataFrame, file: Path, storm: int) -> None:
+    """Write the picture of a fleet whose brokers are in a storm from so many dials a second on."""
+    write(picture(course.collect(), storm), file)
+
+
+def picture(course: Sequence[Row], storm: int) -> PanelPicture:
+    """The picture of at least one stretch of time; storms are shaded."""
+    first = course[0].second
+    step = course[1].second - first if len(course) > 1 else 1
+    began, ended = (_moment(at) for at in (first, course[-1].second + step))
+    panels = [
+        Panel(label, [_line(course, step, *which) for which in lines], height=0.7)
+        for label, lines in PANELS
+    ]
+    return PanelPicture(
+        "What the clients' events tell",
+        panels,
+        list(_storms(course, step, storm)),
+        subtitle=f"{began} to {ended}"
+        + (f"; of every {step:,} s the second with the most" if step > 1 else ""),
+        x_label=f"seconds since {began}",
+    )
+
+
+def _line(course: Sequence[Row], step: int, column: str, label: str, colour: str) -> Line:
+    """A line of stairs: what holds for a stretch holds to its end."""
+    first = course[0].second
+    points = [
+        (float(at), float(row[column]))
+        for row in course
+        for at in (row.second - first, row.second - first + step)
+    ]
+    return Line(label, colour, points)
+
+
+def _storms(course: Sequence[Row], step: int, least: int) -> Iterator[Band]:
+    first = course[0].second
+    for stormy, rows in groupby(course, lambda row: row.busiest >= least):
+        if stormy:
+            run = [row.second - first for row in rows]
+            yield Band(
+                f"{least} dials a second at one broker, and more", RED, run[0], run[-1] + step
+            )
+
+
+def _moment(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""Commands about topics, partitions, offsets and transactions."""

@@ -1,0 +1,314 @@
+"""The records of one partition from one fetch answer, until they are handed out.
+
+In: a view of the answer's frame. Out: columns, decoded piece by piece in the caller's thread, and
+the position after them. `survey` looks at batch headers alone, so that the next fetch can go out
+before anything is decoded. Must not: move a position before its rows were handed out (R-GR-1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Literal, NamedTuple, TypeVar
+
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.common.errors import KafkaError
+from odradek.common.errors.records import RecordLimitError
+from odradek.common.types import FREE_THREADS, Address, Lock, NullLock
+from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
+from odradek.record.batch import behind
+from odradek.record.columns import EMPTY, Layout
+from odradek.record.limits import NO_LIMITS, Limits
+
+NULL_LOCK = NullLock()
+R = TypeVar("R")
+Headers = bool | Literal["raw"]
+"""Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
+
+
+class Survey(NamedTuple):
+    """What the headers of an answer's batches say."""
+
+    next_offset: int
+    size: int = 0
+    """Bytes of whole batches."""
+    needed: int | None = None
+    """The size of the first batch, where the answer was cut within it."""
+    odd: bool = False
+    """Something that only decoding can name; what follows isn't known."""
+    epochs: Sequence[tuple[int, int]] = ()
+    """(first offset, leader epoch), one entry for each change."""
+
+
+def survey(records: memoryview, offset: int) -> Survey:
+    """Walk over the headers of an answer to a fetch from `offset`."""
+    return tuple.__new__(Survey, survey_batches(records, offset))  # without Python's call
+
+
+Aborted = tuple[tuple[int, int], ...]
+Wanted = tuple[bool, bool, Headers]
+DecodingProgress = tuple[
+    *tuple[memoryview, int, int, Aborted, tuple[int, Aborted], Wanted],
+    *tuple[DecodedRecords | None, int, int, bool],
+]
+"""How far an answer was decoded and handed out; `CompletedFetch.put_back` names the parts."""
+
+
+class CompletedFetch:
+    """One partition's part of an answer. Made in the step, decoded by the caller of `poll()`."""
+
+    __slots__ = (
+        "_aborted",
+        "_before",
+        "_clock",
+        "_decoded",
+        "_epochs",
+        "_limits",
+        "_lock",
+        "_records",
+        "_start",
+        "_wanted",
+        "address",
+        "arrived",
+        "at",
+        "exhausted",
+        "generation",
+        "handed",
+        "row",
+        "size",
+        "spent",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        records: memoryview,
+        found: Survey,
+        *,
+        start: int,
+        aborted: Aborted,
+        address: Address,
+        arrived: float,
+        lock: Lock = NULL_LOCK,
+        limits: Limits = NO_LIMITS,
+        clock: Callable[[], float] = float,
+    ) -> None:
+        """`clock`: what decoding takes is measured by it; by default it is always 0."""
+        self.state = state
+        self.generation = state.generation
+        self.size = len(records)
+        self.address = address
+        self.arrived = arrived
+        self._lock = lock
+        self._limits = limits
+        self._clock = clock
+        self.spent = 0.0
+        """Seconds of decoding."""
+        self._records = records
+        self._epochs = found.epochs
+        self._aborted = aborted
+        self._start = start
+        self.at = 0
+        """Bytes of what was decoded, as they lie in the log."""
+        self._before = (0, aborted)
+        """Where the last decoding began: what is left of it may be wanted with more columns."""
+        self._wanted: Wanted = (True, True, True)
+        self._decoded: DecodedRecords | None = None
+        self.row = 0
+        """Rows handed out of what is decoded now."""
+        self.handed = 0
+        """Rows handed out of what was decoded before."""
+        self.exhausted = False
+        """All was handed out."""
+
+    @property
+    def valid(self) -> bool:
+        """No seek or new assignment has come between."""
+        return self.state.generation == self.generation
+
+    @property
+    def start(self) -> int:
+        """Where the decoding that comes next begins; after an error, where it began."""
+        return self._start
+
+    def progress(self) -> DecodingProgress:
+        """How far this is; `put_back` goes back to it, whatever has come between."""
+        here = self._records, self.at, self._start, self._aborted, self._before, self._wanted
+        return *here, self._decoded, self.row, self.handed, self.exhausted
+
+    def put_back(self, to: DecodingProgress) -> None:
+        """What was taken since then wasn't handed out."""
+        self._records, self.at, self._start, self._aborted, self._before, self._wanted = to[:6]
+        self._decoded, self.row, self.handed, self.exhausted = to[6:]
+
+    def move(self, columns: RecordColumns) -> RecordColumns:
+        """Move the position past rows that `peek` gave; they are the caller's then.
+
+        No rows where a seek or a pause has come while they were decoded.
+        """
+        decoded = self._decoded
+        with self._lock:
+            state = self.state
+            if state.generation != self.generation or state.paused or decoded is None:
+                return EMPTY
+            self.row += columns.count
+            epochs, epoch = self._epochs, None
+            if columns.count and epochs:
+                epoch = epochs[0][1]
+                if len(epochs) > 1:
+                    epoch = self._epoch_at(columns.offset_at(columns.count - 1))
+            state.pass_over(decoded.next_offset_after(self.row), epoch)
+        if decoded.finished and self.row >= decoded.columns.count:  # buffers go back at once
+            self.exhausted, self._records, self._decoded = True, memoryview(b""), None
+        return columns
+
+    def peek(
+        self,
+        most: int,
+        *,
+        ahead: int = 0,
+        enough: int | None = None,
+        key: bool = True,
+        value: bool = True,
+        headers: Headers = True,
+        layout: Layout = "binary",
+    ) -> RecordColumns:
+        """Give the next rows, at most `most`, and leave the position where it is.
+
+        Zero rows mean that nothing here is for the caller (markers, aborted transactions). At least
+        `ahead` rows are decoded where there are as many; with `enough` decoding stops after so many
+        rows, at the end of a batch of Kafka's. Raises `CorruptRecordError` or
+        `UnsupportedFeatureError` for the batch that comes next.
+        """
+        decoded = self._decoded
+        wanted = (key, value, headers)
+        if (
+            decoded is not None
+            and wanted != self._wanted
+            and any(w and w != h for w, h in zip(wanted, self._wanted, strict=True))
+        ):
+            self.at, self._aborted = self._before
+            self._start = decoded.next_offset_after(self.row)
+            decoded = None
+        while decoded is None or (self.row >= decoded.columns.count and not decoded.finished):
+            # At least one: a decoding that may end before the first row never gets on.
+            stop = max(most, ahead, 1) if enough is None else enough
+            decoded = self._decode_on(stop, key, value, headers, layout)
+        return decoded.columns.slice(self.row, self.row + most)
+
+    def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
+        """Hand out what `peek` gave one by one, moving the position with each.
+
+        Whoever asks for the next is through with the one before. It ends where anything else has
+        moved the position, another iterator among it.
+        """
+        decoded = self._decoded
+        # Bound here, not at the first `next`: by then another may have handed out some of these.
+        if decoded is None:
+            return iter(())
+        walk = self._walk_locked if FREE_THREADS else self._walk
+        return walk(decoded, self.row, records, epochs)
+
+    def _walk(
+        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
+    ) -> Iterator[R]:
+        state, rows = self.state, decoded.columns
+        last, finished = rows.count, decoded.finished
+        each = repeat(epochs) if isinstance(epochs, int) else epochs
+        begin, end = row + 1, min(row + 1 + len(records), last)
+        positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
+        for record, epoch, position in zip(records, each, positions, strict=False):
+            # No signal can come between these lines and the `yield`, with a GIL no other thread
+            # either: they call nothing. So a position moves only with a record that is handed out.
+            if self._decoded is not decoded or self.row != row:
+                return
+            if state.generation != self.generation or state.paused:
+                return
+            row += 1
+            self.row = row
+            state.consumed, state.consumed_epoch = state.position, state.position_epoch
+            state.position, state.position_epoch = position, epoch
+            if finished and row == last:
+                self.exhausted, self._records, self._decoded = True, memoryview(b""), None
+            yield record
+
+    def _walk_locked(
+        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
+    ) -> Iterator[R]:
+        """The same where another thread may seek or pause between any two lines."""
+        state = self.state
+        walk = self._walk(decoded, row, records, epochs)
+        while True:
+            before = self.progress()
+            places = state.position, state.position_epoch, state.consumed, state.consumed_epoch
+            try:
+                with self._lock:
+                    record = next(walk, None)
+            except BaseException:  # a signal where the lock is given back: nobody has the record
+                if self.valid:
+                    self.put_back(before)
+                    state.position, state.position_epoch = places[:2]
+                    state.consumed, state.consumed_epoch = places[2:]
+                raise
+            if record is None:
+                return
+            yield record
+
+    def _decode_on(
+        self, enough: int, key: bool, value: bool, headers: Headers, layout: Layout
+    ) -> DecodedRecords:
+        self._before, self._wanted = (self.at, self._aborted), (key, value, headers)
+
+        def decoded_until(until: int) -> DecodedRecords:
+            return decode(
+                self._records[self.at :],
+                start_offset=self._start,
+                until_offset=until,
+                aborted=self._aborted,
+                want_key=key,
+                want_value=value,
+                want_headers=bool(headers),
+                raw_headers=headers == "raw",
+                stop_after=enough,
+                layout=layout,
+                limits=self._limits,
+            )
+
+        begun = self._clock()  # once for an answer, or some thousand rows of it
+        try:
+            decoded = decoded_until(self.state.until)
+        except RecordLimitError as error:
+            if error.record is None or error.record <= self._start:
+                raise
+            # Its neighbours aren't to blame: those before it go first, and it is met again.
+            decoded = decoded_until(error.record)._replace(finished=False)
+        self.spent += self._clock() - begun
+        self._start, self._aborted = decoded.next_offset, decoded.aborted_left
+        self.at += decoded.bytes_consumed
+        self.handed += self.row
+        self._decoded, self.row = decoded, 0
+        return decoded
+
+    def next_behind(self, error: KafkaError) -> int | None:
+        """The offset after what has just raised, to go on from; None where it isn't known."""
+        if isinstance(error, RecordLimitError) and error.record is not None:
+            return error.record + 1
+        found = behind(self._records, self.at)
+        return None if found is None or found <= self._start else found
+
+    def _epoch_at(self, offset: int) -> int:
+        """The leader epoch of a record that is here."""
+        epochs = self._epochs
+        firsts = [first for first, _ in epochs]
+        return epochs[max(0, bisect_right(firsts, offset) - 1)][1]
+
+    def leader_epochs(self, columns: RecordColumns) -> int | list[int]:
+        """The leader epoch of each row; one number where all are the same."""
+        epochs = self._epochs
+        if len(epochs) < 2:
+            return epochs[0][1] if epochs else -1
+        firsts = [first for first, _ in epochs]
+        offsets = columns.offsets[columns.start : columns.start + columns.count]
+        return [epochs[max(0, bisect_right(firsts, o) - 1)][1] for o in offsets]

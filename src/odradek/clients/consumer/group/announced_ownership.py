@@ -1,0 +1,216 @@
+"""The ownership of a group consumer's partitions, as its caller knows it.
+
+The I/O thread loses partitions and joins again by itself while the caller still works on records
+from before. An operation of the caller counts for the ownership that was announced to it last: by
+on_assigned, or by `poll` where there is no such callback (R-ID-1, R-ID-2). In: partitions that were
+assigned, given back, lost; announcements. Out: the ownerships that a commit refers to, or its
+refusal. Must not: speak with the coordinator, or call callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from odradek.clients.consumer.group.offset_lookup import GroupIdentity
+from odradek.clients.consumer.ownership import Ownership
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+
+REMEMBERED = 10_000
+"""Ended ownerships that are remembered at least; beyond that as many as partitions are assigned."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class AskedCommit(NamedTuple):
+    """A commit, and what its caller knew when it called."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    ownerships: dict[TopicPartition, Ownership]
+    """Of partitions that the caller knows as its own, or that are assigned for the first time.
+    Offsets of other partitions are the coordinator's to judge."""
+    older: frozenset[TopicPartition] = frozenset()
+    """Partitions whose records are older than the ownership."""
+    broken: bool = False
+    """It is about positions, and partitions of the caller were lost."""
+    ids: Mapping[TopicPartition, bytes] = {}
+    """The ids of the offsets' topics; `NO_ID` where they aren't known (R-ID-3)."""
+    replaced: Mapping[TopicPartition, KafkaError] = {}
+    """Errors of offsets whose topic was deleted and created again. No request names these."""
+    topic_id: Callable[[str], bytes] | None = None
+    """Returns a topic's id in the consumer's metadata at the moment of the call."""
+    is_missing: Callable[[str], bool] | None = None
+    """Returns whether a topic is missing by that metadata."""
+
+    def refused(self) -> list[TopicPartition]:
+        """Return the partitions that another member may have read in the meantime."""
+        over = [p for p, ownership in self.ownerships.items() if ownership.ended]
+        return [*over, *self.older] if self.older else over
+
+
+class AnnouncedOwnership:
+    """The ownerships of one subscription as its caller knows them."""
+
+    def __init__(self, subscription: SubscriptionState) -> None:
+        self._subscription = subscription
+        self._known: dict[TopicPartition, Ownership] = {}
+        """The newest that was announced of each partition, also after its end: records of it may
+        still be in the caller's hands."""
+        self._given_back: dict[TopicPartition, Ownership] = {}
+        """Given back in order; the next assignment decides whether their ownership has ended."""
+        self._former: set[TopicPartition] = set()
+        """Those that the caller gave up by leaving the group: it waits for no announcement."""
+        self.broken = False
+        """Partitions that the caller knows as its own were lost, and none was announced since."""
+        self.unannounced = False
+        """Partitions were assigned, and no callback will say so: the next `poll` does."""
+        self.attended = False
+        """`poll` runs for the client's own reasons, and what it brings isn't the caller's to see.
+        """
+        self.losses = 0
+        """How often partitions were lost: an older announcement says nothing of the last loss."""
+        self._member = GroupIdentity()
+        """Who the consumer was when its caller last heard of its partitions."""
+
+    # For the membership (in the engine's step)
+
+    def assigned(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
+        """Begin an ownership of each, or resume the one that was given back for a rebalance.
+
+        Only in the next generation of the same member is it certain that no other member had the
+        partition in between.
+        """
+        back, self._given_back = self._given_back, {}
+        for state in states:
+            before = back.get(state.partition)
+            if before is not None and _follows(before.given_back_by, member):
+                del back[state.partition]
+                before.resume()
+                state.owned_as(before)
+            else:
+                state.ownership.replace(state.partition in self._known)
+                if state.partition in self._former:
+                    self._note(state)
+        for partition, ownership in back.items():
+            # A cooperative member gave these back in the generation in which it takes others.
+            if ownership.given_back_by == _key(member):
+                self._given_back[partition] = ownership
+            else:
+                ownership.end()
+        if not self.broken:
+            self._member = member
+
+    def given_back(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
+        """Note a revocation in order.
+
+        With KIP-848 another member may own the partition before the next epoch of this one.
+        """
+        for state in states:
+            if member.by_epoch or member.generation < 0:
+                state.ownership.end()
+            else:
+                state.ownership.give_back(_key(member))
+                self._given_back[state.partition] = state.ownership
+
+    def lost(self, states: Iterable[PartitionState]) -> None:
+        """End these, and all that were given back: the member isn't in its group any more."""
+        ended = {s.partition: s.ownership for s in states}
+        ended.update(self._given_back)
+        self._given_back = {}
+        self.losses += 1
+        self.unannounced = False
+        for partition, ownership in ended.items():
+            ownership.end()
+            if self._known.get(partition) is ownership:
+                self.broken = True
+
+    def left(self, states: Iterable[PartitionState]) -> None:
+        """End all: the caller has left its group by itself."""
+        self.lost(states)
+        self._former.update(self._known)
+        self.broken, self._member = False, GroupIdentity()
+
+    # Announcements (in the caller's thread)
+
+    def leave_unannounced(self) -> None:
+        """Partitions were assigned, and the next poll of the caller announces them."""
+        self.unannounced = True
+
+    def attend(self, *, attended: bool) -> None:
+        """Note that polls are the client's own from now on, or the caller's."""
+        self.attended = attended
+
+    def announce(
+        self, partitions: Iterable[TopicPartition], losses: int, now: GroupIdentity
+    ) -> None:
+        """Note that the caller hears that it owns these.
+
+        `losses`: the number of losses when they were assigned.
+        """
+        here = self._subscription.partitions
+        for state in [here[p] for p in partitions if p in here]:
+            self._note(state)
+        if losses == self.losses and self.broken:
+            self.broken = False
+            if now.generation >= 0:
+                self._member = now
+
+    def _note(self, state: PartitionState) -> None:
+        partition, known = state.partition, self._known
+        state.ownership.announce()
+        self._former.discard(partition)
+        known.pop(partition, None)  # the newest are the last
+        known[partition] = state.ownership
+        if len(known) > max(REMEMBERED, 2 * len(self._subscription.partitions)):
+            oldest = next(iter(known))
+            del known[oldest]
+            self._former.discard(oldest)
+
+    def announce_all(self, now: GroupIdentity) -> None:
+        """Note that the caller hears that it owns all that is assigned."""
+        self.unannounced = False
+        self.announce(list(self._subscription.partitions), self.losses, now)
+
+    # For operations of the caller
+
+    def member(self, now: GroupIdentity) -> GroupIdentity:
+        """Who the consumer is as far as its caller knows.
+
+        After a loss it is still the member from before, which brokers refuse. Who isn't in the
+        group at all would be let pass: brokers check no offsets of a transaction that come without
+        member and generation (KIP-447).
+        """
+        return self._member if self.broken or now.generation < 0 else now
+
+    def asked(self, offsets: Offsets, *, read: bool) -> AskedCommit:
+        """Return the commit of these offsets with the ownerships that the caller means.
+
+        `read`: they are those of records, which may be older than what the caller was told since.
+        """
+        here = self._subscription.partitions
+        found: dict[TopicPartition, Ownership] = {}
+        older = []
+        for partition, offset in offsets.items():
+            state = here.get(partition)
+            ownership = self._known.get(partition)
+            if ownership is None and state is not None:
+                ownership = state.ownership
+            if ownership is None:
+                continue
+            found[partition] = ownership
+            position = None if state is None else state.position
+            if read and not ownership.covers(offset.offset, position):
+                older.append(partition)
+        return AskedCommit(dict(offsets), found, frozenset(older))
+
+
+def _key(member: GroupIdentity) -> tuple[str, int]:
+    return member.member_id, member.generation
+
+
+def _follows(before: tuple[str, int], member: GroupIdentity) -> bool:
+    return _key(member) == (before[0], before[1] + 1)

@@ -1,0 +1,75 @@
+"""A consumer's group put together from its parts, each with what it uses.
+
+In: the client's brokers, the subscription. Out: a `ConsumerGroup`. Must not: decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.clients.any_broker import Brokers
+from odradek.clients.consumer.group.announced_ownership import AnnouncedOwnership
+from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+from odradek.clients.consumer.group.group_commits import GroupCommits
+from odradek.clients.consumer.group.member import ThisMember
+from odradek.clients.consumer.group.membership import Group, Membership
+from odradek.clients.consumer.group.pending_callbacks import PendingCallbacks
+from odradek.clients.consumer.group.topic_watch import TopicWatch
+from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common.config import Config
+from odradek.common.types import Lock
+
+if TYPE_CHECKING:
+    from odradek.clients.traces import Traces
+
+
+def wired(
+    brokers: Brokers,
+    config: Config,
+    subscription: SubscriptionState,
+    traces: Callable[[], Traces | None],
+    lock: Lock,
+) -> ConsumerGroup:
+    """Return the group of a consumer with a `group.id`."""
+    engine, metadata = brokers.engine, brokers.metadata
+    member = ThisMember(config["group.id"], config, subscription.readable)
+    coordinator = Coordinator(brokers, CoordinatorKind.GROUP, member.group_id)
+    callbacks = PendingCallbacks(lock)
+    ownership = AnnouncedOwnership(subscription)
+    stored = CommittedOffsets(
+        engine, metadata, coordinator, identity=member.identity, timeout=brokers.timeout
+    )
+    commits = GroupCommits(
+        engine, config, subscription, member, ownership, callbacks, stored, traces
+    )
+    return ConsumerGroup(
+        engine,
+        config,
+        metadata,
+        subscription,
+        lock,
+        member=member,
+        coordinator=coordinator,
+        callbacks=callbacks,
+        ownership=ownership,
+        commits=commits,
+        watch=TopicWatch(brokers, config, subscription, member),
+        new_membership=partial(_membership, brokers, subscription),
+    )
+
+
+def _membership(brokers: Brokers, subscription: SubscriptionState, group: Group) -> Membership:
+    """Imported here: a consumer that assigns its partitions itself pays for neither."""
+    engine, metadata, rng = brokers.engine, brokers.metadata, brokers.rng
+    if group.by_epoch:
+        from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
+        from odradek.clients.consumer.group.topic_names import TopicNames
+
+        return ConsumerMembership(group, engine, metadata, rng, TopicNames(brokers))
+    from odradek.clients.consumer.group.classic_membership import ClassicMembership
+
+    return ClassicMembership(group, engine, metadata, rng, subscription)

@@ -1,0 +1,70 @@
+"""One partition's ownership by one member of a group (R-ID-1).
+
+In: the offsets that a position is set to from outside, the end of the ownership. Out: whether the
+partition is still owned, and whether an offset can be one of this ownership. An ownership survives
+an eager rebalance in which the same member is assigned the partition in the next generation, so it
+outlives the partition's state. Must not: know the group, or be touched for each record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.clients.consumer.read_span import ReadSpan
+
+
+class Ownership:
+    """One partition, from its assignment to a member until another member may own it."""
+
+    __slots__ = ("announced", "ended", "given_back_by", "replaces", "span")
+
+    def __init__(self) -> None:
+        self.ended = False
+        """The partition was lost, or given back and not assigned again in the next generation."""
+        self.given_back_by: Any = None
+        """The member and its generation, from the end of on_revoked until the next assignment shows
+        whether the member gets the partition again. None while the partition is assigned."""
+        self.replaces = False
+        """The caller knows an earlier ownership, which has ended, and may still have its records.
+        """
+        self.announced = False
+        """The caller knows this one: on_assigned ran, or `poll` did where there is no callback."""
+        self.span = ReadSpan()
+        """The offsets returned to the caller under this ownership, of the topic as it is now."""
+
+    def give_back(self, member: Any) -> None:
+        """Note who has given the partition back for a rebalance."""
+        self.given_back_by = member
+
+    def resume(self) -> None:
+        """The partition was assigned to the same member again."""
+        self.given_back_by = None
+
+    def end(self) -> None:
+        """Another member may own the partition from now on."""
+        self.ended = True
+
+    def replace(self, earlier: bool) -> None:
+        """Note whether the caller knows an earlier ownership, which has ended."""
+        self.replaces = earlier
+
+    def announce(self) -> None:
+        """Note that the caller knows of this ownership."""
+        self.announced = True
+
+    def begin_span(self) -> None:
+        """The topic was created again: its offsets begin again."""
+        self.span = ReadSpan()
+
+    @property
+    def unknown(self) -> bool:
+        """The caller still refers to an earlier ownership when it names this partition."""
+        return self.replaces and not self.announced
+
+    def covers(self, offset: int, position: int | None) -> bool:
+        """Return whether a record before `offset` may have been returned under this ownership.
+
+        `position` is the current one. Records of an earlier ownership within the same span were
+        returned again, so nothing depends on telling them apart.
+        """
+        return not self.replaces or self.span.covers(offset, position)

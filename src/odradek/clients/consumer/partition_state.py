@@ -1,0 +1,447 @@
+"""One assigned partition: its position, and how far it was fetched.
+
+In: moves by the caller, resets and fetch answers, each as a verb. Out: the position, what to ask
+for next, what auto-commit may commit. A position moves when records are handed to the caller, by a
+seek or by a reset, and by nothing else (R-GR-1). After it follows what the caller is *through
+with*: what it was handed before it asked for more. Must not: fetch, or know other partitions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from odradek.clients.consumer.ownership import Ownership
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.backoff import Backoff
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
+
+MAX_OFFSET = (1 << 63) - 1
+GUESSED_BYTES = 1024.0
+"""Bytes that an offset is taken to hold before the first answer has shown it."""
+LEAST_ASKED = 256 << 10
+"""Bytes that are asked for at least: below that a question costs more than its answer."""
+ASKED_MORE = 1.25
+"""Records aren't all alike; a second question costs more than a few that aren't wanted."""
+
+
+class OpenFetch(Protocol):
+    """The fetch of one leader that a partition is in."""
+
+    def release(self, name: tuple[str, int]) -> object:
+        """Ask no more for a partition."""
+
+
+class ReadReplica(NamedTuple):
+    """A replica that the leader of that epoch has sent us to, until a time."""
+
+    id: int
+    until: float
+    leader: int
+    leader_epoch: int
+
+
+class PartitionState:
+    """One assigned partition."""
+
+    __slots__ = (
+        "answered", "asked", "assigned_id", "backoff", "checked_under", "committed", "confirmed",
+        "consumed", "consumed_epoch", "cut_short", "error", "fetch_epoch", "fetch_offset",
+        "former_id", "generation", "log_end", "losses", "max_bytes", "missing_since", "moves",
+        "offset_bytes", "oversized", "ownership", "partition", "paused", "position",
+        "position_epoch", "replaced", "replica", "reset", "resetting", "revoked", "said",
+        "seen_end", "served", "taken", "topic_id", "unread", "until",
+    )  # fmt: skip
+
+    def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
+        self.partition = partition
+        self.reset = reset
+        """The policy of a reset while there is no position."""
+        self.backoff = backoff
+        self.ownership = Ownership()
+        self.position: int | None = None
+        """The offset that is handed out next; None until it is reset."""
+        self.position_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.consumed: int | None = None
+        """The offset that auto-commit may commit: the caller is through with all before it."""
+        self.consumed_epoch = -1
+        self.committed: int | None = None
+        """The offset that the group has, as far as this client knows."""
+        self.said: tuple[OffsetAndMetadata, int | None] | None = None
+        """The offset that the caller itself committed last. With the position of then if it was
+        less than what it was through with, or more than it was handed: then it meant just that."""
+        self.taken: int | None = None
+        """The offset that a reset found, as long as no commit of the partition is known: without
+        one the next reader would reset to another, later offset (R-GR-6)."""
+        self.revoked = False
+        """It is being given back: nothing of it is asked for or handed out any more."""
+        self.log_end: int | None = None
+        """Where the log ended when a reset by duration began: looked up before the time, so that no
+        record comes between the two unseen."""
+        self.seen_end: int | None = None
+        """The log's end by the last answer to a fetch (read_committed: last stable offset)."""
+        self.answered: tuple[int, int, float] | None = None
+        """High watermark, last stable offset (-1: unknown) and time of the last fetch answer."""
+        self.until = MAX_OFFSET
+        """The first offset that isn't wanted."""
+        self.paused = False
+        self.unread = False
+        """Callers wait for others: of this one no more is fetched than one answer."""
+        self.fetch_offset: int | None = None
+        """The offset to ask for next: ahead of the position by what is buffered. None: ask again
+        from the position once what is buffered has been handed out."""
+        self.fetch_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.checked_under = -1
+        """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
+        self.confirmed = False
+        """A leader has answered a fetch without an error since the last move."""
+        self.generation = 0
+        """Grows with each seek and reset; answers to older questions are dropped."""
+        self.moves = 0
+        """Grows with each move to another position that isn't a record's handing out."""
+        self.asked: OpenFetch | None = None
+        self.replica: ReadReplica | None = None
+        """Who is read instead of the leader."""
+        self.resetting = False
+        self.losses = 0
+        """How often in a row the log didn't have the position that a reset had found."""
+        self.max_bytes: int | None = None
+        """Set while the next batch is larger than the usual limit."""
+        self.cut_short = False
+        """All of that batch was asked for, and less came."""
+        self.offset_bytes = GUESSED_BYTES
+        """Bytes that an offset held in the last answer."""
+        self.oversized = False
+        """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
+        self.served = 0
+        """When it last got data, as a serial number: who waited longest comes first."""
+        self.topic_id = self.assigned_id = NO_ID
+        """The topic of the position and the ownership's span (R-ID-3); that of the assignment."""
+        self.former_id, self.replaced = NO_ID, False  # see `begin_again`
+        self.error: KafkaError | None = None
+        """The error that the next poll raises."""
+        self.missing_since: float | None = None
+
+    def move_to(self, position: int | None, epoch: int = -1) -> None:
+        """Set the position from outside: what is buffered or under way is of no use then."""
+        self.generation += 1  # first, see `stay`
+        self.ownership.span.moved(self.position, position)
+        if position != self.position:
+            self.moves += 1
+            self.position_epoch = self.consumed_epoch = epoch
+            self.consumed = position
+            self.said = self.taken = None
+            self.checked_under = -1
+        self.position = position
+        self.stay()
+
+    def stay(self) -> None:
+        """Fetch again from the position, as after `move_to`, and leave the position where it is.
+
+        An iteration in another thread takes no lock: it moves the position until it sees another
+        generation. So the generation changes before the position is read or written.
+        """
+        self.fetch_again()
+        self.resetting = False
+        self.log_end = None
+        self.oversized = False
+        self.error = None
+        self.backoff.succeeded()
+
+    def fetch_again(self) -> None:
+        """Ask again from the position: what is buffered or under way is of no use any more."""
+        self.generation += 1
+        self.confirmed = False
+        self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
+        self.asked = None
+        self.max_bytes, self.cut_short = None, False
+
+    def seek(self, offset: int, epoch: int) -> None:
+        """Go to an offset that the caller gave."""
+        self.losses = 0
+        self.stay()  # or an iteration in another thread might set the epoch once more
+        self.position_epoch = epoch
+        self.move_to(offset, epoch)
+
+    def read_until(self, end: int) -> None:
+        """Read to another end."""
+        if end != self.until:
+            self.stay()  # what is buffered was cut elsewhere
+            self.until = end
+
+    def withhold(self) -> None:
+        """Hand out nothing until `release`."""
+        if not self.revoked:
+            self.revoked = True
+            self.stay()  # ends a loop over its records, too
+
+    def release(self) -> None:
+        """Take a `withhold` back."""
+        self.revoked = False
+
+    def pause(self, *, paused: bool) -> None:
+        """Stop fetching and handing out, or continue."""
+        self.paused = paused
+
+    def fetched_well(self) -> None:
+        """A leader took the position as it is."""
+        self.confirmed = True
+        self.backoff.succeeded()
+        self.losses = 0
+
+    # Fetching
+
+    def fetched(
+        self, next_offset: int | None, epoch: int | None, *, bytes_each: float, served: int
+    ) -> None:
+        """Batches came up to `next_offset`, None where only decoding shows where they end.
+
+        `epoch`: the leader epoch of the last record, where it is known.
+        """
+        self.served, self.offset_bytes = served, bytes_each
+        self.fetch_offset = next_offset
+        if epoch is not None:
+            self.fetch_epoch = epoch
+
+    def there(self, log_end: int | None = None) -> None:
+        """A leader answered for it; the log ends there, as far as it said."""
+        self.missing_since = None
+        if log_end is not None and log_end >= 0:
+            self.seen_end = log_end
+
+    def told_ends(
+        self, high_watermark: int, last_stable: int, now: float, *, committed: bool, confirmed: bool
+    ) -> None:
+        """Note where the log ends, as a fetch answer of a leader says.
+
+        It counts whatever became of the position meanwhile: the broker doesn't repeat it until it
+        changes (KIP-227). `committed`: the reader gets no further than the last stable offset.
+        `confirmed`: the leader took the position as it is.
+        """
+        self.missing_since = None
+        log_end = last_stable if committed else high_watermark
+        if log_end >= 0:
+            self.seen_end = log_end
+        self.answered = (high_watermark, last_stable, now)
+        if confirmed:
+            self.confirmed = True
+
+    def missed(self, now: float) -> float:
+        """Note that the partition doesn't exist, and return since when."""
+        if self.missing_since is None:
+            self.missing_since = now
+        return self.missing_since
+
+    def identify(self, topic_id: bytes) -> bool:
+        """Note the id of its topic; return False if it is another topic than before (KIP-516).
+
+        An absent id says nothing: the known one is kept.
+        """
+        before = self.topic_id
+        if topic_id in (before, NO_ID):
+            return True
+        self.topic_id = topic_id
+        if before == NO_ID:
+            return True
+        self.begin_again(before)
+        return False
+
+    def assigned_as(self, topic_id: bytes) -> None:
+        """Note the id of the topic that the group has assigned."""
+        self.assigned_id = topic_id
+
+    def is_assigned(self, topic_id: bytes) -> bool:
+        """Return whether the group has assigned the partition of the topic with this id.
+
+        Another topic of the same name may be assigned to another member. An absent id says nothing.
+        """
+        return self.assigned_id == NO_ID or topic_id in (self.assigned_id, NO_ID)
+
+    def begin_again(self, former_id: bytes) -> None:
+        """Start a new span: the topic was created again while the consumer read it. The caller may
+        still have records of the former topic, whose id is `NO_ID` where brokers have none.
+        """
+        self.replaced, self.former_id = True, former_id
+        self.ownership.begin_span()
+        self.committed = self.seen_end = self.answered = None
+
+    def succeed(self, before: PartitionState) -> None:
+        """Take over what is known of the topic when the partition was last assigned."""
+        self.topic_id = before.topic_id
+        self.replaced, self.former_id = before.replaced, before.former_id
+
+    def outdated(self, offset: int) -> bool:
+        """Return whether an offset can only be one of the deleted topic of the same name.
+
+        Within the span of the new topic an old offset does no harm: all records before it were
+        handed to the caller.
+        """
+        return self.replaced and not self.ownership.span.covers(offset, self.position)
+
+    def ask_whole(self, needed: int, *, again: bool) -> None:
+        """Its next batch is larger than the usual limit; `again`: all of it was asked for once."""
+        self.max_bytes, self.cut_short, self.served = needed, again, 0
+        self.oversized = self.oversized or again
+
+    def ask_as_usual(self) -> None:
+        """Its next batch came whole, or asking for it doesn't help."""
+        self.max_bytes, self.cut_short = None, False
+
+    def doubt_size(self, oversized: bool) -> None:
+        """Whether an answer may have been too large because of it."""
+        self.oversized = oversized
+
+    def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
+        """The offset to ask for next, None for nothing; `epoch`: of the record before it."""
+        self.fetch_offset = offset
+        if epoch is not None:
+            self.fetch_epoch = epoch
+
+    def asked_in(self, request: OpenFetch | None) -> None:
+        """The request that it is in; None: in none any more."""
+        self.asked = request
+
+    def read_from(self, replica: ReadReplica | None) -> None:
+        """Read this replica; None: the leader."""
+        self.replica = replica
+
+    def checked(self, leader_epoch: int) -> None:
+        """The log under this leader epoch has what was fetched (KIP-320)."""
+        self.checked_under = leader_epoch
+
+    def read_by_callers(self, *, read: bool) -> None:
+        """Whether a caller that waits reads it."""
+        self.unread = not read
+
+    @property
+    def held(self) -> bool:
+        """Its fetched records wait aside."""
+        return self.paused or self.unread
+
+    # Its position
+
+    def pass_over(self, position: int, epoch: int | None) -> None:
+        """Rows were handed out; `epoch`: of the last of them, where it is known."""
+        self.position = position
+        if epoch is not None:
+            self.position_epoch = epoch
+
+    def put_back(self, position: int | None, epoch: int) -> None:
+        """Put the position back: records on their way to the caller didn't get there."""
+        self.position, self.position_epoch = position, epoch
+
+    def looked_up(self, log_end: int | None = None) -> None:
+        """A reset has had its answer: where the log ends, if it only asked for that."""
+        self.resetting, self.log_end = False, log_end
+
+    def look_up(self) -> None:
+        """A reset is under way."""
+        self.resetting = True
+
+    def reset_by(self, policy: str) -> None:
+        """Reset by this policy from now on."""
+        self.reset = policy
+
+    def begin_reset(self, policy: str) -> None:
+        """Drop the position, and let the policy find another one."""
+        self.move_to(None)
+        self.reset = policy
+
+    def lost_again(self) -> None:
+        """Count a position that a reset had found and the log doesn't have."""
+        self.losses += 1
+
+    def forget_losses(self) -> None:
+        """Count losses from 0 again."""
+        self.losses = 0
+
+    def owned_as(self, ownership: Ownership) -> None:
+        """Continue an ownership that a rebalance didn't end."""
+        self.ownership = ownership
+
+    def take_over(self, old: PartitionState) -> None:
+        """Go on as the state of another engine, positions apart."""
+        self.reset, self.paused = old.reset, old.paused
+
+    def fail(self, error: KafkaError) -> None:
+        """Let the next poll raise an error, unless another one waits already."""
+        if self.error is None:
+            self.error = error
+
+    def take_error(self) -> KafkaError | None:
+        """Take the error that is about to be raised, so that it is raised once."""
+        error, self.error = self.error, None
+        return error
+
+    def consume(self, position: int | None, epoch: int) -> None:
+        """Note that the caller is through with all records before a position."""
+        self.consumed, self.consumed_epoch = position, epoch
+
+    def take(self, offset: int) -> None:
+        """Remember the offset that a reset found, until it is committed."""
+        self.taken = offset
+
+    def committed_at(self, offset: int) -> None:
+        """The group has this offset."""
+        self.committed, self.taken = offset, None
+
+    def forget_committed(self) -> None:
+        """The committed offset is of no use any more."""
+        self.committed = None
+
+    def unsay(self) -> None:
+        """The caller's own commit failed: it counts no longer, and the caller is told."""
+        self.said = None
+
+    def say(self, offset: OffsetAndMetadata) -> None:
+        """The caller commits this."""
+        self.taken = None  # else a retry of its commit could take the caller's back
+        consumed, position = self.consumed, self.position
+        if consumed is not None and position is not None:
+            in_hand = consumed <= offset.offset <= position
+            self.said = offset, None if in_hand else position
+
+    def due(self) -> OffsetAndMetadata | None:
+        """The offset that auto-commit may commit: the last one processed, or one that the caller
+        committed.
+
+        A caller that committed another offset than it was handed keeps that one until it is handed
+        more records.
+        """
+        consumed, said = self.consumed, self.said
+        if consumed is None or self.outdated(consumed):
+            return None
+        if said is not None:
+            offset, at = said
+            if at == self.position or (at is None and offset.offset > consumed):
+                return offset
+        return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
+
+    def worth_asking(self, most: int) -> int:
+        """Bytes to ask for, at most `most`: where an end is set, what is probably before it.
+
+        A task of Spark's may want a hundred records of a long log, and get megabytes of others.
+        """
+        if self.fetch_offset is None or self.until == MAX_OFFSET:
+            return most
+        left = int((self.until - self.fetch_offset) * self.offset_bytes * ASKED_MORE)
+        return min(most, max(LEAST_ASKED, left))
+
+    @property
+    def finished(self) -> bool:
+        """All wanted offsets were handed out."""
+        return self.position is not None and self.position >= self.until
+
+    def wants_fetch(self) -> bool:
+        """Whether there is something to ask for, backoff apart."""
+        return (
+            self.fetch_offset is not None
+            and self.asked is None
+            and self.error is None
+            and not self.paused
+            and not self.revoked
+            and self.fetch_offset < self.until
+        )

@@ -1,0 +1,109 @@
+"""Reasons why a record has no outcome yet, in words.
+
+In: a producer's parts, read from any thread. Out: words. Must not: change anything; the sender
+decides, and this follows its questions in their order (`Sender._drain`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
+from odradek.clients.producer.early_records import EarlyRecord
+from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.producer_id import SenderIdentity
+from odradek.common.errors.kafka import error_for
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.metadata import Metadata
+from odradek.network.connection import DATA
+from odradek.network.dial_policy import next_dial
+from odradek.network.network_client import NetworkClient
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.transaction_manager import TransactionManager
+
+
+class WaitReasons:
+    """Says what the batches of one producer wait for."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        network: NetworkClient,
+        queues: Mapping[TopicPartition, PartitionQueue],
+        identity: SenderIdentity,
+        transactions: TransactionManager | None,
+        linger: float,
+    ) -> None:
+        self._metadata = metadata
+        self._network = network
+        self._queues = queues
+        self._identity = identity
+        self._transactions = transactions
+        self._linger = linger
+
+    def of(self, batch: ProducerBatch, now: float) -> str:
+        """Return what a batch waits for, in words that fit after "waits for"."""
+        topic, partition = batch.partition.topic, batch.partition.partition
+        metadata, queue = self._metadata, self._queues.get(batch.partition)
+        snapshot = metadata.snapshot
+        if snapshot is None:
+            return "the metadata of the cluster, which nobody gives"
+        code = metadata.topic_errors.get(topic, 0)
+        if code and snapshot.topic(topic) is None:
+            return f"its topic ({error_for(code, f'topic {topic}')})"
+        if isinstance(batch, EarlyRecord):
+            found = snapshot.topic(topic)
+            if found is None or not found.partitions:
+                return "the metadata of its topic"
+            return f"its partition: the topic has partitions 0 to {len(found.partitions) - 1}"
+        leader = snapshot.leader(topic, partition)
+        if leader is None:
+            return "a leader of its partition, which has none"
+        to = f"broker {leader.id} ({leader.address}), which leads its partition"
+        if queue is not None and batch in queue.in_flight:
+            return f"the answer of {to}{self._asked(leader.address, now)}"
+        if batch.serial == OPEN and batch.lingers_from + self._linger > now:
+            return "more records in its batch (linger.ms)"
+        if batch.attempts and batch.retry_at > now:
+            refusal = None if batch.refusals is None else batch.refusals.latest
+            why = "" if refusal is None else f", after {type(refusal).__name__}: {refusal}"
+            return f"the next attempt, in {batch.retry_at - now:.2f} s{why}"
+        missing = self._connection(leader.address, now)
+        if missing:
+            return f"a connection to {to}: {missing}"
+        identity, transactions = self._identity, self._transactions
+        if identity.idempotent and identity.current[0] < 0:
+            return "a producer id (InitProducerId)"
+        if transactions is not None and not transactions.usable():
+            return f"its transaction, which is {transactions.state.value}"
+        if queue is not None and batch.sequence == NO_SEQUENCE and queue.numbering.ended:
+            return "the outcome of older batches, of which it isn't known whether they were written"
+        return f"its turn at {to}, where others are under way"
+
+    def _asked(self, address: Address, now: float) -> str:
+        found = self._network.connection(address, DATA)
+        head = None if found is None else found.in_flight.head
+        if head is None:
+            return ""
+        return f": the oldest question there is {max(0.0, now - head.sent_at):.1f} s old"
+
+    def _connection(self, address: Address, now: float) -> str:
+        """Why there is none to a broker that could be used; empty where there is."""
+        found = self._network.connection(address, DATA)
+        if found is not None and found.ready:
+            quiet = found.throttled_until - now
+            return f"the broker wants quiet for {quiet:.1f} s" if quiet > 0 else ""
+        if found is not None:
+            seconds = max(0.0, now - found.dialled_at)
+            return f"{found.state.value} for {seconds:.1f} s"
+        record = self._network.states.find(address)
+        error = None if record is None else record.last_error
+        if record is None or error is None:
+            return "it hasn't been dialled yet"
+        dial = self._network.dials.when(address, now)
+        left = dial.at - now if dial.at < math.inf else None
+        when = f", {next_dial(left, dial.why)}" if dial.why else ""
+        return f"{type(error).__name__}: {error}{when}"

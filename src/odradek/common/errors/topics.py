@@ -1,0 +1,68 @@
+"""The error of an operation that was meant for a topic that has been deleted and created again.
+
+In: the topic ids before and now, where brokers have them (KIP-516). Out: an exception class. Must
+not: look anything up.
+"""
+
+from __future__ import annotations
+
+from odradek.common.errors.kafka import UnknownTopicIdError
+from odradek.common.printable import printable
+from odradek.common.types import TopicPartition
+
+
+class TopicRecreatedError(UnknownTopicIdError):
+    """The topic was deleted and created again: this was meant for the deleted one.
+
+    `read_id` is the id of the topic that it was meant for, `current_id` that of the topic that has
+    the name now; None where they aren't known. `maybe_stored`: the new topic, or the deleted one,
+    may have stored it. Offsets of a deleted topic are of no use; `poll()` continues with
+    the new topic.
+    """
+
+    retriable = refresh_metadata = False
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        what: str,
+        read_id: str | None = None,
+        current_id: str | None = None,
+        maybe_stored: bool = False,
+        outcome: str = "",
+    ) -> None:
+        """`outcome`: what became of it, where it isn't a commit."""
+        given = partition, what, read_id, current_id, maybe_stored, outcome
+        super().__init__(*given)  # as given, for copies and pickles
+        self.partition, self.what = partition, what
+        self.read_id, self.current_id = read_id, current_id
+        self.maybe_stored = maybe_stored
+        self.outcome = outcome
+
+    def __str__(self) -> str:
+        ids = ""
+        if self.read_id is not None:
+            now = "" if self.current_id is None else f", now it has id {self.current_id}"
+            ids = f" (it had topic id {self.read_id}{now})"
+        outcome = f"Nothing was stored for {self.partition}."
+        if self.maybe_stored:
+            outcome = (
+                "The request went by the topic's name: it may have been stored for the new topic."
+            )
+        outcome = self.outcome or (
+            f"{outcome} The deleted records are gone: continue with poll(), which reads the new "
+            "topic from its beginning."
+        )
+        topic = self.partition.topic
+        return printable(
+            f"{self.what}: topic {topic} was deleted and created again{ids}. {outcome}"
+        )
+
+
+def topic_id_text(topic_id: bytes) -> str | None:
+    """Return a topic id as a UUID in text form; None for an absent id."""
+    if not any(topic_id):
+        return None
+    from uuid import UUID  # only here: most clients start without it
+
+    return str(UUID(bytes=bytes(topic_id)))

@@ -1,0 +1,47 @@
+"""Optional packages, and the extra of this distribution that installs each.
+
+In: names of modules that need such a package. Out: the modules are imported, or a
+`MissingExtraError` names the extra to install. Must not: hide that an installed package is broken.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from odradek.common.errors import MissingExtraError
+
+OPTIONAL = {
+    "cryptography": ("PKCS12 stores, signed assertions and certificates for tests need", "stores"),
+    "fastavro": ("Avro needs", "schemas"),
+    "google": ("Protobuf needs", "schemas"),
+    "jsonschema_rs": ("JSON Schema needs", "schemas"),
+    "opentelemetry": ("Metrics and traces for OpenTelemetry need", "opentelemetry"),
+    "prometheus_client": ("PrometheusCollector needs", "prometheus"),
+    "pyarrow": ("Arrow data needs", "arrow"),
+    "rich": ("The command odradek needs", "cli"),
+    "typer": ("The command odradek needs", "cli"),
+}
+"""By the first part of a module's name: what needs it, in words, and our extra that brings it."""
+DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
+"""Packages whose modules have other names."""
+SHARED = ("google", "opentelemetry")
+"""Names under which several distributions put their modules: one of them may be missing."""
+
+
+def require_extra(*modules: str) -> None:
+    """Import modules that may need an optional package.
+
+    MissingExtraError: the package belongs to an extra that isn't installed.
+    """
+    for module in modules:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in OPTIONAL or (error.name != package and package not in SHARED):
+                raise  # the package is installed, and one of its own modules is missing
+            what, extra = OPTIONAL[package]
+            named = DISTRIBUTIONS.get(package, package)
+            raise MissingExtraError(
+                f"{what} the package {named}: pip install 'odradek[{extra}]'"
+            ) from None

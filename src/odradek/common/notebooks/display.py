@@ -1,0 +1,61 @@
+"""What notebooks show as tables: results, and schemas of Arrow where a notebook asks for it.
+
+In: results of calls. Out: the same, which IPython shows as HTML. Must not: cost anything where no
+notebook asks: `html_tables` is imported when one does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Shown:
+    """A result that a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        from odradek.common.notebooks.html_tables import html
+
+        return html(self)
+
+
+class ShownDict(dict[Any, Any], Shown):
+    """A dict in every other way; a copy or pickle of it is one."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+class ShownList(list[Any], Shown):
+    """A list in every other way; a copy or pickle of it is one."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
+def shown(value: T) -> T:
+    """A result that notebooks show as a table where it is a plain dict, or a list of objects with
+    fields; else itself. A list of names is no table, and YAML's safe writers take only plain ones.
+    """
+    found: Any = value
+    if type(found) is dict:
+        found = ShownDict(found)
+    elif type(found) is list and found and hasattr(found[0], "__dataclass_fields__"):
+        found = ShownList(found)
+    return cast("T", found)
+
+
+def show_arrow(shell: Any) -> None:
+    """Have an IPython shell show schemas and batches of Arrow as tables, once it has pyarrow."""
+    from odradek.common.notebooks.html_tables import arrow_html
+
+    formatter = shell.display_formatter.formatters["text/html"]
+    for name in ("Schema", "RecordBatch", "Table"):
+        formatter.for_type_by_name("pyarrow.lib", name, arrow_html)

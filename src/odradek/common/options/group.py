@@ -1,0 +1,162 @@
+"""The options of group consumers, and how Java checks them against each other.
+
+Out: `GROUP_OPTIONS`, which `options` adds to the others, and `check_group`, which it calls once all
+values are there. Must not: hold values of a client, or know assignors as anything but names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.options.values import (
+    INT_MAX,
+    OF_CONSUMERS,
+    Option,
+    boolean,
+    choice,
+    milliseconds,
+    owned,
+    reads,
+    sent_name,
+    unset,
+)
+
+CLASSIC, NEW = "classic", "consumer"
+"""Values of `group.protocol`."""
+ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The ends of Java's class names, and what groups call those assignors."""
+JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
+NOT_WITH_NEW = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+NOT_WITH_CLASSIC = ("group.remote.assignor",)
+
+
+@reads("list", f"{', '.join(ASSIGNORS.values())}, with commas between, or objects")
+def assignors(name: str, value: Any) -> tuple[Any, ...]:
+    """Assignors by name, by Java's class name, or as objects (or classes) of the user's."""
+    if isinstance(value, str):
+        value = value.split(",")
+    elif not isinstance(value, list | tuple):
+        value = [value]
+    found = [_assignor(name, v) for v in value if not isinstance(v, str) or v.strip()]
+    if not found:
+        raise ConfigurationError(f"{name} names no assignor")
+    names = [v if isinstance(v, str) else v.name for v in found]
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"{name} names an assignor twice: {', '.join(names)}")
+    return tuple(found)
+
+
+def _assignor(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        short = value.strip().removeprefix(JAVA_PACKAGE)
+        known = ASSIGNORS.get(short, short.lower().replace("_", "-"))
+        known = {"round-robin": "roundrobin"}.get(known, known)
+        if known not in ASSIGNORS.values():
+            raise ConfigurationError(
+                f"{name}: there is no assignor {value.strip()!r}; there are "
+                f"{', '.join(ASSIGNORS.values())}, and objects of yours"
+            )
+        return known
+    if isinstance(value, type):
+        value = value()
+    if not isinstance(getattr(value, "name", None), str) or not callable(
+        getattr(value, "assign", None)
+    ):
+        raise ConfigurationError(
+            f"{name}: {value!r} is no assignor: it needs a name, a protocol and assign()"
+        )
+    return value
+
+
+GROUP_OPTIONS = owned(
+    OF_CONSUMERS,
+    unset("group.id", sent_name, "high").says(
+        "The consumer belongs to this group: it shares the partitions of its topics with the "
+        "other members, and commits offsets there."
+    ),
+    unset("group.instance.id", sent_name, "medium", "KIP-345").says(
+        "A member with this name is static: when it restarts within session.timeout.ms, it gets "
+        "its partitions back and nobody else's are moved. Each member needs a name of its own."
+    ),
+    Option("group.protocol", choice(CLASSIC, NEW), CLASSIC, "high", "KIP-848").says(
+        "With classic a member of the group divides the partitions; with consumer the broker "
+        "does (KIP-848)."
+    ),
+    unset("group.remote.assignor", sent_name, "medium", "KIP-848").says(
+        "With group.protocol=consumer the broker divides the partitions by this assignor of its "
+        "own, uniform or range; where none is named, it chooses itself."
+    ),
+    Option(
+        "partition.assignment.strategy",
+        assignors,
+        ("range", "cooperative-sticky"),
+        "medium",
+        "KIP-429",
+        librdkafka="range,roundrobin",
+    ).says(
+        "With group.protocol=classic the member offers these assignors, the one it likes best "
+        "first: range, roundrobin, sticky, cooperative-sticky, Java's class names, or objects "
+        "with a name and assign()."
+    ),
+    Option("session.timeout.ms", milliseconds(1, INT_MAX), 45.0, "high").says(
+        "The coordinator removes a member of which it has heard no heartbeat for this many "
+        "milliseconds. With group.protocol=consumer the broker sets it "
+        "(group.consumer.session.timeout.ms)."
+    ),
+    Option("heartbeat.interval.ms", milliseconds(1, INT_MAX), 3.0, "high").says(
+        "A member sends a heartbeat every so many milliseconds, which must be below "
+        "session.timeout.ms. With group.protocol=consumer the broker sets it "
+        "(group.consumer.heartbeat.interval.ms)."
+    ),
+    Option("max.poll.interval.ms", milliseconds(1, INT_MAX), 300.0, "medium").says(
+        "A member whose application asks for no records for this many milliseconds leaves its "
+        "group, so that others read its partitions."
+    ),
+    Option("enable.auto.commit", boolean, True, "medium").says(
+        "With true the consumer commits by itself the offsets of records that the application "
+        "has finished: those it was given before it asked for more. An offset that "
+        "auto.offset.reset has found other than the beginning is committed at once. With false "
+        "the consumer commits nothing by itself: a partition for which the application commits "
+        "nothing begins at auto.offset.reset again after a restart or a rebalance, and with "
+        "latest skips what was written meanwhile; commit() without arguments commits the positions "
+        "of all partitions, those without records included. Without group.id it is off."
+    ),
+    Option("auto.commit.interval.ms", milliseconds(), 5.0).says(
+        "With enable.auto.commit the consumer commits every so many milliseconds, and also "
+        "before it gives partitions back and when it is closed."
+    ),
+    Option("exclude.internal.topics", boolean, True, "medium").says(
+        "With true the pattern of subscribe() matches no topic that Kafka keeps for itself, such "
+        "as __consumer_offsets."
+    ),
+)
+
+GROUP_NAMES = frozenset(o.name for o in GROUP_OPTIONS)
+
+
+def check_group(values: dict[str, Any], given: Collection[str]) -> None:
+    """Java's checks across options."""
+    if values["group.id"] is None:
+        if "enable.auto.commit" in given and values["enable.auto.commit"]:
+            raise ConfigurationError("enable.auto.commit can't be true without group.id")
+        values["enable.auto.commit"] = False
+    new = values["group.protocol"] == NEW
+    for name in NOT_WITH_NEW if new else NOT_WITH_CLASSIC:
+        if name in given and values[name] is not None:
+            advice = (
+                "the broker decides it there, by its group.consumer.* settings"
+                if new
+                else "the members divide the partitions there, see partition.assignment.strategy"
+            )
+            raise ConfigurationError(
+                f"{name} can't be set with group.protocol={values['group.protocol']}: {advice}"
+            )
+    if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
+        raise ConfigurationError("heartbeat.interval.ms must be below session.timeout.ms")

@@ -1,0 +1,95 @@
+r"""Settings as Java's clients and librdkafka's keep them: the text of a properties file.
+
+In: the text. Out: a dict with the names as they are there, and which of them mean nothing to one
+of our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odradek.common.config import OPTIONS
+from odradek.common.options.habits import IDLE_IN_FILES, is_idle
+from odradek.common.options.spellings import ALIASES, dotted
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_NAME = re.compile(r"[\w.$-]+")
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read Java's properties format: `# comment`, `key=value`, `key: value`, `\` at line ends."""
+    return {name: value for _, name, value in _settings(text)}
+
+
+def bad_line(text: str) -> str | None:
+    """What is wrong with the first line that can't be a client's setting; None: all can be.
+
+    It isn't raised here, where a traceback's locals would show the file with its passwords.
+    """
+    for number, name, _ in _settings(text):
+        if not _NAME.fullmatch(name):
+            return f"line {number}: {_no_line(text)}"
+    return None
+
+
+def _settings(text: str) -> Iterable[tuple[int, str, str]]:
+    for number, line in _logical_lines(text):
+        key = _KEY.match(line)
+        end = key.end() if key else 0
+        separator = _SEPARATOR.match(line, end)
+        value = line[separator.end() if separator else end :]
+        yield number, _unescape(line[:end]), _unescape(value)
+
+
+def _no_line(text: str) -> str:
+    """Say what is wrong with a file, without a word of it: it may be one of secrets."""
+    if text.lstrip()[:1] in ("{", "["):
+        return "this is JSON, and no properties (name=value): give json.load(file) to the client"
+    return "this is no line of a properties file: name=value"
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    """Lines without comments and empty ones, joined where one ends with an odd backslash.
+
+    Each with the number of its first line in the file.
+    """
+    waiting, first = "", 0
+    for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
+        line = raw.lstrip(" \t\f")
+        if not waiting and (not line or line[0] in "#!"):
+            continue
+        first = first if waiting else number
+        waiting += line
+        if (len(waiting) - len(waiting.rstrip("\\"))) % 2:
+            waiting = waiting[:-1]
+            continue
+        yield first, waiting
+        waiting = ""
+    if waiting:
+        yield first, waiting
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code, letter = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
+
+
+def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
+    """The names that mean nothing here, or (where a client is named) to another client only."""
+    return [name for name in given if _is_idle(dotted(name), client)]
+
+
+def _is_idle(name: str, client: str | None) -> bool:
+    if is_idle(name, client):
+        return True
+    option = OPTIONS.get(ALIASES.get(name, name))
+    if option is not None:
+        return client is not None and client not in option.clients
+    return name in IDLE_IN_FILES

@@ -1,0 +1,123 @@
+"""Other clients' names for our options: librdkafka's, aiokafka's and kafka-python's.
+
+In: a name as it was given (with dots) and its value. Out: Kafka's name with the value to read.
+Only names that mean the same are here; what means something else is refused by name, with what
+to use instead. Must not: check values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedFeatureError
+from odradek.common.options.security import OAUTH, SECRETS
+from odradek.common.options.table import OPTIONS
+from odradek.common.options.values import boolean
+from odradek.common.proxy import may_hold_password
+from odradek.common.secret import hidden
+
+ALIASES: dict[str, str] = {
+    # librdkafka
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "oauth.cb": f"{OAUTH}.token.provider",
+    f"{OAUTH}.client.id": f"{OAUTH}.client.credentials.client.id",
+    f"{OAUTH}.client.secret": f"{OAUTH}.client.credentials.client.secret",
+    "metadata.broker.list": "bootstrap.servers",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.max.bytes": "max.request.size",
+    "message.send.max.retries": "retries",
+    "compression.codec": "compression.type",
+    "request.required.acks": "acks",
+    # aiokafka and kafka-python
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    "sasl.oauth.token.provider": f"{OAUTH}.token.provider",
+    "ssl.cafile": "ssl.truststore.location",
+    "ssl.cadata": "ssl.truststore.certificates",
+    "ssl.certfile": "ssl.certificate.location",
+    "ssl.keyfile": "ssl.key.location",
+    "ssl.password": "ssl.key.password",
+    "ssl.crlfile": "ssl.crl.location",
+    "ssl.ciphers": "ssl.cipher.suites",
+    "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
+    "socks5.proxy": "proxy.url",
+    "max.batch.size": "batch.size",
+}
+
+_OWN_CONTEXT = "make an ssl.SSLContext that does it and give it as ssl.context"
+REFUSED: dict[str, str] = {
+    "ssl.curves.list": _OWN_CONTEXT,
+    "ssl.sigalgs.list": _OWN_CONTEXT,
+    "ssl.providers": _OWN_CONTEXT,
+    "ssl.engine.location": _OWN_CONTEXT,
+    "ssl.engine.id": _OWN_CONTEXT,
+    "ssl.certificate.verify.cb": _OWN_CONTEXT,
+    "ssl.ca.certificate.stores": "give ssl.truststore.location",
+    "ssl.key": "give ssl.key.location or ssl.keystore.key",
+    "ssl.certificate": "give ssl.certificate.location or ssl.keystore.certificate.chain",
+    "ssl.ca": "give ssl.truststore.location or ssl.truststore.certificates",
+    "config.providers": "values like ${file:…} aren't looked up; give the values themselves",
+    "sasl.kerberos.domain.name": "the brokers' own host names are used",
+    f"{OAUTH}.metadata.authentication.type": f"give {OAUTH}.token.provider=<a function>",
+    f"{OAUTH}.assertion.template.file": f"give {OAUTH}.assertion.claim.* instead",
+    f"{OAUTH}.assertion.jwt.template.file": f"give {OAUTH}.assertion.claim.* instead",
+}
+"""What others have and this release hasn't, with what to do instead."""
+
+
+def dotted(name: object) -> str:
+    """A name with dots; keywords have underscores."""
+    return str(name).replace("_", ".")
+
+
+def spelled(name: str, value: Any) -> tuple[str, Any]:
+    """Kafka's name, and the value in its words."""
+    if name in REFUSED:
+        raise UnsupportedFeatureError(f"{name} isn't in this release: {REFUSED[name]}")
+    if name == "ssl.check.hostname":
+        value = "https" if value is None or boolean(name, value) else ""
+    elif name == "ssl.ca.location" and value == "probe":
+        value = None  # librdkafka's word for the system's store
+    elif name == "ssl.cadata" and isinstance(value, bytes) and not value.lstrip().startswith(b"-"):
+        raise ConfigurationError("ssl.cadata must be PEM text; DER certificates can't be given")
+    return ALIASES.get(name, name), value
+
+
+def sealed(given: Any) -> dict[str, Any]:
+    """The same, with its secrets wrapped: done first, so that no traceback's locals show them.
+
+    Raises `ArgumentError` for what is no mapping, without showing it.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        kind, given = type(given).__name__, None  # this frame is shown too
+        cure = "names and values as keywords, or the dict that read_properties(path) gives"
+        raise ArgumentError(f"config must be a dict of options, not {kind}: give {cure}")
+    return {
+        name: hidden(value) if _means_secret(dotted(name), value) else value
+        for name, value in (given or {}).items()
+    }
+
+
+def _means_secret(name: str, value: Any) -> bool:
+    """Whether an option holds a secret, or may do so under a name that is none.
+
+    What nobody knows is refused by its name, so nobody needs its value; and it may be a password
+    (`passwd`, `SASL.PASSWORD`).
+
+    A text in place of a token function may be a token.
+    """
+    meaning = ALIASES.get(name, name)
+    if meaning == f"{OAUTH}.token.provider":
+        return isinstance(value, str | bytes)
+    if meaning == "proxy.url":
+        return may_hold_password(value)
+    return meaning in SECRETS or meaning not in OPTIONS

@@ -1,0 +1,348 @@
+"""How the values of options are read and checked: from text or Python values to what is used.
+
+In: an option's name and what a user gave. Out: the value (times in seconds), or a
+`ConfigurationError` that names the option. Must not: know which options there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from odradek.common.arguments import is_bool
+from odradek.common.errors import ConfigurationError
+from odradek.common.types import Address, PartitionFunction
+
+T = TypeVar("T")
+
+PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
+ALL = frozenset((PRODUCER, CONSUMER, ADMIN))
+OF_PRODUCERS, OF_CONSUMERS = frozenset((PRODUCER,)), frozenset((CONSUMER,))
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | dict):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class Parse(Generic[T]):
+    """Reads one value: the option's name and what was given, to what is used."""
+
+    __slots__ = ("kind", "read", "values", "write")
+
+    def __init__(
+        self,
+        read: Callable[[str, Any], T],
+        kind: str,
+        values: str = "",
+        write: Callable[[Any], str] = _written,
+    ) -> None:
+        self.read = read
+        self.kind = kind
+        """What a value is, in words: `integer`, `milliseconds`, `file` …"""
+        self.values = values
+        """Which values there are, in words; empty where the type says it."""
+        self.write = write
+        """A value as the text that reads as it."""
+
+    def __call__(self, name: str, value: Any) -> T:
+        return self.read(name, value)
+
+
+def reads(
+    kind: str, values: str = "", write: Callable[[Any], str] = _written
+) -> Callable[[Callable[[str, Any], T]], Parse[T]]:
+    """Make a function a `Parse`, with what its values are in words."""
+    return lambda read: Parse(read, kind, values, write)
+
+
+class Option(NamedTuple):
+    """One option: Kafka's name, how its text is read, and what it means."""
+
+    name: str
+    parse: Parse[Any]
+    default: Any = None
+    importance: str = "low"
+    """Java's where it has the option, else librdkafka's, else ours: high, medium or low."""
+    kip: str = ""
+    clients: frozenset[str] = ALL
+    java: str = ""
+    """The default of Java's client (Kafka 4.4) where it is another one."""
+    librdkafka: str = ""
+    """The default of librdkafka (2.15) where it is another one."""
+    doc: str = ""
+    """Whole sentences that can stand alone."""
+    why: str = ""
+    """Why the default differs from Java's."""
+
+    def says(self, doc: str, why: str = "") -> Option:
+        """Return the option with its text."""
+        return self._replace(doc=doc, why=why)
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a file of settings would have it; None where there is none."""
+        return None if self.default is None else self.parse.write(self.default)
+
+
+def integer(minimum: int, maximum: int = LONG_MAX) -> Parse[int]:
+    """A whole number within bounds."""
+
+    @reads("integer", _span(minimum, maximum))
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = int(value)
+            if is_bool(value) or (number != value and not isinstance(value, str)):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigurationError(f"{name} must be a whole number, not {value!r}") from None
+        if not minimum <= number <= maximum:
+            raise ConfigurationError(f"{name} must be {minimum} to {maximum}, not {number}")
+        return number
+
+    return parse
+
+
+def _span(minimum: float, maximum: float) -> str:
+    return f"{minimum} or more" if maximum == LONG_MAX else f"{minimum} to {maximum}"
+
+
+def _as_milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
+
+
+def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
+    """Milliseconds, kept as seconds. What brokers are told has `INT_MAX` as its maximum: requests
+    carry 32 bits, and one that can't be written fails long after the option was read.
+    """
+    whole = integer(minimum, maximum)
+
+    @reads("milliseconds", whole.values, _as_milliseconds)
+    def parse(name: str, value: Any) -> float:
+        return whole(name, value) / 1000.0
+
+    return parse
+
+
+SHORTEST_IDLE = 100
+"""Milliseconds. With less, connections close between a login and the first request, or between two
+questions of one conversation, and nothing is ever delivered."""
+
+
+@reads("milliseconds", f"{SHORTEST_IDLE} or more; 0 or -1 for never", _as_milliseconds)
+def idle_time(name: str, value: Any) -> float:
+    """Milliseconds after which something idle is closed, kept as seconds; infinite for never."""
+    number = integer(-1)(name, value)
+    if number <= 0:
+        return math.inf
+    if number < SHORTEST_IDLE:
+        raise ConfigurationError(
+            f"{name} must be {SHORTEST_IDLE} or more, or 0 (or -1) for never, not {number}: "
+            "connections would be closed before they are used"
+        )
+    return number / 1000.0
+
+
+@reads("boolean", "true, false")
+def boolean(name: str, value: Any) -> bool:
+    """True or false."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} must be true or false, not {value!r}")
+    return text == "true"
+
+
+@reads("text")
+def text(name: str, value: Any) -> str:
+    """A text that isn't empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name} must be a text that isn't empty, not {value!r}")
+    return value.strip()
+
+
+LONGEST_NAME = 32_767
+"""Bytes that a request's header can say at most."""
+
+
+@reads("text", f"at most {LONGEST_NAME} bytes")
+def sent_name(name: str, value: Any) -> str:
+    """A text that goes to brokers: who asks."""
+    found = text(name, value)
+    try:
+        size = len(found.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{name} can't be sent to a broker: {value!r} holds a lone surrogate, as arguments and "
+            "names of files do that aren't UTF-8"
+        ) from None
+    if size > LONGEST_NAME:
+        raise ConfigurationError(
+            f"{name} must have {LONGEST_NAME} bytes at most, and has {size}: {found[:40]!r}…"
+        )
+    return found
+
+
+def optional(parse: Parse[T]) -> Parse[T | None]:
+    """None, or what `parse` reads."""
+
+    @reads(parse.kind, parse.values, parse.write)
+    def read(name: str, value: Any) -> T | None:
+        return None if value is None else parse(name, value)
+
+    return read
+
+
+def unset(
+    name: str, parse: Parse[Any], importance: str = "low", kip: str = "", **facts: Any
+) -> Option:
+    """Return an option that has no value unless one is given."""
+    return Option(name, optional(parse), None, importance, kip, **facts)
+
+
+def owned(clients: frozenset[str], *options: Option) -> tuple[Option, ...]:
+    """Return the options as those of some clients only."""
+    return tuple(option._replace(clients=clients) for option in options)
+
+
+def choice(*allowed: str) -> Parse[str]:
+    """One of some words."""
+
+    @reads("word", ", ".join(allowed))
+    def parse(name: str, value: Any) -> str:
+        text = str(value).strip().lower()
+        if text not in allowed:
+            raise ConfigurationError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        return text
+
+    return parse
+
+
+def parse_address(name: str, text: str) -> Address:
+    """Read `host:port`, `[v6]:port` or `PROTOCOL://host:port`."""
+    rest = text.rsplit("://", 1)[-1]
+    host, colon, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if "@" in rest:  # a password perhaps: it isn't shown
+        raise ConfigurationError(
+            f"{name}: an address has an @; it is host:port, and who logs in is said by "
+            "sasl.username and sasl.password"
+        )
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
+        raise ConfigurationError(f"{name}: {text!r} isn't host:port, as in localhost:9092")
+    return Address(host, int(port))
+
+
+@reads("addresses", "host:port, with commas between, or a list")
+def addresses(name: str, value: Any) -> tuple[Address, ...]:
+    """Addresses, as a list or with commas; each once."""
+    parts = value.split(",") if isinstance(value, str) else value or ()
+    raw = isinstance(parts, bytes | bytearray | memoryview)
+    parts = () if raw else list(parts)
+    if raw or any(isinstance(part, bytes) for part in parts):
+        raise ConfigurationError(f"{name} must be a str or a list of them, not bytes: .decode()")
+    found = [parse_address(name, str(p).strip()) for p in parts if str(p).strip()]
+    if not found:
+        raise ConfigurationError(f"{name} names no broker: give at least one host:port")
+    return tuple(dict.fromkeys(found))
+
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def check_schemes(servers: Any, protocol: str) -> None:
+    """Refuse addresses (`SSL://host:port`) that ask for another protocol than the one that is set.
+
+    `kafka://` asks for none, nor does the name of a listener.
+    """
+    parts = servers.split(",") if isinstance(servers, str) else servers
+    for part in parts if isinstance(parts, list | tuple) else ():
+        scheme, found, _ = str(part).strip().partition("://")
+        if found and scheme.upper() in PROTOCOLS and scheme.upper() != protocol:
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://, and security.protocol is "
+                f"{protocol}: set security.protocol={scheme.upper()}, or leave {scheme}:// out"
+            )
+        if found and scheme.lower() in ("http", "https"):
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://: give a broker's host:port"
+            )
+
+
+@reads("word", "all, 1, 0", lambda acks: "all" if acks == -1 else str(acks))
+def acks(name: str, value: Any) -> int:
+    """`acks`: all (-1), 1 or 0."""
+    text = str(value).strip().lower()
+    if isinstance(value, bool) or text not in ("all", "-1", "0", "1"):
+        raise ConfigurationError(f"{name} must be all, 1 or 0, not {value!r}")
+    return -1 if text == "all" else int(text)
+
+
+@reads("integer", "1 to 9; -1 for the default")
+def gzip_level(name: str, value: Any) -> int:
+    """A level of gzip, -1 for the default."""
+    level = integer(-1, 9)(name, value)
+    if not level:
+        raise ConfigurationError(f"{name} must be 1 to 9, or -1 for the default, not 0")
+    return level
+
+
+BY_DURATION = "by_duration:"
+
+
+PARTITIONERS = (
+    "default",
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+)
+
+
+@reads("word or function", ", ".join(PARTITIONERS))
+def partitioner(name: str, value: Any) -> str | PartitionFunction:
+    """A rule's name, or a user's function."""
+    if callable(value):
+        return cast(PartitionFunction, value)
+    text = str(value).strip().lower()
+    if text not in PARTITIONERS:
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(PARTITIONERS)} or a function, not {value!r}"
+        )
+    return text
+
+
+@reads("word", f"latest, earliest, none, {BY_DURATION} and an ISO 8601 duration")
+def reset(name: str, value: Any) -> str:
+    """`auto.offset.reset`, with durations (KIP-1106)."""
+    text = str(value).strip()
+    if text.lower().startswith(BY_DURATION):
+        from odradek.common.options.durations import parse_duration
+
+        duration = text[len(BY_DURATION) :].upper()
+        parse_duration(name, duration)
+        return BY_DURATION + duration
+    if text.lower() not in ("latest", "earliest", "none"):
+        raise ConfigurationError(
+            f"{name} must be latest, earliest, none or {BY_DURATION} and an ISO 8601 duration, "
+            f"as in {BY_DURATION}P7D, not {value!r}"
+        )
+    return text.lower()
+
+
+def lookback(reset: str) -> float | None:
+    """Seconds of an `auto.offset.reset` by duration; None for the others."""
+    if not reset.startswith(BY_DURATION):
+        return None
+    from odradek.common.options.durations import parse_duration
+
+    return parse_duration("auto.offset.reset", reset.removeprefix(BY_DURATION))

@@ -1,0 +1,171 @@
+"""Leader epochs that a client knows from elsewhere than metadata, and answers below them (R-ID-4).
+
+In: the epoch of a committed offset, of a `seek`, of an `assign` or of a record; metadata answers
+with the address that they came from. Out: a snapshot in which a partition has no leader for as long
+as its metadata is older than such an epoch; which brokers said something older, so that others are
+asked; when the lower epoch is believed after all. A broker that was frozen or cut off still
+believes that it leads, under an epoch that is over: what it says of a position isn't true any more.
+
+A lower epoch may also be right: the topic was recreated and the offset is one of the topic before,
+or the caller gave an epoch that never was. So it is believed once `ANSWERS` answers over `SECONDS`
+have said nothing newer, and they came from more than half of the brokers that they name (at most
+from `ANSWERS` of them): a broker that is cut off is alone, or with fewer than half. If that many
+can't be reached, the partition waits, and a WARNING and `explain()` say so: the client can't tell a
+minority from the truth, and reading everything again can't be undone. With another topic id epochs
+start again; an answer without an epoch is never older. Must not: know connections.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import NO_ID, Cluster, without_leaders
+from odradek.metadata.lower_epochs import ANSWERS, SECONDS
+
+logger = logging.getLogger("odradek.metadata")
+
+TELL_AFTER = 5.0
+"""Seconds after which a partition that waits for newer metadata is worth a WARNING."""
+
+
+class HeardEpoch:
+    """The newest epoch of one partition that isn't from metadata."""
+
+    __slots__ = ("answers", "believed", "epoch", "said", "since", "told", "topic_id")
+
+    def __init__(
+        self, epoch: int, topic_id: bytes, since: float, *, believed: bool = False
+    ) -> None:
+        self.epoch = epoch
+        self.topic_id = topic_id
+        """Of the topic whose epoch it is; `NO_ID` if that isn't known."""
+        self.since = since
+        self.answers = 0
+        self.said: dict[Address, int] = {}
+        """The older epoch that each broker reported last."""
+        self.believed = believed
+        """The lower epoch counts: this one belongs to a topic that was deleted."""
+        self.told = False
+
+    def why(self) -> str:
+        """Return what keeps the partition waiting, in words."""
+        of = " and ".join(map(str, self.said))
+        epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
+        older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
+        return f"{older} than the position (epoch {self.epoch}); other brokers are asked"
+
+
+class HeardEpochs:
+    """The epochs of one client's partitions that metadata hasn't shown yet."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, HeardEpoch]] = {}
+        self.older: dict[Address, None] = {}
+        """Brokers whose last answer was older than what is known of some partition."""
+
+    def __bool__(self) -> bool:
+        return bool(self._topics)
+
+    def hear(self, partition: TopicPartition, epoch: int, topic_id: bytes, now: float) -> bool:
+        """Take in an epoch above the one that metadata has, if it has any; say whether that makes
+        the metadata stale.
+        """
+        heard = self._topics.setdefault(partition.topic, {})
+        before = heard.get(partition.partition)
+        if before is not None and before.epoch >= epoch:
+            return not before.believed
+        heard[partition.partition] = HeardEpoch(epoch, topic_id, now)
+        return True
+
+    def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
+        """The topic of these epochs is gone: lower ones are the truth."""
+        heard = self._topics.setdefault(topic, {})
+        for number, (topic_id, epoch) in epochs.items():
+            heard[number] = HeardEpoch(epoch, topic_id, 0.0, believed=True)
+
+    def allows(self, partition: TopicPartition, epoch: int) -> bool:
+        """Whether a leader of this epoch isn't older than what is known (KIP-951)."""
+        found = self._topics.get(partition.topic, {}).get(partition.partition)
+        return found is None or found.believed or epoch >= found.epoch
+
+    def why(self, partition: TopicPartition) -> str | None:
+        """Return why a partition waits for newer metadata, None if it doesn't."""
+        found = self._topics.get(partition.topic, {}).get(partition.partition)
+        return None if found is None or found.believed else found.why()
+
+    def forget(self, topic: str) -> None:
+        """Drop what is known of a topic that no one uses."""
+        if self._topics.pop(topic, None):
+            self._look_who()
+
+    def checked(
+        self,
+        snapshot: Cluster,
+        at: Address | None,
+        answered: Collection[str] | None,
+        now: float,
+    ) -> Cluster:
+        """Return the snapshot without the leaders that are older than what is known.
+
+        `at`: where it came from; `answered`: the topics that this answer is about (None: nothing
+        was asked, the snapshot is looked at once more).
+        """
+        stale: dict[str, set[int]] = {}
+        for name, number, heard in list(self._all()):
+            topic = snapshot.topics.get(name)
+            partition = snapshot.partition(name, number)
+            if topic is None or partition is None:
+                continue
+            anew = heard.topic_id not in (NO_ID, topic.topic_id) and topic.topic_id != NO_ID
+            known = partition.leader_epoch
+            if anew or known >= heard.epoch or known < 0:
+                self._drop(name, number)
+                continue
+            if heard.believed:
+                continue
+            if answered is None or name in answered:
+                if at is not None:
+                    heard.said[at] = known
+                heard.answers += answered is not None
+                if self._is_believed(heard, snapshot, now):
+                    self._believe(TopicPartition(name, number), heard)
+                    continue
+                self._tell(TopicPartition(name, number), heard, now)
+            stale.setdefault(name, set()).add(number)
+        self._look_who()
+        return without_leaders(snapshot, stale) if stale else snapshot
+
+    def _is_believed(self, heard: HeardEpoch, snapshot: Cluster, now: float) -> bool:
+        if heard.answers < ANSWERS or now < heard.since + SECONDS:
+            return False
+        here = [address for address in heard.said if snapshot.knows(address)]
+        return len(here) >= min(ANSWERS, len(snapshot.brokers) // 2 + 1)
+
+    def _believe(self, partition: TopicPartition, heard: HeardEpoch) -> None:
+        heard.believed = True
+        logger.warning(
+            "%s: after %.0f s brokers still report leader epoch %d, below epoch %d of the "
+            "position: the topic was deleted and recreated, or that epoch is wrong",
+            *(partition, SECONDS, max(heard.said.values(), default=-1), heard.epoch),
+        )
+
+    def _tell(self, partition: TopicPartition, heard: HeardEpoch, now: float) -> None:
+        if not heard.told and now >= heard.since + TELL_AFTER:
+            heard.told = True
+            logger.warning("nothing of %s is read: %s", partition, heard.why())
+
+    def _all(self) -> Iterator[tuple[str, int, HeardEpoch]]:
+        for name, heard in self._topics.items():
+            for number, found in heard.items():
+                yield name, number, found
+
+    def _drop(self, name: str, number: int) -> None:
+        heard = self._topics[name]
+        del heard[number]
+        if not heard:
+            del self._topics[name]
+
+    def _look_who(self) -> None:
+        self.older = {at: None for *_, h in self._all() if not h.believed for at in h.said}

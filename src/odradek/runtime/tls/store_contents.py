@@ -1,0 +1,52 @@
+"""The keys and certificates that a file held, and why it can't be read.
+
+In: certificates and keys as DER. Out: a `Store`, PEM. Must not: read files.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+from odradek.common.secret import Secret
+
+
+class StoreError(Exception):
+    """What is wrong with a store, as the end of a sentence."""
+
+
+class WrongPasswordError(StoreError):
+    """A password doesn't open the store, or its key."""
+
+    def __init__(self, what: str, *, of_key: bool = False) -> None:
+        super().__init__(what)
+        self.of_key = of_key
+
+
+class KeyEntry(NamedTuple):
+    """A private key with its certificates, its own first."""
+
+    alias: str
+    key: Secret
+    chain: str
+
+
+class Store(NamedTuple):
+    """What a store holds."""
+
+    certificates: tuple[bytes, ...]
+    keys: tuple[KeyEntry, ...]
+
+
+def pem(certificate: bytes) -> str:
+    """A certificate as PEM."""
+    return _armoured(certificate, "CERTIFICATE")
+
+
+def key_pem(key: bytes) -> Secret:
+    """A key that isn't encrypted (PKCS8) as PEM."""
+    return Secret(_armoured(key, "PRIVATE KEY"))
+
+
+def _armoured(data: bytes, what: str) -> str:
+    return f"-----BEGIN {what}-----\n{base64.encodebytes(data).decode()}-----END {what}-----\n"

@@ -1,0 +1,1 @@
+"""Avro: serializers with a schema registry, and whole Arrow columns."""

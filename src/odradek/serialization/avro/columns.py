@@ -1,0 +1,174 @@
+"""Whole columns of framed Avro to columns of values, and back.
+
+In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of values. Out: a column of the
+other kind of the same length, and by row why one can't be had. Each schema is asked for and parsed
+once a call at most. Must not: fail all rows for one of them, or take rows of one schema for another
+without a reader's schema that says how.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro.reading import is_bytes
+from odradek.serialization.avro.rows import AvroRows
+from odradek.serialization.avro.serializers import AvroSerializer, given_schema, parsed_avro
+from odradek.serialization.avro.types import arrow_type, without_uuids
+from odradek.serialization.columns.converted_column import (
+    ConvertedColumn,
+    RowSchemas,
+    check_bytes,
+    check_column,
+    check_reader_schema,
+    check_registry,
+    context_of,
+    written_rows,
+)
+from odradek.serialization.context import MessageField
+from odradek.serialization.errors import (
+    InvalidSchemaError,
+    SerializationError,
+)
+from odradek.serialization.extras import fastavro
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schemas import AVRO, Schema
+from odradek.serialization.schema_limits import AvroLimits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def avro_to_arrow(
+    column: pa.Array | pa.ChunkedArray,
+    registry: SchemaRegistryClient,
+    reader_schema: str | Schema | None = None,
+) -> ConvertedColumn:
+    """Make a column of values of a column of framed Avro: of structs, where the schema is a record.
+
+    `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read as
+    `reader_schema` says (schema evolution); without one they must all be of one schema.
+    Types are those of `avro_types.arrow_type`: all fields nullable, logical types as Arrow has
+    them. Rows that can't be read are null, and among the result's `errors`.
+
+    Raises `InvalidSchemaError` for several schemas without a reader's, or one that Arrow has no
+    type for; `SchemaRegistryError` where a registry can't be asked. A schema that the registry
+    doesn't have is the row's error.
+
+    >>> read = avro_to_arrow(batch.column("value"), registry)
+    >>> read.values.type, dict(read.errors)
+    (StructType(struct<to: string>), {})
+    """
+    check_bytes(column)
+    check_registry(registry)
+    check_reader_schema(reader_schema)
+    return _Decoding(registry, reader_schema).converted(column)
+
+
+class _Decoding:
+    """One call of `avro_to_arrow`."""
+
+    def __init__(self, registry: SchemaRegistryClient, reader_schema: str | Schema | None) -> None:
+        self._registry = registry
+        self._reader: Any = None
+        if reader_schema is not None:
+            self._reader = self._parsed(given_schema(reader_schema, AVRO))
+        self._rows = RowSchemas(registry, self._usable, several=reader_schema is not None)
+
+    def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
+        """The column, and what is wrong with it."""
+        import pyarrow as pa
+
+        kind = self._kind(column)
+        if kind is None:
+            rows = enumerate(column.to_pylist())
+            errors = {at: self._rows.of(data).why for at, data in rows if data is not None}
+            return ConvertedColumn(pa.nulls(len(column)), errors)
+        return ConvertedColumn(*AvroRows(kind, self._reader, self._rows.of).read(column))
+
+    def _kind(self, column: pa.Array | pa.ChunkedArray) -> pa.DataType | None:
+        """The type of the reader's schema, or of the first row that has one."""
+        if self._reader is not None:
+            return arrow_type(self._reader)
+        for one in column:
+            data = one.as_py()
+            if data is not None:
+                self._rows.of(data)
+            if self._rows.first is not None:
+                return arrow_type(self._rows.first)
+        return None
+
+    def _usable(self, schema: Schema) -> Any:
+        found = self._parsed(schema)
+        AvroLimits(found)
+        return found
+
+    def _parsed(self, schema: Schema) -> Any:
+        try:
+            return without_uuids(parsed_avro(schema, self._registry))
+        except RecursionError:
+            raise InvalidSchemaError("the Avro schema is too deep", None, "Change it.") from None
+
+
+def arrow_to_avro(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: AvroSerializer,
+    topic: str,
+    field: MessageField = MessageField.VALUE,
+) -> ConvertedColumn:
+    """Make a column of framed Avro, as `Producer.send_arrow` takes it, of a column of values.
+
+    `serializer` has schema and settings; the subject is that of `topic` and `field`. The schema is
+    looked up, or registered, once. Null stays null; fields that the schema lacks are left out, as
+    the serializer does of dicts. Rows that don't fit the schema are null, and
+    among the result's `errors`: look before you send, for a null value deletes. What would only
+    fit changed (1.9 or 2**40 as an int, a text as a boolean) doesn't fit.
+
+    Raises `SchemaRegistryError` where the schema can't be had.
+
+    >>> written = arrow_to_avro(table.column("flight"), serialize, "flights")
+    >>> written.values.type
+    DataType(binary)
+    """
+    check_column(column)
+    if not callable(serializer):
+        raise ConfigurationError(
+            f"serializer must be an AvroSerializer, not {type(serializer).__name__}"
+        )
+    context = context_of(topic, field)
+    given: Any = serializer
+    if not isinstance(given, AvroSerializer):  # confluent-kafka's, say, which writes as it likes
+        return written_rows(column, lambda value: given(value, context))
+    check = _Fitting(column.type).check
+    return written_rows(column, lambda value: serializer.checked(value, context, check))
+
+
+class _Fitting:
+    """Whether values of a column are of a schema: fastavro writes a number as another one, and
+    anything as a boolean.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._exact: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a schema, which is kept with it: whether its type is the column's."""
+
+    def check(self, value: Any, parsed: Any) -> None:
+        """Look at a value of another type than the schema's. Raises `SerializationError`."""
+        found = self._exact.get(id(parsed))
+        if found is None:
+            found = self._exact[id(parsed)] = (parsed, self._is_exact(parsed))
+        if found[1] or is_bytes(parsed):
+            return
+        try:
+            fastavro().validation.validate(value, parsed)
+        # A value of the program's can make fastavro raise whatever Python has.
+        except Exception as error:
+            told = "; ".join(str(one).strip() for one in getattr(error, "errors", (error,)))
+            raise SerializationError(f"it doesn't fit its Avro schema: {told}") from None
+
+    def _is_exact(self, parsed: Any) -> bool:
+        try:
+            return bool(arrow_type(without_uuids(parsed)) == self._kind)
+        except InvalidSchemaError:
+            return False

@@ -1,0 +1,127 @@
+"""One Avro value of bytes, whoever wrote them: by fastavro, which trusts them.
+
+In: bytes without a frame, the writer's schema and the reader's. Out: the value. Must not: take
+bytes that are left over for nothing, or give fastavro what it would never end with, or end in.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from odradek.serialization.avro.walk import Walk
+from odradek.serialization.errors import DeserializationError
+from odradek.serialization.extras import fastavro
+from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.schema_limits import AvroLimits
+
+BYTES = "bytes"
+"""A schema that is bytes and no more: they are written as they are, as Confluent's do."""
+
+
+def is_bytes(parsed: Any) -> bool:
+    """Whether a schema is bytes and no more."""
+    return parsed == BYTES or (isinstance(parsed, dict) and parsed.get("type") == BYTES)
+
+
+class WholeBytes(io.BytesIO):
+    """Bytes whose end is an error. Items of one size that a reader's schema leaves out are skipped
+    by fastavro without a look at how many bytes there were: ten bytes that claim 2**60 of them
+    would keep it at work for years.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        if size is not None and len(found) < size:
+            raise EOFError
+        return found
+
+
+class AvroReading:
+    """Reads values of any number of schemas, each of which is looked at once."""
+
+    def __init__(self) -> None:
+        self._read = fastavro().schemaless_reader
+        self._limits: dict[int, tuple[Any, AvroLimits]] = {}
+        """By the identity of a schema, which is kept with it."""
+        self._defaults: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a reader's schema, whether it has a default that is a list or dict."""
+
+    def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
+        """Read all bytes of a value; `names`: fastavro's `return_record_name`.
+
+        Raises `DeserializationError`, and `InvalidSchemaError` for a schema without an end.
+        """
+        limits = self._limits_of(written)
+        if limits.may_be_deep(payload):
+            Walk(limits.nodes, payload).go()
+        # A reader's schema may leave the array out. Watching costs 2 us, so only such are watched.
+        watched = wanted is not None and limits.has_arrays_of_fixed_size
+        stream = WholeBytes(payload) if watched else io.BytesIO(payload)
+        try:
+            found = self._read(stream, written, wanted, names)
+        # Bytes of others can make fastavro raise whatever Python has.
+        except Exception as error:
+            raise unread(error) from None
+        left = len(payload) - stream.tell()
+        if left:
+            raise DeserializationError(f"{left} bytes are left after the Avro value")
+        return _apart(found) if wanted is not None and self._has_defaults(wanted) else found
+
+    def _has_defaults(self, wanted: Any) -> bool:
+        found = self._defaults.get(id(wanted))
+        if found is None:
+            found = kept(self._defaults, id(wanted), (wanted, has_shared_defaults(wanted)))
+        return found[1]
+
+    def _limits_of(self, written: Any) -> AvroLimits:
+        found = self._limits.get(id(written))
+        if found is None:
+            found = kept(self._limits, id(written), (written, AvroLimits(written)))
+        return found[1]
+
+
+def has_shared_defaults(schema: Any) -> bool:
+    """Whether a schema as fastavro has parsed it has a default that is a list or a dict: that very
+    object is in each value whose writer doesn't know the field.
+    """
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict | list) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, list):
+            waiting += one
+            continue
+        if isinstance(one.get("default"), dict | list):
+            return True
+        waiting += one.values()
+    return False
+
+
+def _apart(value: Any) -> Any:
+    """The same value, of whose dicts and lists nobody else has one."""
+    whole = [value]
+    waiting: list[Any] = [whole]
+    while waiting:
+        holder = waiting.pop()
+        items = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        for at, one in items:  # what is there is replaced, and nothing added
+            name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
+            if not isinstance(inner, dict | list):
+                continue
+            inner = inner.copy()
+            waiting.append(inner)
+            holder[at] = inner if name is None else (name, inner)
+    return whole[0]
+
+
+def unread(error: Exception) -> DeserializationError:
+    """Say what fastavro had against bytes."""
+    if isinstance(error, RecursionError):
+        return DeserializationError("its Avro values lie too deep within one another")
+    # Its own words for this one name an object in memory.
+    why = "it ends too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+    return DeserializationError(f"it isn't of its Avro schema: {why}")

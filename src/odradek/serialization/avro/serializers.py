@@ -1,0 +1,241 @@
+"""Avro with a schema registry: records as dicts, framed as Confluent's serializers do.
+
+In: objects, or bytes with a schema's id. Out: the other. fastavro reads and writes; a reader's
+schema takes older and newer records for what it says (schema evolution). Must not: take bytes that
+are left over for nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro.reading import AvroReading, is_bytes
+from odradek.serialization.context import SerializationContext
+from odradek.serialization.errors import (
+    InvalidSchemaError,
+    SerializationError,
+)
+from odradek.serialization.extras import fastavro
+from odradek.serialization.framing import (
+    READING,
+    WRITING,
+    Framer,
+    FromDict,
+    ToDict,
+    Unframer,
+    read_settings,
+)
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.references import referred
+from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schemas import AVRO, RegisteredSchema, Schema
+from odradek.serialization.schema_limits import check_written, may_nest
+from odradek.serialization.wire_format import ID_SIZE, schema_of
+
+
+def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
+    """A schema as fastavro uses it, with those that it refers to. Raises `InvalidSchemaError`."""
+    named: dict[str, Any] = {}
+    for _, one in referred(schema, registry):
+        _parsed(one.schema, named)
+    return _parsed(schema, named)
+
+
+def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
+    if schema.schema_type != AVRO:
+        raise InvalidSchemaError(
+            f"the schema is of type {schema.schema_type}, not AVRO", None, "Check the topic."
+        )
+    parse = fastavro().parse_schema  # what lacks is no fault of a schema's, or of a row's
+    try:
+        return parse(json.loads(schema.schema_str), named_schemas=named)
+    # fastavro raises what it likes over texts of others.
+    except Exception as error:
+        raise InvalidSchemaError(
+            f"it isn't an Avro schema: {type(error).__name__}: {error}", None, ""
+        ) from None
+
+
+def given_schema(schema: str | Schema, kind: str) -> Schema:
+    """A schema that a program gives as a text. Raises `ConfigurationError` for what is none."""
+    if not isinstance(schema, str | Schema):
+        raise ConfigurationError(
+            f"schema_str must be a schema's text or a Schema, not {type(schema).__name__}"
+        )
+    return schema if isinstance(schema, Schema) else Schema(schema, kind)
+
+
+def given_function(name: str, function: Any) -> Any:
+    """A `to_dict` or `from_dict` of the program's, or None. Raises `ConfigurationError`."""
+    if function is not None and not callable(function):
+        raise ConfigurationError(
+            f"{name} must be a function, not {type(function).__name__}; settings are given as conf="
+        )
+    return function
+
+
+def _name(parsed: Any) -> str | None:
+    """The full name of a record; None for what has none."""
+    return parsed.get("name") if isinstance(parsed, dict) else None
+
+
+class AvroSerializer:
+    r"""Objects as Avro, with the id of their schema before them.
+
+    `schema_str`: an Avro schema as text, or a `Schema` (with references); None with
+    `use.latest.version`. `to_dict(obj, context)` makes what Avro can write of an object: dicts for
+    records. `conf`: `auto.register.schemas` (false: the schema has to be registered),
+    `use.latest.version` (false), `normalize.schemas` (false), `subject.name.strategy` (TOPIC,
+    RECORD, TOPIC_RECORD, or a function), `schema.id.location` (prefix, or header: the GUID).
+
+    Called with an object and a `SerializationContext`; None gives None. Raises
+    `SerializationError`, and `SchemaRegistryError` where the schema can't be had.
+
+    >>> serialize = AvroSerializer(registry, '"string"', conf={"auto.register.schemas": True})
+    >>> serialize("JFK", SerializationContext("flights", MessageField.VALUE))
+    b'\x00\x00\x00\x00\x01\x06JFK'
+    """
+
+    def __init__(
+        self,
+        schema_registry_client: SchemaRegistryClient,
+        schema_str: str | Schema | None = None,
+        to_dict: ToDict | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check schema and settings; the registry isn't asked yet."""
+        self._framer = Framer(schema_registry_client, read_settings(conf, WRITING))
+        self._registry = schema_registry_client
+        self._to_dict = given_function("to_dict", to_dict)
+        self._write = fastavro().schemaless_writer
+        self._schema: Schema | None = None
+        self._parsed: dict[Schema, Any] = {}
+        self._nests: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a schema, which is kept with it."""
+        if schema_str is not None:
+            self._schema = given_schema(schema_str, AVRO)
+        elif not self._framer.takes_latest:
+            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+
+        if self._schema is not None and not self._schema.references:
+            self._parsed_of(self._schema)
+
+    def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of an object; None for None."""
+        return None if obj is None else self.checked(obj, ctx, None)
+
+    def checked(
+        self, obj: Any, ctx: SerializationContext | None, check: Callable[[Any, Any], None] | None
+    ) -> bytes:
+        """The same of an object that isn't None; `check` gets what is written, and its schema."""
+        found = self._registered(ctx)
+        parsed = self._parsed_of(found.schema)
+        value = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        if check is not None:
+            check(value, parsed)
+        return self._framer.framed(self.payload(value, parsed), found, ctx)
+
+    def payload(self, value: Any, parsed: Any) -> bytes:
+        """A value as Avro, without a frame."""
+        if is_bytes(parsed):
+            if not isinstance(value, bytes):
+                raise SerializationError(f"the schema is bytes, not {type(value).__name__}")
+            return value
+        nests = self._nests.get(id(parsed))
+        if nests is None:
+            nests = kept(self._nests, id(parsed), (parsed, may_nest(parsed)))
+        if nests[1]:
+            check_written(value)
+        stream = io.BytesIO()
+        try:
+            self._write(stream, parsed, value)
+        # A value of the program's can make fastavro raise whatever Python has.
+        except Exception as error:
+            raise SerializationError(
+                f"it doesn't fit its Avro schema: {type(error).__name__}: {error}"
+            ) from error
+        return stream.getvalue()
+
+    def _registered(self, ctx: SerializationContext | None) -> RegisteredSchema:
+        schema = self._schema
+        name = None if schema is None else _name(self._parsed_of(schema))
+        return self._framer.registered(self._framer.subject(ctx, name), lambda: schema)
+
+    def _parsed_of(self, schema: Schema) -> Any:
+        found = self._parsed.get(schema)
+        if found is None:
+            found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+        return found
+
+
+class AvroDeserializer:
+    """Avro with the id of its schema, as dicts and what else the schema says.
+
+    `schema_str`: the reader's schema, by which records of any version are read; None: each by the
+    schema that it was written with, or with `use.latest.version` by the subject's latest.
+    `from_dict(value, context)` makes an object of it. Logical types are what fastavro makes of
+    them: `datetime`, `date`, `time`, `Decimal`, `UUID`. With `return_record_name` a record in a
+    union is a pair of its name and itself.
+
+    Called with bytes and a `SerializationContext`; None gives None. Raises `DeserializationError`,
+    and `SchemaRegistryError` where the schema can't be had.
+    """
+
+    def __init__(
+        self,
+        schema_registry_client: SchemaRegistryClient,
+        schema_str: str | Schema | None = None,
+        from_dict: FromDict | None = None,
+        return_record_name: bool = False,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check schema and settings; the registry isn't asked yet."""
+        self._unframer = Unframer(schema_registry_client, read_settings(conf, READING))
+        self._registry = schema_registry_client
+        self._from_dict = given_function("from_dict", from_dict)
+        self._names = return_record_name
+        self._reading = AvroReading()
+        self._reader: Schema | None = None
+        if schema_str is not None:
+            self._reader = given_schema(schema_str, AVRO)
+        self._writers: dict[bytes, Any] = {}
+        self._parsed: dict[Schema, Any] = {}
+        if self._reader is not None and not self._reader.references:
+            self._parsed_of(self._reader)
+
+    def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
+        """The object of bytes; None for None."""
+        if data is None:
+            return None
+        prefix, at = data[:ID_SIZE], ID_SIZE
+        written = None if ctx is not None and ctx.headers else self._writers.get(prefix)
+        if written is None:
+            of, at = schema_of(data, ctx)
+            written = self._parsed_of(self._unframer.schema(of))
+            if at == ID_SIZE:
+                kept(self._writers, prefix, written)
+        found = self._decoded(data[at:], written, self._wanted(ctx, written))
+        return found if self._from_dict is None else self._from_dict(found, ctx)
+
+    def _wanted(self, ctx: SerializationContext | None, written: Any) -> Any:
+        """The schema by which it is read."""
+        if self._reader is not None:
+            return self._parsed_of(self._reader)
+        if self._unframer.takes_latest:
+            return self._parsed_of(self._unframer.latest(ctx, _name(written)))
+        return None
+
+    def _decoded(self, payload: bytes, written: Any, wanted: Any) -> Any:
+        if is_bytes(written):
+            return payload
+        return self._reading.value(payload, written, wanted, self._names)
+
+    def _parsed_of(self, schema: Schema) -> Any:
+        found = self._parsed.get(schema)
+        if found is None:
+            found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+        return found

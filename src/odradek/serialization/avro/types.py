@@ -1,0 +1,168 @@
+"""Arrow types of Avro schemas.
+
+In: a schema as fastavro has parsed it. Out: the Arrow type that holds its values, and the schema to
+read them with. Must not: guess: a union of several kinds has no column type.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.serialization.errors import InvalidSchemaError
+from odradek.serialization.schema_limits import AvroLimits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEEPEST = 64
+"""Records in records: more is a schema that refers to itself."""
+MOST_TYPES = 20_000
+"""Types within types of one column; each costs about 100 microseconds, and memory in every call."""
+LOGICAL_TYPES: dict[str, tuple[str, ...]] = {
+    "date": ("date32",),
+    "time-millis": ("time32", "ms"),
+    "time-micros": ("time64", "us"),
+    "timestamp-millis": ("timestamp", "ms", "UTC"),
+    "timestamp-micros": ("timestamp", "us", "UTC"),
+    "local-timestamp-millis": ("timestamp", "ms"),
+    "local-timestamp-micros": ("timestamp", "us"),
+    "decimal": ("decimal128",),
+}
+"""Functions of pyarrow that make the types of logical ones, and what they are given."""
+
+
+def arrow_type(parsed: Any) -> pa.DataType:
+    """The type of a column of this schema. Raises `InvalidSchemaError` where there is none.
+
+    A record is a struct of nullable fields, an array a list, a map a map of strings, enums and
+    UUIDs are strings, fixed is binary of its size, a union of null and another is that other.
+    Dates, times, timestamps (UTC; local ones without a zone) and decimals are Arrow's own.
+    """
+    AvroLimits(parsed)
+    return _Types(named_types(parsed)).of(parsed, 0)
+
+
+def without_uuids(parsed: Any) -> Any:
+    """The same schema with texts where it has UUIDs, which Arrow holds as texts."""
+    return _without_uuids(parsed, {})
+
+
+def _without_uuids(parsed: Any, made: dict[int, Any]) -> Any:
+    """`made`: copies by the identity of what they are of; fastavro puts the same thing about."""
+    if not isinstance(parsed, dict | list):
+        return parsed
+    found = made.get(id(parsed))
+    if found is None:
+        if isinstance(parsed, list):
+            found = [_without_uuids(one, made) for one in parsed]
+        else:
+            found = {
+                name: one if name == "default" else _without_uuids(one, made)
+                for name, one in parsed.items()
+            }
+            if found.get("logicalType") == "uuid":
+                del found["logicalType"]
+        made[id(parsed)] = found
+    return found
+
+
+def named_types(parsed: Any) -> dict[str, Any]:
+    """The named types within a schema, which uses some by their names."""
+    return _named(parsed, {})
+
+
+def _named(parsed: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The named types within a schema: it uses some by their names."""
+    if isinstance(parsed, list):
+        for one in parsed:
+            _named(one, found)
+    elif isinstance(parsed, dict):
+        if "name" in parsed and parsed.get("type") in ("record", "error", "enum", "fixed"):
+            found[parsed["name"]] = parsed
+        for one in parsed.get("fields", ()):
+            _named(one["type"], found)
+        for inner in ("items", "values", "type"):
+            if isinstance(parsed.get(inner), dict | list):
+                _named(parsed[inner], found)
+    return found
+
+
+class _Types:
+    """Makes one type; schemas use named types by their names, and so may be wide for few words."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._made = 0
+
+    def of(self, parsed: Any, depth: int) -> pa.DataType:
+        self._made += 1
+        if self._made > MOST_TYPES:
+            raise _refused(f"it has more than {MOST_TYPES} types within types")
+        if depth > DEEPEST:
+            raise _refused("it refers to itself")
+        if isinstance(parsed, list):
+            kinds = [one for one in parsed if one != "null"]
+            if len(kinds) == 1:
+                return self.of(kinds[0], depth + 1)
+            raise _refused("a union of several kinds has no type in Arrow")
+        if isinstance(parsed, str):
+            return self._plain(parsed, depth)
+        logical = _logical(parsed)
+        if logical is not None:
+            return logical
+        return self._compound(parsed["type"], parsed, depth + 1)
+
+    def _compound(self, kind: Any, parsed: Any, depth: int) -> pa.DataType:
+        import pyarrow as pa
+
+        if kind in ("record", "error"):
+            return pa.struct(
+                [(one["name"], self.of(one["type"], depth)) for one in parsed["fields"]]
+            )
+        if kind == "array":
+            return pa.list_(self.of(parsed["items"], depth))
+        if kind == "map":
+            return pa.map_(pa.string(), self.of(parsed["values"], depth))
+        if kind == "enum":
+            return pa.string()
+        if kind == "fixed":
+            return pa.binary(parsed["size"])
+        return self.of(kind, depth)
+
+    def _plain(self, kind: str, depth: int) -> pa.DataType:
+        import pyarrow as pa
+
+        plain = {
+            "null": pa.null(),
+            "boolean": pa.bool_(),
+            "int": pa.int32(),
+            "long": pa.int64(),
+            "float": pa.float32(),
+            "double": pa.float64(),
+            "bytes": pa.binary(),
+            "string": pa.string(),
+        }
+        found = plain.get(kind)
+        if found is not None:
+            return found
+        if kind in self._named:
+            return self.of(self._named[kind], depth + 1)
+        raise _refused(f"{kind} isn't known")
+
+
+def _logical(parsed: dict[str, Any]) -> pa.DataType | None:
+    import pyarrow as pa
+
+    name = str(parsed.get("logicalType"))
+    if name == "decimal":
+        return pa.decimal128(parsed["precision"], parsed.get("scale", 0))
+    made = LOGICAL_TYPES.get(name)
+    return None if made is None else getattr(pa, made[0])(*made[1:])
+
+
+def _refused(why: str) -> InvalidSchemaError:
+    return InvalidSchemaError(
+        f"the Avro schema has no type in Arrow: {why}",
+        None,
+        "Give a reader's schema with less in it, or read the records as objects.",
+    )

@@ -1,0 +1,106 @@
+"""A look at the bytes of an Avro value before fastavro reads them: how deep its values lie.
+
+In: the types of a schema (`schema_limits`) and bytes. Out: nothing, or `DeserializationError`.
+fastavro reads a value within a value by a call within a call in C, without a limit: 6,000 bytes of
+a list that refers to itself end the process. Must not: recurse.
+"""
+
+from __future__ import annotations
+
+from odradek.serialization.errors import DeserializationError
+from odradek.serialization.schema_limits import (
+    BYTES,
+    DEEPEST_VALUE,
+    FIXED,
+    MAP,
+    NUMBER,
+    RECORD,
+    UNION,
+    AvroType,
+)
+
+LONGEST_NUMBER = 10
+"""Bytes of a number of 64 bits."""
+
+
+class Walk:
+    """One pass over a value's bytes, with a stack of its own."""
+
+    def __init__(self, nodes: list[AvroType], data: bytes) -> None:
+        self._nodes, self._data, self._at = nodes, data, 0
+        self._open: list[list[int]] = []
+        """Types of unfinished values, and how many parts each has had, or still has."""
+
+    def go(self) -> None:
+        """Walk over the whole value; raises `DeserializationError`."""
+        self._enter(0)
+        while self._open:
+            frame = self._open[-1]
+            at = self._next(self._nodes[frame[0]], frame)
+            if at < 0:
+                self._open.pop()
+            else:
+                self._enter(at)
+
+    def _next(self, node: AvroType, frame: list[int]) -> int:
+        """Return the type of the next value in the innermost one; -1 at its end."""
+        if node.kind == RECORD:
+            frame[1] += 1
+            return node.inner[frame[1] - 1] if frame[1] <= len(node.inner) else -1
+        if node.kind == UNION:
+            frame[1] += 1
+            return -1 if frame[1] > 1 else self._branch(node)
+        if frame[1] == 0:
+            frame[1] = self._block()
+            if frame[1] == 0:
+                return -1
+        frame[1] -= 1
+        if node.kind == MAP:
+            self._skip(self._number())
+        return node.inner[0]
+
+    def _branch(self, node: AvroType) -> int:
+        number = self._number()
+        if not 0 <= number < len(node.inner):
+            raise DeserializationError("it isn't of its Avro schema: a union has no such branch")
+        return node.inner[number]
+
+    def _block(self) -> int:
+        """Return the number of items in the next block."""
+        count = self._number()
+        if count < 0:
+            self._number()
+        return abs(count)
+
+    def _enter(self, at: int) -> None:
+        node = self._nodes[at]
+        if node.kind == NUMBER:
+            self._number()
+        elif node.kind == BYTES:
+            self._skip(self._number())
+        elif node.kind == FIXED:
+            self._skip(node.size)
+        else:
+            self._open.append([at, 0])
+            if len(self._open) > DEEPEST_VALUE:
+                raise DeserializationError(
+                    f"its values lie deeper than {DEEPEST_VALUE} within one another"
+                )
+
+    def _skip(self, size: int) -> None:
+        self._at += size
+        if size < 0 or self._at > len(self._data):
+            raise DeserializationError("it isn't of its Avro schema: it ends too early")
+
+    def _number(self) -> int:
+        found = 0
+        for shift in range(0, 7 * LONGEST_NUMBER, 7):
+            if self._at >= len(self._data):
+                raise DeserializationError("it isn't of its Avro schema: it ends too early")
+            byte = self._data[self._at]
+            self._at += 1
+            found |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                found &= (1 << 64) - 1
+                return (found >> 1) ^ -(found & 1)
+        raise DeserializationError("it isn't of its Avro schema: a number has too many bytes")

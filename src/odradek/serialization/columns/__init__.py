@@ -1,0 +1,1 @@
+"""Parts that the formats share for whole Arrow columns."""

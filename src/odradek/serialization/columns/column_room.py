@@ -1,0 +1,164 @@
+"""How much memory the columns of a call may take.
+
+In: the columns, how many rows there are, and their bytes. Out: whether a value has room. A byte may
+say that a list has one more record of thousands of fields, all null, and 100 KB of them were 2 GB
+of columns (R-IN-4). So the columns of a call have room for `FREE` bytes, `RATIO` times the bytes of
+its rows, and a null for each row, which has to fit into the former. A row that needs more than
+there is left is measured before Arrow gets it: it may have its own bytes' share, so those before it
+don't take that from it. Must not: know a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.record.limits import DECOMPRESSED_LIMIT
+from odradek.serialization.columns.column_layout import Columns, PlannedColumn
+from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAID = 300
+"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
+TOGETHER = 1024
+"""Rows that are objects at a time: more of them keep the garbage collector busy."""
+FREE = DECOMPRESSED_LIMIT
+"""Bytes that columns of any rows may take: what a batch of records may become."""
+RATIO = 64
+"""Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
+takes up to that for each column of a record that is null, most of which have few of them."""
+LARGE = "it isn't of the type, and its columns would be too large to say where"
+"""The error of a large row that Arrow refuses."""
+
+
+class ColumnRoom:
+    """Of one call."""
+
+    def __init__(self, root: PlannedColumn, rows: int, size: int) -> None:
+        """`size`: bytes of the rows.
+
+        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        """
+        self._root = root
+        self._left = FREE + RATIO * size
+        self.share = FREE // max(rows, 1)
+        """Of the bytes that all may take, those of each row."""
+        if rows * root.of_null > self._left:
+            raise InvalidSchemaError(
+                f"{rows} rows of a type of which a null takes {root.of_null} bytes would take more "
+                f"than the {self._left} that these rows may take",
+                None,
+                "Convert fewer rows at a time, or give a reader's schema with fewer fields.",
+            )
+        self.of_kernel = self._left + rows * root.of_null
+        """Bytes that a kernel's columns may take."""
+
+    def fitting(self, value: Any, size: int) -> Any:
+        """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
+        try:
+            found = self._root.size_of(value)
+        except (TypeError, LookupError, AttributeError):
+            return value  # Arrow says what is wrong with it
+        self.check(found, size)
+        self._left -= found
+        return value
+
+    def check(self, found: int, size: int) -> None:
+        """See whether a row of `size` bytes may take so many. Raises `DeserializationError`."""
+        most = max(self._root.of_null + RATIO * size + self.share, self._left)
+        if found > most:
+            raise DeserializationError(
+                f"its {size} bytes would take more than {most} in columns: its schema has a record "
+                "of so many fields, or a text so long, for a byte"
+            )
+
+
+class JsonRoom:
+    """The bytes that JSON values of one type take in columns at least.
+
+    Two bytes may be an object of thousands of fields, all null, which take time and memory where
+    they are created: the values are measured before.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.root = Columns(kind).root
+        self._item = _largest_item(self.root, within=False)
+        self._least = _least_of(self.root)
+
+    def is_small(self, rows: list[bytes | None], room: ColumnRoom) -> bool:
+        """Return whether rows can't take more than their share, whatever their values are."""
+        there = [one for one in rows if one is not None]
+        items = sum(one.count(b",") + one.count(b"[") for one in there) if self._item else 0
+        size = sum(map(len, there))
+        share = room.share * len(rows)
+        return items * self._item + size <= RATIO * size + share and size < FREE
+
+    def check(self, given: Any, size: int, room: ColumnRoom) -> None:
+        """Raise `DeserializationError` if a JSON value of `size` bytes has no room."""
+        room.check(self._least(given), size)
+
+    def is_large(self, given: Any, size: int) -> bool:
+        """Return whether Python would take seconds to create it; Arrow reads such a row alone."""
+        return self._least(given) > self.root.of_null + RATIO * size + FREE // TOGETHER
+
+
+def _largest_item(column: PlannedColumn, *, within: bool) -> int:
+    """Return the bytes of the largest null as an item of a list; 0 without a list."""
+    import pyarrow as pa
+
+    lists = pa.types.is_list(column.kind)
+    inner = [_largest_item(one, within=lists) for one in column.children]
+    return max([column.of_null if within else 0, *inner])
+
+
+def _least_of(column: PlannedColumn) -> Callable[[Any], int]:
+    """Return a function for the bytes that a value takes at least: those of its nulls.
+
+    The function looks at the fields of an object alone: missing ones were counted with the type.
+    """
+    import pyarrow as pa
+
+    own, inner = column.of_null, column.children
+    if pa.types.is_struct(column.kind):
+        names = [field.name for field in column.kind]
+        parts = [
+            (name, _least_of(one), one.of_null)
+            for name, one in zip(names, inner, strict=True)
+            if one.children
+        ]
+        if not parts:
+            return lambda _: own
+        return lambda given: (
+            own + sum([size(given[name]) - null for name, size, null in parts if name in given])
+            if type(given) is dict
+            else own
+        )
+    if pa.types.is_list(column.kind):
+        item, each = _least_of(inner[0]), inner[0].of_null
+        if not inner[0].children:
+            return lambda given: own + each * len(given) if type(given) is list else own
+        return lambda given: own + sum(map(item, given)) if type(given) is list else own
+    return lambda _: own
+
+
+def array_of_values(
+    values: list[Any], kind: pa.DataType, numbers: list[int], errors: dict[int, str]
+) -> pa.Array:
+    """An array of values; those that the type can't hold are found by halves."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(values) == 1:
+            errors[numbers[0]] = f"Arrow's {str(kind)[:SAID]} can't hold it: {str(error)[:SAID]}"
+            return pa.nulls(1, kind)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [
+            array_of_values(values[:half], kind, numbers[:half], errors),
+            array_of_values(values[half:], kind, numbers[half:], errors),
+        ]
+    )

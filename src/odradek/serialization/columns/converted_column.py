@@ -1,0 +1,176 @@
+"""What functions over whole columns give, and what they all ask of their arguments.
+
+In: columns, and a serializer that writes one value. Out: `ConvertedColumn`. Must not: know a
+format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.extras import require_extra
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+    SerializationError,
+)
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schemas import Schema
+from odradek.serialization.wire_format import ID_SIZE, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedColumn:
+    """A column that was made of another, row by row."""
+
+    values: pa.Array
+    """As many as there were rows; null for null, and where a row is among `errors`."""
+    errors: Mapping[int, str]
+    """By the row's number, from 0, why it can't be converted; in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSchema:
+    """Why the rows of one id can't be read; a schema may be a text itself."""
+
+    why: str
+
+
+class RowSchemas:
+    """The schemas that the rows of a column name, each looked up once."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        use: Callable[[Schema], Any],
+        *,
+        several: bool = False,
+        instead: Any = None,
+    ) -> None:
+        """`use` returns what a schema is used as; `several`: rows may have different schemas.
+
+        `instead`: used for all rows, whatever schema they name.
+        """
+        self._registry, self._use, self._several = registry, use, several
+        self._instead = instead
+        self._by_prefix: dict[bytes, Any] = {}
+        """By the bytes that name it, a schema as it is used, or why there is none."""
+        self.first: Any = None
+        """The first schema that could be used, as it is used."""
+
+    def of(self, data: bytes) -> Any:
+        """Return the schema of a row, or `NoSchema`.
+
+        Raises `InvalidSchemaError` for a second schema unless `several`.
+        """
+        prefix = data[:ID_SIZE]
+        found = self._by_prefix.get(prefix)
+        if found is None:
+            found = self._found(data)
+            if prefix[:1] == b"\0":  # other rows may begin as a row does that is not framed
+                self._by_prefix[prefix] = found
+        return found
+
+    def _found(self, data: bytes) -> Any:
+        try:
+            of, _ = schema_of(data)
+            if of.id is None:
+                return NoSchema("a column's rows name their schemas by id, not by GUID")
+            if self._instead is not None:
+                return self._instead
+            found = self._use(self._registry.get_schema(of.id))
+        except (DeserializationError, SchemaNotFoundError, InvalidSchemaError) as error:
+            return NoSchema(str(error))
+        if self.first is None:
+            self.first = found
+        elif not self._several and found != self.first:
+            raise InvalidSchemaError(
+                "the column has records of several schemas",
+                None,
+                "Give the reader's schema by which all of them are read.",
+            )
+        return found
+
+
+def check_column(column: object) -> None:
+    """Refuse what is no column. Raises `ConfigurationError`."""
+    require_extra("pyarrow")
+    import pyarrow as pa
+
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        raise ConfigurationError(
+            "column must be an Arrow array, as table.column(name) gives it, not "
+            f"{type(column).__name__}"
+        )
+
+
+def check_bytes(column: Any) -> None:
+    """Refuse what is no column of bytes, or of nothing. Raises `ConfigurationError`."""
+    check_column(column)
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    known = ("null", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    if not any(getattr(pa.types, f"is_{name}")(kind) for name in known):
+        raise ConfigurationError(f"column must be of binary, as records' values are, not {kind}")
+
+
+def check_registry(registry: object) -> None:
+    """Refuse what is no client of a registry. Raises `ConfigurationError`."""
+    if not isinstance(registry, SchemaRegistryClient):
+        raise ConfigurationError(
+            f"registry must be a SchemaRegistryClient, not {type(registry).__name__}"
+        )
+
+
+def check_reader_schema(reader_schema: object) -> None:
+    """Refuse what is no schema. Raises `ConfigurationError`."""
+    if not isinstance(reader_schema, str | Schema | None):
+        raise ConfigurationError(
+            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
+        )
+
+
+def context_of(topic: str, field: MessageField) -> SerializationContext:
+    """What serializers are told. Raises `ConfigurationError`."""
+    if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
+        raise ConfigurationError(
+            f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
+        )
+    return SerializationContext(topic, field)
+
+
+def written_rows(
+    column: pa.Array | pa.ChunkedArray, write: Callable[[Any], bytes | None]
+) -> ConvertedColumn:
+    """What is written of each value but null; those that don't fit are null, and errors."""
+    import pyarrow as pa
+
+    errors: dict[int, str] = {}
+    written: list[bytes | None] = []
+    for number, one in enumerate(column):
+        try:
+            value = _python_value(one)
+            written.append(None if value is None else write(value))
+        except SerializationError as error:
+            written.append(None)
+            errors[number] = str(error)
+    return ConvertedColumn(pa.array(written, pa.binary()), errors)
+
+
+def _python_value(one: pa.Scalar) -> Any:
+    """Give one row's value. Raises `SerializationError` where Python has none: it is this row's."""
+    try:
+        return one.as_py(maps_as_pydicts="strict")
+    except (KeyError, ValueError, OverflowError) as error:
+        # A map's key that comes twice, a year beyond 9999, a text that isn't UTF-8.
+        why = error.args[0] if isinstance(error, KeyError) and error.args else error
+        raise SerializationError(f"the value can't be had in Python: {why}") from None

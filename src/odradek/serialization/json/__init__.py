@@ -1,0 +1,1 @@
+"""JSON: serializers with a schema registry, and whole Arrow columns."""

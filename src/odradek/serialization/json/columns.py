@@ -1,0 +1,203 @@
+"""Whole columns of JSON to columns of values, and back: framed with a JSON Schema, and plain.
+
+In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of values. Out: a column of the
+other kind of the same length, and by row why one can't be had. Must not: fail all rows for one of
+them, or take rows of one schema for another without a reader's schema that says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro.serializers import given_schema
+from odradek.serialization.columns.converted_column import (
+    ConvertedColumn,
+    NoSchema,
+    RowSchemas,
+    check_bytes,
+    check_column,
+    check_reader_schema,
+    check_registry,
+    context_of,
+    written_rows,
+)
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError,
+)
+from odradek.serialization.json.rows import JsonRows
+from odradek.serialization.json.serializers import JsonChecks, JSONSerializer, json_of
+from odradek.serialization.json.shapes import JsonShapes
+from odradek.serialization.json.types import json_type
+from odradek.serialization.plain import parsed_json
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schemas import JSON, Schema
+from odradek.serialization.wire_format import ID_SIZE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def json_to_arrow(
+    column: pa.Array | pa.ChunkedArray,
+    registry: SchemaRegistryClient,
+    reader_schema: str | Schema | None = None,
+    *,
+    validate: bool = True,
+) -> ConvertedColumn:
+    """Make a column of values of a column of framed JSON: of structs, where they are objects.
+
+    `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read by
+    `reader_schema`; without one they must all be of one schema. `validate`: each row is checked by
+    it, as `JSONDeserializer` does; without that a row only has to fit the type, and takes a third
+    of the time. Types are those of `json_types.json_type`: all fields nullable. Rows that can't be
+    read are null, and among the result's `errors`.
+
+    Raises `InvalidSchemaError` for several schemas without a reader's, or a reader's that can't be
+    used; `SchemaRegistryError` where a registry can't be asked. A schema that the registry doesn't
+    have is the row's error.
+
+    >>> read = json_to_arrow(batch.column("value"), registry)
+    >>> read.values.type, dict(read.errors)
+    (StructType(struct<to: string>), {})
+    """
+    check_bytes(column)
+    check_registry(registry)
+    check_reader_schema(reader_schema)
+    if not isinstance(validate, bool):
+        raise ConfigurationError(f"validate must be true or false, not {type(validate).__name__}")
+    return _Decoding(registry, reader_schema, validate).converted(column)
+
+
+def plain_json_to_arrow(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> ConvertedColumn:
+    """Make a column of values of a column of JSON without a schema or a frame.
+
+    `column`: binary of any kind. `kind`: the values' type, of structs, lists, booleans, signed
+    integers, floats, strings, dates and timestamps (which are ISO 8601 in JSON). Members that a
+    struct doesn't have are left out, and fields that an object lacks are null; a string holds the
+    JSON of what is no text. Rows that don't fit are null, and among the result's `errors`.
+
+    Raises `ConfigurationError` for another type.
+
+    >>> read = plain_json_to_arrow(batch.column("value"), pa.struct({"to": pa.string()}))
+    >>> read.values.type, dict(read.errors)
+    (StructType(struct<to: string>), {})
+    """
+    check_bytes(column)
+    _check_kind(kind)
+    errors: dict[int, str] = {}
+    found = JsonRows(kind, parsed=False).read(column.to_pylist(), errors)
+    return ConvertedColumn(found, errors)
+
+
+def _check_kind(kind: Any) -> None:
+    import pyarrow as pa
+
+    if not isinstance(kind, pa.DataType):
+        cure = ": pa.struct(schema)" if isinstance(kind, pa.Schema) else ""
+        raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}{cure}")
+    if pa.types.is_struct(kind):
+        if len({one.name for one in kind}) < kind.num_fields:
+            raise ConfigurationError(f"kind has two fields of one name: {kind}")
+        for one in kind:
+            _check_kind(one.type)
+        return
+    if pa.types.is_list(kind):
+        _check_kind(kind.value_type)
+        return
+    known = ("signed_integer", "boolean", "float32", "float64", "string", "date32", "timestamp")
+    if not any(getattr(pa.types, f"is_{name}")(kind) for name in known):
+        raise ConfigurationError(
+            f"kind has {kind}, which isn't read from JSON; there are structs, lists, booleans, "
+            "signed integers, float32, float64, strings, date32 and timestamps"
+        )
+
+
+class _Decoding:
+    """One call of `json_to_arrow`."""
+
+    def __init__(
+        self, registry: SchemaRegistryClient, reader_schema: str | Schema | None, validate: bool
+    ) -> None:
+        self._checks = JsonChecks(registry) if validate else None
+        self._reader = None if reader_schema is None else given_schema(reader_schema, JSON)
+        if self._reader is not None:
+            self._usable(self._reader)
+        self._rows = RowSchemas(registry, self._usable, instead=self._reader)
+
+    def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
+        """The column, and what is wrong with it."""
+        import pyarrow as pa
+
+        errors: dict[int, str] = {}
+        rows = [
+            None if data is None else self._payload(data, number, errors)
+            for number, data in enumerate(column.to_pylist())
+        ]
+        schema = self._reader or self._rows.first
+        if schema is None:
+            return ConvertedColumn(pa.nulls(len(column)), errors)
+        reading = JsonRows(json_type(json_of(schema)), parsed=self._checks is not None)
+        return ConvertedColumn(reading.read(rows, errors), dict(sorted(errors.items())))
+
+    def _payload(self, data: bytes, number: int, errors: dict[int, str]) -> bytes | None:
+        """A row's JSON, checked; None, and why, where it can't be read."""
+        schema = self._rows.of(data)
+        if isinstance(schema, NoSchema):
+            errors[number] = schema.why
+            return None
+        payload = data[ID_SIZE:]
+        if self._checks is None:
+            return payload
+        try:
+            why = self._checks.check(schema, parsed_json(payload))
+        except DeserializationError as error:
+            errors[number] = str(error)
+            return None
+        if why is not None:
+            errors[number] = f"it doesn't fit its JSON schema: {why}"
+            return None
+        return payload
+
+    def _usable(self, schema: Schema) -> Schema:
+        """Return the schema if it can be used. Raises `InvalidSchemaError`."""
+        json_type(json_of(schema))
+        if self._checks is not None:
+            self._checks.prepare(schema)
+        return schema
+
+
+def arrow_to_json(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: Callable[[Any, SerializationContext], bytes | None],
+    topic: str,
+    field: MessageField = MessageField.VALUE,
+) -> ConvertedColumn:
+    """Make a column of JSON, as `Producer.send_arrow` takes it, of a column of values.
+
+    `serializer`: a `JSONSerializer`, which frames and checks, or a `PlainJSONSerializer`; the
+    subject is that of `topic` and `field`. Null stays null. A field that is null is left out,
+    unless the schema wants it to be there; times are ISO 8601, bytes base64, decimals numbers with
+    all of their digits. Rows that don't fit the schema are null, and among the result's `errors`:
+    look before you send, for a null value deletes.
+
+    Raises `ConfigurationError` for a type that isn't written as JSON; `SchemaRegistryError` where
+    the schema can't be had.
+
+    >>> written = arrow_to_json(table.column("flight"), serialize, "flights")
+    >>> written.values.type
+    DataType(binary)
+    """
+    check_column(column)
+    if not callable(serializer):
+        raise ConfigurationError(
+            f"serializer must be a JSONSerializer, not {type(serializer).__name__}"
+        )
+    context = context_of(topic, field)
+    document = None
+    if isinstance(serializer, JSONSerializer):
+        document = json_of(serializer.schema(context))
+    shape = JsonShapes(document).of(column.type, document, "the column")
+    return written_rows(column, lambda value: serializer(shape(value), context))

@@ -1,0 +1,243 @@
+"""JSON with a schema registry: objects that a JSON Schema describes.
+
+In: objects, or bytes with a schema's id. Out: the other. jsonschema-rs checks: it takes 4 µs where
+jsonschema takes 500, and all drafts. Must not: fetch what a schema refers to from anywhere but the
+registry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.serialization.avro.serializers import given_function, given_schema
+from odradek.serialization.context import SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaRegistryError,
+    SerializationError,
+)
+from odradek.serialization.extras import jsonschema_rs
+from odradek.serialization.framing import (
+    READING,
+    WRITING,
+    Framer,
+    FromDict,
+    ToDict,
+    Unframer,
+    read_settings,
+)
+from odradek.serialization.plain import parsed_json, written_json
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.references import referred
+from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schemas import JSON, RegisteredSchema, Schema
+from odradek.serialization.schema_limits import JsonLimits
+from odradek.serialization.wire_format import SchemaId, schema_of
+
+VALIDATE = {"validate": True}
+"""A setting of both: whether objects are checked."""
+SAID = 300
+"""Characters of what a validator says that an error repeats."""
+
+
+class JsonChecks:
+    """Validators of schemas, each made once."""
+
+    def __init__(self, registry: SchemaRegistryClient | None) -> None:
+        self._rs = jsonschema_rs()
+        self._registry = registry
+        self._made: dict[Schema, tuple[Any, JsonLimits]] = {}
+
+    def check(self, schema: Schema, value: Any) -> str | None:
+        """Why a value doesn't fit; None where it does. Raises `InvalidSchemaError`."""
+        validator, limits = self.prepare(schema)
+        too_much = limits.check(value)
+        if too_much is not None:
+            return too_much
+        try:
+            validator.validate(value)
+        except self._rs.ValidationError as error:
+            path = "".join(f"/{one}" for one in error.instance_path) or "the whole"
+            return f"{path}: {error.message[:SAID]}"
+        except (ValueError, TypeError, RecursionError) as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
+        """What checks values of a schema. Raises `InvalidSchemaError`."""
+        found = self._made.get(schema)
+        if found is None:
+            found = kept(self._made, schema, self._validator(schema))
+        return found
+
+    def _validator(self, schema: Schema) -> tuple[Any, JsonLimits]:
+        others: dict[str, Any] = {}
+        if self._registry is not None:
+            for one, found in referred(schema, self._registry):
+                others.setdefault(one.name, json_of(found.schema))
+
+        def retrieve(uri: str) -> Any:
+            for name, found in others.items():
+                if uri == name or uri.endswith(f"/{name}"):
+                    return found
+            raise ValueError(f"{uri} isn't among the schema's references")
+
+        parsed = json_of(schema)
+        try:
+            validator = self._rs.validator_for(parsed, retriever=retrieve)
+        # It raises its own error for schemas, and for references that lead nowhere.
+        except Exception as error:
+            raise InvalidSchemaError(
+                f"it isn't a JSON schema that can be used: {str(error)[:SAID]}", None, ""
+            ) from None
+        return validator, JsonLimits(parsed, others)
+
+
+def json_of(schema: Schema) -> Any:
+    """The schema's text as JSON. Raises `InvalidSchemaError`."""
+    _must_be_json(schema)
+    try:
+        return json.loads(schema.schema_str)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchemaError(f"it isn't a JSON schema: {error}", None, "") from None
+
+
+def _must_be_json(schema: Schema) -> None:
+    if schema.schema_type != JSON:
+        raise InvalidSchemaError(
+            f"the schema is of type {schema.schema_type}, not JSON", None, "Check the topic."
+        )
+
+
+def _title(schema: Schema) -> str | None:
+    found = json_of(schema)
+    return found.get("title") if isinstance(found, dict) else None
+
+
+class JSONSerializer:
+    """Objects as JSON, checked by a JSON Schema, with the id of that before them.
+
+    `schema_str`: a JSON Schema as text, or a `Schema` (with references); None with
+    `use.latest.version`. A record's name, for RECORD and TOPIC_RECORD, is the schema's `title`.
+    `to_dict(obj, context)` makes what JSON can hold of an object. `conf` as `AvroSerializer` has
+    it, and `validate` (true). The JSON is in UTF-8, without blanks, as confluent-kafka writes it.
+
+    Called with an object and a `SerializationContext`; None gives None. Raises
+    `SerializationError`, and `SchemaRegistryError` where the schema can't be had.
+    """
+
+    def __init__(
+        self,
+        schema_str: str | Schema | None,
+        schema_registry_client: SchemaRegistryClient,
+        to_dict: ToDict | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check schema and settings; the registry isn't asked yet."""
+        settings = read_settings(conf, WRITING | VALIDATE)
+        self._framer = Framer(schema_registry_client, settings)
+        self._checks = JsonChecks(schema_registry_client) if settings["validate"] else None
+        self._to_dict = given_function("to_dict", to_dict)
+        self._schema: Schema | None = None
+        self._name: str | None = None
+        if schema_str is not None:
+            self._schema = given_schema(schema_str, JSON)
+            self._name = _title(self._schema)
+            if self._checks is not None and not self._schema.references:
+                self._checks.prepare(self._schema)  # before a registry has it for ever
+        elif not self._framer.takes_latest:
+            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+
+    def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of an object; None for None."""
+        if obj is None:
+            return None
+        found = self._registered(ctx)
+        value = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        return self._framer.framed(self.payload(value, found.schema), found, ctx)
+
+    def schema(self, ctx: SerializationContext | None) -> Schema:
+        """By which a record of this context is written. Raises as a call does."""
+        return self._registered(ctx).schema
+
+    def payload(self, value: Any, schema: Schema) -> bytes:
+        """A value as JSON, without a frame."""
+        written = written_json(value)  # first, for it refuses what lies too deep for the validator
+        if self._checks is not None:
+            why = self._checks.check(schema, value)
+            if why is not None:
+                raise SerializationError(f"it doesn't fit its JSON schema: {why}")
+        return written
+
+    def _registered(self, ctx: SerializationContext | None) -> RegisteredSchema:
+        schema = self._schema
+        return self._framer.registered(self._framer.subject(ctx, self._name), lambda: schema)
+
+
+class JSONDeserializer:
+    """JSON with the id of its schema, as dicts, checked.
+
+    `schema_str`: the schema that it is checked by; None: the one that it was written with, or with
+    `use.latest.version` the subject's latest. Without a registry nothing but `schema_str` is asked.
+    `from_dict(value, context)` makes an object of it. `conf`: `use.latest.version`,
+    `subject.name.strategy`, `validate` (true).
+
+    Called with bytes and a `SerializationContext`; None gives None. Raises `DeserializationError`,
+    and `SchemaRegistryError` where the schema can't be had.
+    """
+
+    def __init__(
+        self,
+        schema_str: str | Schema | None = None,
+        from_dict: FromDict | None = None,
+        schema_registry_client: SchemaRegistryClient | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check schema and settings; the registry isn't asked yet."""
+        settings = read_settings(conf, READING | VALIDATE)
+        registry = schema_registry_client
+        self._unframer = None if registry is None else Unframer(registry, settings)
+        self._checks = JsonChecks(registry) if settings["validate"] else None
+        self._from_dict = given_function("from_dict", from_dict)
+        self._schema = None if schema_str is None else given_schema(schema_str, JSON)
+        if self._schema is not None:
+            json_of(self._schema)
+
+    def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
+        """The object of bytes; None for None."""
+        if data is None:
+            return None
+        found, at = schema_of(data, ctx)
+        try:
+            value = parsed_json(data[at:])
+        except DeserializationError:
+            self._refuse_other_kinds(found)
+            raise
+        if self._checks is not None:
+            schema = self._by(found, ctx)
+            why = None if schema is None else self._checks.check(schema, value)
+            if why is not None:
+                raise DeserializationError(f"it doesn't fit its JSON schema: {why}")
+        return value if self._from_dict is None else self._from_dict(value, ctx)
+
+    def _refuse_other_kinds(self, found: SchemaId) -> None:
+        """Of bytes that are no JSON: mostly their schema says that they are of another kind."""
+        if self._unframer is None:
+            return
+        try:
+            written = self._unframer.schema(found)
+        except SchemaRegistryError:
+            return  # that it is no JSON is known without
+        _must_be_json(written)
+
+    def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
+        """The schema by which it is checked."""
+        if self._schema is not None or self._unframer is None:
+            return self._schema
+        written = self._unframer.schema(found)
+        if self._unframer.takes_latest:
+            return self._unframer.latest(ctx, _title(written))
+        return written

@@ -1,0 +1,83 @@
+"""Arrow types of JSON Schemas.
+
+In: a schema as JSON. Out: the type of a column of its values; what has no type of its own stays
+JSON's text. The types are those that Spark's source has. Must not: follow references to other
+schemas, or go round with one that refers to itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.serialization.avro.types import MOST_TYPES
+from odradek.serialization.errors import InvalidSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEEPEST = 32
+"""Definitions in definitions: more is a schema that refers to itself, and its JSON stays a text."""
+_PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool_"}
+"""Functions of pyarrow that make the types of JSON Schema's."""
+
+
+def json_type(document: Any) -> pa.DataType:
+    """The type of a column of values that this schema describes.
+
+    An object with `properties` is a struct of them, an array with one kind of `items` a list;
+    integers are `int64`, numbers `float64`; null and one other are that other. All else is a text:
+    of objects without properties, say, the text of their JSON. Raises `InvalidSchemaError` for one
+    that has too many types.
+    """
+    return _Types(document).of(document, 0)
+
+
+class _Types:
+    """Types of one schema."""
+
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self._made = 0
+
+    def of(self, schema: Any, depth: int) -> pa.DataType:
+        import pyarrow as pa
+
+        self._made += 1
+        if self._made > MOST_TYPES:
+            raise InvalidSchemaError(f"a column of it has more than {MOST_TYPES} types", None, "")
+        schema = plain_schema(schema, self._whole)
+        if not isinstance(schema, dict) or depth > DEEPEST:
+            return pa.string()
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kinds = [one for one in kind if one != "null"]
+            kind = kinds[0] if len(kinds) == 1 else None
+        properties = schema.get("properties")
+        if kind in ("object", None) and isinstance(properties, dict) and properties:
+            return pa.struct([(name, self.of(one, depth + 1)) for name, one in properties.items()])
+        if kind == "array" and isinstance(schema.get("items"), dict):
+            return pa.list_(self.of(schema["items"], depth + 1))
+        made: pa.DataType = getattr(pa, _PLAIN.get(str(kind), "string"))()
+        return made
+
+
+def plain_schema(schema: Any, whole: Any) -> Any:
+    """A schema without references within its text, and without a choice between null and it."""
+    for _ in range(DEEPEST):
+        if not isinstance(schema, dict):
+            return schema
+        pointer = schema.get("$ref")
+        choices = schema.get("oneOf") or schema.get("anyOf")
+        if isinstance(pointer, str) and pointer.startswith("#"):
+            schema = whole
+            for part in pointer.split("/")[1:]:
+                name = part.replace("~1", "/").replace("~0", "~")
+                schema = schema.get(name) if isinstance(schema, dict) else None
+        elif isinstance(choices, list):
+            there = [one for one in choices if one != {"type": "null"}]
+            if len(there) != 1:
+                return None
+            schema = there[0]
+        else:
+            return schema
+    return None

@@ -1,0 +1,1 @@
+"""Protobuf: serializers with a schema registry, and whole Arrow columns."""

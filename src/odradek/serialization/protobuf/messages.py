@@ -1,0 +1,104 @@
+"""Which message of a Protobuf schema its indexes mean.
+
+In: a schema as registries have it, a `.proto` file or its descriptor in base64, and indexes. Out:
+full names. Must not: compile a file: for names and nesting its words are enough.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.serialization.errors import InvalidSchemaError
+from odradek.serialization.extras import protobuf
+from odradek.serialization.registry.schemas import PROTOBUF, Schema
+
+_WORDS = re.compile(
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'(?:\\.|[^'\\])*(?:'|\\?\Z)"""
+    r"""|[\w.]+|[^\s\w]""",
+    re.DOTALL,
+)
+"""What has no end goes on to the text's: so no character is looked at again and again."""
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message, or a file: its name and the messages in it."""
+
+    name: str
+    within: list[_Message] = field(default_factory=list)
+    entry: bool = False
+    """It stands for a map's entries: some count these among the messages, some don't."""
+
+
+def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
+    """The full names of the message at a place; empty where there is none.
+
+    There are two where it depends on whether entries of maps count. Raises `InvalidSchemaError`.
+    """
+    if schema.schema_type != PROTOBUF:
+        raise InvalidSchemaError(
+            f"the schema is of type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
+        )
+    file = _described(schema.schema_str) or _worded(schema.schema_str)
+    found = (_at(file, indexes, entries=True), _at(file, indexes, entries=False))
+    return {one for one in found if one}
+
+
+def _at(file: _Message, indexes: tuple[int, ...], *, entries: bool) -> str | None:
+    names, here = [file.name] if file.name else [], file
+    for index in indexes:
+        within = [one for one in here.within if entries or not one.entry]
+        if not 0 <= index < len(within):
+            return None
+        here = within[index]
+        names.append(here.name)
+    return ".".join(names)
+
+
+def _described(text: str) -> _Message | None:
+    """Of a descriptor in base64; None where it is none."""
+    protobuf()
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+    def message(one: Any) -> _Message:
+        return _Message(one.name, [message(each) for each in one.nested_type], _is_entry(one))
+
+    return _Message(file.package, [message(one) for one in file.message_type])
+
+
+def _is_entry(message: Any) -> bool:
+    return bool(message.options.map_entry)
+
+
+def _worded(text: str) -> _Message:
+    """Of a `.proto` file: what its words `package` and `message` say."""
+    words = [one for one in _WORDS.findall(text) if not one.startswith(("//", "/*"))]
+    file = _Message("")
+    open_ones = [file]  # for each brace, the message that is around it
+    at = 0
+    while at < len(words):
+        word, next_one, third = (*words[at : at + 3], "", "")[:3]
+        here = open_ones[-1]
+        if word == "package" and third == ";" and len(open_ones) == 1:
+            file.name, at = next_one, at + 2
+        elif word == "message" and third == "{":
+            found = _Message(next_one)
+            here.within.append(found)
+            open_ones.append(found)
+            at += 2
+        elif word == "{":
+            open_ones.append(here)
+        elif word == "}" and len(open_ones) > 1:
+            open_ones.pop()
+        at += 1
+    return file

@@ -1,0 +1,102 @@
+"""Rows of framed Protobuf as Arrow arrays of one message's type.
+
+In: what Protobuf knows of the message, and what says whether a schema's indexes mean it. Out: what
+`framed_rows` makes of rows. What other versions of the message have besides is left out, and what
+they lack is as Protobuf says. Must not: take bytes of another message for this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from odradek.serialization.columns.column_layout import UnplannedError
+from odradek.serialization.columns.framed_rows import FramedRows
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+)
+from odradek.serialization.protobuf.messages import messages_at
+from odradek.serialization.protobuf.plan import ProtobufProgram
+from odradek.serialization.protobuf.serializers import message_indexes
+from odradek.serialization.protobuf.types import protobuf_type
+from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.wire_format import ID_SIZE, SchemaId, schema_of
+
+
+class ProtobufRows(FramedRows):
+    """Reads columns; the arrays are all of one type."""
+
+    def __init__(
+        self, descriptor: Any, wrong: Callable[[SchemaId], str | None], *, empty: bool = True
+    ) -> None:
+        """`wrong(schema)`: why a row of this schema isn't the message; its errors end the call.
+
+        `empty` as `protobuf_type` takes it. Raises `InvalidSchemaError`.
+        """
+        from google.protobuf.message_factory import GetMessageClass
+
+        found = protobuf_type(descriptor, empty=empty)
+        super().__init__(found.kind)
+        self._value_of, self._class = found.value, GetMessageClass(descriptor)
+        self._descriptor, self._wrong = descriptor, wrong
+        self._indexes = message_indexes(descriptor)
+        self._program: ProtobufProgram | None = None
+
+    def _program_of(self, row: bytes) -> tuple[bytes, bytes]:
+        plain = SchemaId(int.from_bytes(row[1:ID_SIZE], "big"), None, self._indexes)
+        try:
+            of, at = schema_of(row, indexed=True)
+        except DeserializationError:  # of this row's indexes; others may have right ones
+            of, at = plain, 0
+        indexes = row[ID_SIZE:at]
+        if not at or self._wrong(of) is not None:
+            if self._wrong(plain) is not None:
+                raise UnplannedError("its schema isn't the message's")
+            indexes = plain.prefix()[ID_SIZE:]
+        if self._program is None:
+            self._program = ProtobufProgram(self._descriptor, self._columns)
+        return self._program.after(indexes)
+
+    def _by_library(self, row: bytes) -> Any:
+        from google.protobuf.message import DecodeError
+
+        of, at = schema_of(row, indexed=True)
+        why = self._wrong(of)
+        if why is not None:
+            raise DeserializationError(why)
+        message = self._class()
+        try:
+            message.ParseFromString(row[at:])
+            return self._value_of(message)
+        # A text of proto2 may be none, which shows where it is asked for.
+        except (DecodeError, ValueError) as error:
+            raise DeserializationError(f"it is no {self._descriptor.full_name}: {error}") from None
+
+
+class NamedBySchemas:
+    """Says whether rows are of one message, by what a registry's schemas and indexes mean."""
+
+    def __init__(self, registry: SchemaRegistryClient, name: str) -> None:
+        self._registry, self._name = registry, name
+        self._checked: dict[SchemaId, str | None] = {}
+
+    def __call__(self, of: SchemaId) -> str | None:
+        """Why a row isn't the message. Raises `SchemaRegistryError` if the registry is away."""
+        if of not in self._checked:
+            kept(self._checked, of, self._why(of))
+        return self._checked[of]
+
+    def _why(self, of: SchemaId) -> str | None:
+        if of.id is None:
+            return "a column's rows name their schemas by id, not by GUID"
+        try:
+            names = messages_at(self._registry.get_schema(of.id), of.indexes or (0,))
+        except (SchemaNotFoundError, InvalidSchemaError) as error:
+            return str(error)
+        if self._name in names:
+            return None
+        said = " or ".join(sorted(names)) or f"message {list(of.indexes or ())}, of none"
+        return f"its schema {of.id} says that it is {said}, not {self._name}"

@@ -1,0 +1,78 @@
+"""Values of Arrow's columns as Protobuf's messages have them.
+
+In: what Protobuf knows of a message. Out: what makes the arguments of its class of a struct, of the
+types that `protobuf_types` gives the same message. Must not: choose between several fields of a
+oneof; a null is a field that isn't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from odradek.serialization.protobuf.types import UNSIGNED, is_map, is_timestamp, type_name
+
+MICROS = 1_000_000
+_Shape = Callable[[Any], Any]
+
+
+def message_shape(descriptor: Any) -> _Shape:
+    """What makes the arguments of a message's class of a struct; `ValueError` for what has none."""
+    shapes = {one.name: _field(one) for one in descriptor.fields}
+    choices = [{one.name for one in choice.fields} for choice in descriptor.oneofs]
+
+    def made(given: dict[str, Any]) -> dict[str, Any]:
+        there = {n: shapes[n](one) for n, one in given.items() if one is not None}
+        for choice in choices:  # a message would keep the one that it is given last
+            if len(choice & there.keys()) > 1:
+                raise ValueError("several fields of a oneof are there")
+        return there
+
+    return made
+
+
+def _field(one: Any) -> _Shape:
+    inner = one.message_type
+    if is_map(one):
+        item = _single(inner.fields_by_name["value"])
+        key = _single(inner.fields_by_name["key"])
+        return lambda given: {key(each): item(given[each]) for each in given}
+    single = _single(one)
+    return (lambda given: [single(each) for each in given]) if one.is_repeated else single
+
+
+def _single(one: Any) -> _Shape:
+    if one.message_type is not None:
+        return _timestamp if is_timestamp(one.message_type) else message_shape(one.message_type)
+    kind = type_name(one)
+    if kind in UNSIGNED:
+        return _unsigned
+    if kind == "BOOL":
+        return _boolean
+    if kind == "ENUM":
+        # A number that the enum has no name for is read as its digits.
+        return lambda given: int(given) if given.lstrip("-").isdecimal() else given
+    return lambda given: given
+
+
+def _unsigned(given: Any) -> int:
+    """A decimal's whole number; a class would round, and take a text's digits."""
+    if isinstance(given, bool) or not isinstance(given, int | Decimal) or given != int(given):
+        raise TypeError(f"{given!r} is no whole number")
+    return int(given)
+
+
+def _boolean(given: Any) -> bool:
+    if not isinstance(given, bool):  # which a class would make of any number
+        raise TypeError(f"{given!r} is no boolean")
+    return given
+
+
+def _timestamp(given: Any) -> dict[str, int]:
+    """A moment as the fields of `google.protobuf.Timestamp`."""
+    from datetime import UTC, datetime, timedelta
+
+    micros = (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    seconds, rest = divmod(micros, MICROS)
+    return {"seconds": seconds, "nanos": rest * 1000}

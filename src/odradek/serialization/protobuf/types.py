@@ -1,0 +1,159 @@
+"""Arrow types of Protobuf's messages, and values of them.
+
+In: what Protobuf knows of a message. Out: the type of its column, and what makes a value of
+Python's of a message for it. The types are those that Spark's source has. Must not: go round with
+a message that holds itself, which no column can do, or without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from odradek.serialization.avro.types import DEEPEST, MOST_TYPES
+from odradek.serialization.errors import InvalidSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIMESTAMP = "google.protobuf.Timestamp"
+MOST_SECONDS = 9_223_372_036_853
+"""Seconds whose microseconds have 64 bits."""
+UNSIGNED = ("UINT64", "FIXED64")
+_PLAIN = {
+    "INT32": "int32", "SINT32": "int32", "SFIXED32": "int32",
+    "INT64": "int64", "SINT64": "int64", "SFIXED64": "int64",
+    "UINT32": "int64", "FIXED32": "int64",
+    "FLOAT": "float32", "DOUBLE": "float64", "BOOL": "bool_",
+    "STRING": "string", "ENUM": "string", "BYTES": "binary",
+}  # fmt: skip
+"""Functions of pyarrow that make the types of what isn't a message or unsigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufType:
+    """A column's type, and what makes a value for it of a message, or of a field's value."""
+
+    kind: pa.DataType
+    value: Callable[[Any], Any]
+
+
+def protobuf_type(descriptor: Any, *, empty: bool = True) -> ProtobufType:
+    """The type of a column of this message. Raises `InvalidSchemaError` where there is none.
+
+    A message is a struct of its fields, in the order in which they are declared; one that isn't
+    there is null where the message knows that, else its default. A map is a map, an enum its name
+    (digits where it has none), unsigned numbers the next larger type (`decimal128(20)` of 64 bits),
+    `google.protobuf.Timestamp` microseconds in UTC. `empty`: messages without fields may be in it.
+    """
+    return _Types(empty).struct(descriptor, ())
+
+
+def is_map(field: Any) -> bool:
+    """Whether a field is a map, whose messages are its entries."""
+    inner = field.message_type
+    return inner is not None and bool(inner.GetOptions().map_entry)
+
+
+def is_timestamp(descriptor: Any) -> bool:
+    """Whether a message is `google.protobuf.Timestamp`, and not only called so."""
+    if descriptor.full_name != TIMESTAMP:
+        return False
+    found = [
+        (one.number, one.name, type_name(one), one.is_repeated)
+        for one in sorted(descriptor.fields, key=lambda field: field.number)
+    ]
+    return found == [(1, "seconds", "INT64", False), (2, "nanos", "INT32", False)]
+
+
+def type_name(field: Any) -> str:
+    """Protobuf's name of a field's type: `INT32`, `MESSAGE`."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    return str(FieldDescriptorProto.Type.Name(field.type)).removeprefix("TYPE_")
+
+
+class _Types:
+    """Types of one column."""
+
+    def __init__(self, empty: bool) -> None:
+        self._empty = empty
+        self._made = 0
+
+    def struct(self, descriptor: Any, around: tuple[str, ...]) -> ProtobufType:
+        import pyarrow as pa
+
+        name = descriptor.full_name
+        if name in around:
+            raise InvalidSchemaError(
+                f"the message {name} holds itself, which no column can do", None, ""
+            )
+        if len(around) > DEEPEST:
+            raise InvalidSchemaError(f"messages lie deeper than {DEEPEST}", None, "")
+        columns = []
+        for one in descriptor.fields:
+            self._made += 1
+            if self._made > MOST_TYPES:
+                raise InvalidSchemaError(
+                    f"a column of it has more than {MOST_TYPES} types", None, ""
+                )
+            columns.append((one, self._field(one, (*around, name))))
+        if not columns and not self._empty:
+            raise InvalidSchemaError(f"the message {name} has no field", None, "")
+
+        def value(message: Any) -> dict[str, Any]:
+            return {
+                one.name: None
+                if one.has_presence and not message.HasField(one.name)
+                else column.value(getattr(message, one.name))
+                for one, column in columns
+            }
+
+        return ProtobufType(pa.struct([(one.name, c.kind) for one, c in columns]), value)
+
+    def _field(self, one: Any, around: tuple[str, ...]) -> ProtobufType:
+        import pyarrow as pa
+
+        if is_map(one):
+            key = self._single(one.message_type.fields_by_name["key"], around)
+            item = self._single(one.message_type.fields_by_name["value"], around)
+            return ProtobufType(
+                pa.map_(key.kind, item.kind),
+                lambda found: {key.value(each): item.value(found[each]) for each in found},
+            )
+        single = self._single(one, around)
+        if not one.is_repeated:
+            return single
+        return ProtobufType(
+            pa.list_(single.kind), lambda found: [single.value(each) for each in found]
+        )
+
+    def _single(self, one: Any, around: tuple[str, ...]) -> ProtobufType:
+        """Of one value, repeated or not."""
+        import pyarrow as pa
+
+        if one.message_type is not None:
+            if is_timestamp(one.message_type):
+                return ProtobufType(pa.timestamp("us", "UTC"), _micros)
+            return self.struct(one.message_type, around)
+        kind = type_name(one)
+        if kind in UNSIGNED:
+            return ProtobufType(pa.decimal128(20, 0), Decimal)
+        if kind == "ENUM":
+            names = enum_names(one.enum_type)
+            return ProtobufType(pa.string(), lambda found: names.get(found, str(found)))
+        return ProtobufType(getattr(pa, _PLAIN[kind])(), lambda found: found)
+
+
+def enum_names(enum: Any) -> dict[int, str]:
+    """The name of each number of an enum; where it has several, the one that Protobuf writes."""
+    return {number: each.name for number, each in enum.values_by_number.items()}
+
+
+def _micros(found: Any) -> int:
+    """A timestamp's microseconds. Raises `ValueError` for one that columns can't hold."""
+    if abs(found.seconds) > MOST_SECONDS:
+        raise ValueError(f"a timestamp of {found.seconds} s is none that a column can hold")
+    return int(found.seconds * 1_000_000 + found.nanos // 1000)

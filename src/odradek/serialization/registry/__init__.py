@@ -1,0 +1,1 @@
+"""Schema registries: their clients, their settings and cached schemas."""

@@ -1,0 +1,401 @@
+"""A client of schema registries: Confluent's REST API, whoever serves it.
+
+In: settings, and ids, subjects or schemas. Out: schemas, ids, versions, levels. Schemas and ids
+never change once they are given, so each is asked for once in a process, whoever asks: clients with
+the same settings share what they know. Must not: register anything unasked, keep what a registry
+refused, or make an event loop wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from odradek.common.arguments import refusal, text, whole_number
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
+from odradek.runtime.system_clock import SystemClock
+from odradek.runtime.tls.pem_context import pem_context
+from odradek.serialization.context import NO_WAITING
+from odradek.serialization.errors import (
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+    RegistryAuthenticationError,
+    RegistryUnreachableError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+)
+from odradek.serialization.registry.schema_cache import IN_LOOP, SchemaCache
+from odradek.serialization.registry.schemas import (
+    AVRO,
+    KINDS,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+)
+from odradek.serialization.registry.settings import (
+    URL,
+    RegistrySettings,
+    registry_settings,
+    with_secrets,
+)
+
+T = TypeVar("T")
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+LATEST = "latest"
+LEVELS = (
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+    "NONE",
+)
+"""Compatibility levels of Confluent's registry."""
+LEAST = -1
+"""The least version: registries take it for the latest one."""
+MOST_CACHES = 32
+"""Registries whose schemas a process keeps; the one that came first is forgotten."""
+
+_REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
+    401: (RegistryAuthenticationError, "Check basic.auth.user.info or bearer.auth.token."),
+    403: (RegistryAuthenticationError, "Ask whoever runs the registry for the right to do this."),
+    404: (
+        SchemaNotFoundError,
+        (
+            "Check the topic, subject.name.strategy and schema.registry.url, and that the schema "
+            "was registered (auto.register.schemas=true lets a serializer do it)."
+        ),
+    ),
+    409: (IncompatibleSchemaError, "Change the schema, or the subject's compatibility level."),
+    422: (InvalidSchemaError, "Check the schema's text, its kind and its references."),
+}
+
+
+_caches: dict[tuple[int, RegistrySettings, int], SchemaCache] = {}
+
+
+def _shared_cache(settings: RegistrySettings) -> SchemaCache:
+    """The cache of these settings in this process; a forked child has its own."""
+    most = int(settings.numbers["cache.capacity"])
+    key = (os.getpid(), settings, most)
+    found = _caches.get(key)
+    if found is None:
+        while len(_caches) >= MOST_CACHES:
+            _caches.pop(next(iter(_caches)), None)
+        found = _caches.setdefault(key, SchemaCache(most))
+    return found
+
+
+class SchemaRegistryClient:
+    """Asks a schema registry; threads may share one.
+
+    `config` has Confluent's names: `schema.registry.url` (several with commas between, which stand
+    for one another), `basic.auth.user.info` (`user:password`), `bearer.auth.token` (a text, or a
+    function that gives one), `basic.auth.credentials.source` (`USER_INFO` and nothing else),
+    `bearer.auth.credentials.source` (`STATIC_TOKEN`), `bearer.auth.logical.cluster`,
+    `bearer.auth.identity.pool.id`, `ssl.ca.location`, `ssl.certificate.location`,
+    `ssl.key.location`, `ssl.key.password` (PEM),
+    `request.timeout.ms` (10,000: one question to one server), `default.api.timeout.ms` (30,000: a
+    call with all its attempts), `retry.backoff.ms`, `retry.backoff.max.ms`,
+    `cache.latest.ttl.sec` (300: how long a subject's latest version counts as such),
+    `cache.capacity` (1,000: so many schemas, and so many answers of other kinds, are kept).
+
+    Each call raises `ArgumentError` for what isn't the number or text that it takes,
+    `RegistryUnreachableError`, `RegistryAuthenticationError`, `SchemaNotFoundError`,
+    `IncompatibleSchemaError`, `InvalidSchemaError`, or another
+    `SchemaRegistryError` with the registry's words, its `status` and its `error_code`.
+
+    >>> registry = SchemaRegistryClient({"schema.registry.url": "http://localhost:8081"})
+    >>> registry.register_schema("flights-value", Schema('{"type": "string"}'))
+    1
+    """
+
+    _of = "nothing"  # until the settings are checked: a traceback may show a client before
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Check the settings; nothing is asked yet. Raises `ConfigurationError`."""
+        config = with_secrets(config)  # first: the rest may raise
+        settings = registry_settings(config)
+        numbers = settings.numbers
+        self._settings, self._of = settings, ",".join(settings.urls)
+        self._time_to_live = numbers["cache.latest.ttl.sec"]
+        self._clock = SystemClock()
+        self._servers = RestServers(
+            settings.urls,
+            settings.headers,
+            cache(partial(pem_context, *settings.files, settings.key_password)),
+            RestLimits(
+                numbers["default.api.timeout.ms"] / 1000, numbers["request.timeout.ms"] / 1000
+            ),
+            ExponentialBackoff(
+                numbers["retry.backoff.ms"] / 1000, numbers["retry.backoff.max.ms"] / 1000
+            ),
+            CONTENT_TYPE,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._of}>"
+
+    def __enter__(self) -> Self:
+        """Programs of confluent-kafka may enter it; nothing is held open, so nothing is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    # What serializers need; each answer is asked for once
+
+    def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
+        """The schema with an id.
+
+        `fmt`: as the registry's parameter `format`; "serialized" gives the descriptor of a
+        Protobuf file in base64. Registries that don't know it give the schema as it is.
+        """
+        schema_id = whole_number("schema_id", schema_id, 0)
+        known, path = self._cache.schemas, f"/schemas/ids/{schema_id}"
+        if fmt is None:
+            return known.once(schema_id, lambda: self._schema(path))
+        asked = f"{path}?format={_quoted('fmt', fmt)}"
+        return known.once(asked, lambda: self._schema(asked))
+
+    def get_schema_by_guid(self, guid: str) -> Schema:
+        """The schema with a GUID; older registries and some others don't know GUIDs."""
+        known, path = self._cache.schemas, f"/schemas/guids/{_quoted('guid', guid)}"
+        return known.once(guid, lambda: self._schema(path))
+
+    def lookup_schema(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> RegisteredSchema:
+        """The id and version of a schema that is registered under a subject."""
+        path = f"/subjects/{_name(subject_name)}?normalize={_flag(normalize_schemas)}"
+        body, key = _body(schema), (subject_name, schema, normalize_schemas)
+        return self._cache.looked_up.once(
+            key, lambda: _registered(self._ask("POST", path, body), schema, subject_name)
+        )
+
+    def register_schema(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> int:
+        """Register a schema under a subject; gives its id, also where it was there already."""
+        return self.registered_schema(subject_name, schema, normalize_schemas).schema_id
+
+    def registered_schema(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> RegisteredSchema:
+        """Register a schema under a subject; gives its id, and its GUID where there is one."""
+        path = f"/subjects/{_name(subject_name)}/versions?normalize={_flag(normalize_schemas)}"
+        body, key = _body(schema), (subject_name, schema, normalize_schemas)
+
+        def register() -> RegisteredSchema:
+            found = _registered(self._ask("POST", path, body), schema, subject_name)
+            self._cache.latest.forget(lambda one: one == subject_name)
+            return found
+
+        return self._cache.registered.once(key, register)
+
+    def get_latest_version(self, subject_name: str) -> RegisteredSchema:
+        """A subject's latest version, as it was within `cache.latest.ttl.sec`."""
+        # What a thread has just fetched for an event loop counts there, whatever the setting.
+        least = IN_LOOP if NO_WAITING.get() else 0.0
+
+        def fetch() -> tuple[float, RegisteredSchema]:
+            found = self._version(subject_name, LATEST)
+            return self._clock.now() + self._time_to_live, found
+
+        def good(held: tuple[float, RegisteredSchema]) -> bool:
+            return self._clock.now() < held[0] + least
+
+        return self._cache.latest.once(text("subject_name", subject_name), fetch, good)[1]
+
+    def get_version(self, subject_name: str, version: int | str = LATEST) -> RegisteredSchema:
+        """One version of a subject; the latest one as `get_latest_version` gives it."""
+        if version == LATEST:
+            return self.get_latest_version(subject_name)
+        name, number = text("subject_name", subject_name), whole_number("version", version, LEAST)
+        known = self._cache.versions
+        return known.once((name, number), lambda: self._version(name, number))
+
+    # All else is asked each time
+
+    def get_subjects(self) -> list[str]:
+        """All subjects."""
+        return _list(self._ask("GET", "/subjects"), str)
+
+    def get_versions(self, subject_name: str) -> list[int]:
+        """The versions of a subject."""
+        return _list(self._ask("GET", f"/subjects/{_name(subject_name)}/versions"), int)
+
+    def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
+        """Delete a subject; `permanent` for one that is deleted already. Gives its versions."""
+        path = f"/subjects/{_name(subject_name)}"
+        found = self._ask("DELETE", path + "?permanent=true" * permanent)
+        self._cache.forget(subject_name)
+        return _list(found, int)
+
+    def delete_version(self, subject_name: str, version: int, permanent: bool = False) -> int:
+        """Delete one version of a subject; gives its number."""
+        version = whole_number("version", version, LEAST)
+        path = f"/subjects/{_name(subject_name)}/versions/{version}"
+        found = self._ask("DELETE", path + "?permanent=true" * permanent)
+        self._cache.forget(subject_name)
+        return _list([found], int)[0]
+
+    def test_compatibility(
+        self, subject_name: str, schema: Schema, version: int | str = LATEST
+    ) -> bool:
+        """Whether a schema may follow a version of its subject, by its compatibility level."""
+        if version != LATEST:
+            version = whole_number("version", version, LEAST)
+        path = f"/compatibility/subjects/{_name(subject_name)}/versions/{version}"
+        return bool(_object(self._ask("POST", path, _body(schema))).get("is_compatible"))
+
+    def get_compatibility(self, subject_name: str | None = None) -> str:
+        """The level of a subject, or of all that have none of their own: `BACKWARD`, `FULL` …"""
+        found = _object(self._ask("GET", _config(subject_name)))
+        return str(found.get("compatibilityLevel") or found.get("compatibility"))
+
+    def set_compatibility(self, level: str, subject_name: str | None = None) -> str:
+        """Set the level of a subject, or of all that have none of their own.
+
+        Raises `ArgumentError` for what isn't a level, as where level and subject are exchanged.
+        """
+        if not isinstance(level, str) or level.upper() not in LEVELS:
+            raise ArgumentError(
+                f"level must be one of {', '.join(LEVELS)}, not {level!r}; "
+                "the subject comes after it"
+            )
+        found = _object(self._ask("PUT", _config(subject_name), {"compatibility": level.upper()}))
+        return str(found.get("compatibility") or found.get("compatibilityLevel"))
+
+    # Asking
+
+    @property
+    def _cache(self) -> SchemaCache:
+        return _shared_cache(self._settings)
+
+    def _schema(self, path: str) -> Schema:
+        return _schema_in(self._ask("GET", path))
+
+    def _version(self, subject: str, version: int | str) -> RegisteredSchema:
+        found = self._ask("GET", f"/subjects/{_name(subject)}/versions/{version}")
+        return _registered(found, _schema_in(found), subject)
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        try:
+            answer = self._servers.call(method, path, body)
+        except NoAnswerError as error:
+            raise RegistryUnreachableError(
+                f"{method} {path}: {error}", None, f"Check {URL} and the way there."
+            ) from None
+        if answer.status != 200 or answer.body is None:
+            raise _refusal(f"{method} {path}", answer)
+        return answer.body
+
+
+def _name(subject: str) -> str:
+    return _quoted("subject_name", subject)
+
+
+def _flag(given: object) -> str:
+    return "true" if given else "false"
+
+
+def _quoted(name: str, value: str) -> str:
+    """A part of a path. Raises `ArgumentError` for what is no text."""
+    return quote(text(name, value), safe="")
+
+
+def _config(subject: str | None) -> str:
+    return "/config" if subject is None else f"/config/{_name(subject)}"
+
+
+def _body(schema: Schema) -> dict[str, Any]:
+    """What is asked with a schema. Raises `ArgumentError` for what is none, or of no such kind."""
+    if not isinstance(schema, Schema):
+        raise refusal("schema", "a Schema", schema, 'Schema(text, "AVRO")')
+    if schema.schema_type not in KINDS:
+        raise refusal("schema_type", f"one of {', '.join(KINDS)}", schema.schema_type)
+    body: dict[str, Any] = {"schema": schema.schema_str}
+    if schema.schema_type != AVRO:
+        body["schemaType"] = schema.schema_type
+    if schema.references:
+        body["references"] = [
+            {"name": one.name, "subject": one.subject, "version": one.version}
+            for one in schema.references
+        ]
+    return body
+
+
+def _strange(what: str) -> SchemaRegistryError:
+    return SchemaRegistryError(f"the registry's answer {what}", None, f"Check {URL}.")
+
+
+def _object(found: Any) -> dict[str, Any]:
+    """An answer that is an object: whatever serves the URL may say anything."""
+    if not isinstance(found, dict):
+        raise _strange("is no JSON object")
+    return found
+
+
+def _list(found: Any, kind: type[T]) -> list[T]:
+    """An answer that is a list of such; true and false are no numbers."""
+    if not isinstance(found, list) or not all(type(one) is kind for one in found):
+        raise _strange(f"is no JSON list of {'texts' if kind is str else 'numbers'}")
+    return found
+
+
+def _schema_in(answer: Any) -> Schema:
+    found = _object(answer)
+    words, kind = found.get("schema"), found.get("schemaType") or AVRO
+    if not (isinstance(words, str) and isinstance(kind, str)):
+        raise _strange("has no schema")
+    try:
+        references = tuple(
+            SchemaReference(
+                text("name", one["name"]),
+                text("subject", one["subject"]),
+                whole_number("version", one["version"], LEAST),
+            )
+            for one in found.get("references") or ()
+        )
+    except (KeyError, TypeError, ConfigurationError):
+        raise _strange("has references that are none") from None
+    return Schema(words, kind, references)
+
+
+def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
+    found = _object(answer)
+    number, version, guid = found.get("id"), found.get("version"), found.get("guid")
+    if type(number) is not int:
+        raise _strange("has no id")
+    if not isinstance(version, int | None) or not isinstance(guid, str | None):
+        raise _strange("has a version or GUID that is none")
+    named = found.get("subject") or subject
+    if not isinstance(named, str):
+        raise _strange("has a subject that is none")
+    return RegisteredSchema(number, named, version, schema, guid)
+
+
+def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
+    """The error of an answer that isn't what was asked for."""
+    body = answer.body if isinstance(answer.body, dict) else {}
+    said, code = body.get("message"), body.get("error_code")
+    what = f"{answer.place} answered {question} with HTTP {answer.status}"
+    if isinstance(said, str) and said:
+        what += f": {said}"
+    kind, cure = _REFUSALS.get(answer.status, (SchemaRegistryError, f"Check {URL}."))
+    if answer.status == 404 and not isinstance(code, int):
+        # A registry says by a code what isn't there; any other server doesn't know the path.
+        kind = SchemaRegistryError
+        cure = f"No schema registry is there: check the path in {URL}, too."
+    if answer.passes:
+        kind, cure = RegistryUnreachableError, "The registry has a problem of its own; ask there."
+    elif 300 <= answer.status < 400:
+        cure = f"Put the place that it redirects to into {URL}."
+    return kind(what, None, cure).coded(answer.status, code if isinstance(code, int) else None)

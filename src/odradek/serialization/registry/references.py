@@ -1,0 +1,56 @@
+"""The schemas that a schema refers to, those they refer to, and so on.
+
+In: a schema, a registry. Out: each of them once, after those that it needs. Must not: go round with
+schemas that refer to one another, or without end: whoever may register, may write any references.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.common.patience import one_patience
+from odradek.serialization.errors import InvalidSchemaError
+from odradek.serialization.registry.schemas import RegisteredSchema, Schema, SchemaReference
+
+if TYPE_CHECKING:
+    from odradek.serialization.registry.client import SchemaRegistryClient
+
+MOST_REFERENCES = 500
+"""Schemas that one schema needs, itself not counted."""
+
+
+def referred(
+    schema: Schema, registry: SchemaRegistryClient
+) -> list[tuple[SchemaReference, RegisteredSchema]]:
+    """All that a schema refers to, and under which name; what others need comes first.
+
+    All of them together have the time of one look-up. Raises `SchemaRegistryError`;
+    `InvalidSchemaError` for more than `MOST_REFERENCES`.
+    """
+    with one_patience():
+        return _referred(schema, registry)
+
+
+def _referred(
+    schema: Schema, registry: SchemaRegistryClient
+) -> list[tuple[SchemaReference, RegisteredSchema]]:
+    found: list[tuple[SchemaReference, RegisteredSchema]] = []
+    met: set[SchemaReference] = set()
+    open_ones: list[tuple[SchemaReference, RegisteredSchema]] = []
+    rests = [iter(schema.references)]
+    while rests:
+        inner = next(rests[-1], None)
+        if inner is None:
+            rests.pop()
+            if open_ones:
+                found.append(open_ones.pop())
+        elif inner not in met:
+            met.add(inner)
+            if len(met) > MOST_REFERENCES:
+                raise InvalidSchemaError(
+                    f"the schema needs more than {MOST_REFERENCES} others", None, "Put some in one."
+                )
+            needed = registry.get_version(inner.subject, inner.version)
+            open_ones.append((inner, needed))
+            rests.append(iter(needed.schema.references))
+    return found

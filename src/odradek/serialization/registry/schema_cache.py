@@ -1,0 +1,158 @@
+"""What is known of a registry: bounded, and asked for by one thread for each thing.
+
+In: keys, and what asks for them. Out: answers. Threads that want different things don't wait for
+each other; those that want the same wait for the one that asks, and share what it hears, a refusal
+too. Must not: keep a refusal, but for the event loop that a thread heard it for, and for that only
+a moment.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from odradek.common.errors.records import SchemaNotAtHandError
+from odradek.runtime.locks import new_lock
+from odradek.runtime.system_clock import SystemClock
+from odradek.serialization.context import NO_WAITING
+from odradek.serialization.errors import SchemaRegistryError
+from odradek.serialization.registry.schemas import RegisteredSchema, Schema
+
+K = TypeVar("K")
+T = TypeVar("T")
+IN_LOOP = 5.0
+"""Seconds in which an event loop takes what was fetched for it, or refused."""
+MOST_KEPT = 1000
+"""Schemas that a deserializer keeps as its library has read them."""
+
+
+def _any(_: object) -> bool:
+    return True
+
+
+class _Asked:
+    """A question on its way; who asks has the lock."""
+
+    def __init__(self) -> None:
+        self.lock = new_lock()
+        self.waiting = -1
+        """How many wait for who asks."""
+        self.refusal: SchemaRegistryError | None = None
+
+
+class Lookups(Generic[K, T]):
+    """Answers of one kind: at most so many, of which the one unused for longest goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = new_lock()
+        self._known: OrderedDict[K, T] = OrderedDict()
+        self._asked: dict[K, _Asked] = {}
+        self._refused: dict[K, tuple[float, SchemaRegistryError]] = {}
+        """What a thread heard for an event loop, and until when it counts."""
+        self._clock = SystemClock()
+
+    def find(self, key: K) -> T | None:
+        """What is known; None where nothing is."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+            return found
+
+    def keep(self, key: K, found: T) -> None:
+        """Know this from now on."""
+        with self._lock:
+            self._known[key] = found
+            self._known.move_to_end(key)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+    def forget(self, which: Callable[[K], bool]) -> None:
+        """Know these no more."""
+        with self._lock:
+            for key in [one for one in self._known if which(one)]:
+                del self._known[key]
+
+    def once(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool] = _any) -> T:
+        """What is known and good, or is asked for now. Raises what `fetch` does.
+
+        In an event loop raises `SchemaNotAtHandError` instead of asking, and what a thread then
+        heard.
+        """
+        found = self.find(key)
+        if found is not None and good(found):
+            return found
+        if NO_WAITING.get():
+            until, refusal = self._refused.pop(key, (0.0, None))
+            if refusal is not None and self._clock.now() < until:
+                raise refusal.with_traceback(None)
+            raise SchemaNotAtHandError(partial(self._for_a_loop, key, fetch, good))
+        with self._lock:
+            asked = self._asked.setdefault(key, _Asked())
+            asked.waiting += 1
+        with asked.lock:
+            found = self.find(key)
+            if found is not None and good(found):
+                return found
+            if asked.refusal is not None:
+                raise copy.copy(asked.refusal)
+            try:
+                found = fetch()
+                self.keep(key, found)
+            except SchemaRegistryError as error:
+                asked.refusal = error
+                raise
+            finally:
+                with self._lock:
+                    if self._asked.get(key) is asked:
+                        del self._asked[key]
+            return found
+
+    def _for_a_loop(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool]) -> None:
+        """Ask in a thread; a refusal is raised where the schema was needed, for its record."""
+        try:
+            self.once(key, fetch, good)
+        except SchemaRegistryError as error:
+            if error.retriable:
+                raise
+            now = self._clock.now()
+            for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
+                self._refused.pop(old, None)  # nobody came for it: its call was cancelled
+            self._refused[key] = (now + IN_LOOP, error)
+
+
+Asked = tuple[str, Schema, bool]
+"""A subject, a schema, and whether the registry normalizes it."""
+
+
+class SchemaCache:
+    """What is known of one registry, and never changes, but for latest versions."""
+
+    def __init__(self, most: int) -> None:
+        self.schemas: Lookups[int | str, Schema] = Lookups(most)
+        """By id and by GUID."""
+        self.registered: Lookups[Asked, RegisteredSchema] = Lookups(most)
+        self.looked_up: Lookups[Asked, RegisteredSchema] = Lookups(most)
+        """The same with their versions, which registering doesn't tell."""
+        self.versions: Lookups[tuple[str, int], RegisteredSchema] = Lookups(most)
+        self.latest: Lookups[str, tuple[float, RegisteredSchema]] = Lookups(most)
+        """With the time until which each counts as such."""
+
+    def forget(self, subject: str) -> None:
+        """A deleted version may be registered again under another number."""
+        self.latest.forget(lambda key: key == subject)
+        self.registered.forget(lambda key: key[0] == subject)
+        self.looked_up.forget(lambda key: key[0] == subject)
+        self.versions.forget(lambda key: key[0] == subject)
+
+
+def kept(known: dict[K, T], key: K, found: T) -> T:
+    """Add to a dict that is read without a lock; the one that came first goes for it."""
+    while len(known) >= MOST_KEPT:
+        known.pop(next(iter(known)), None)
+    known[key] = found
+    return found

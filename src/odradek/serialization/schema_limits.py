@@ -1,0 +1,540 @@
+"""Limits for schemas that other parties wrote: a few words may ask for endless work (R-IN-4).
+
+In: a schema as it was parsed, and values or bytes. Out: nothing, or the reason why a value is not
+checked, read or written. A schema is a graph of places, and `folded` computes the limit of each
+place from the places that it leads to, once for each and without recursion:
+
+- JSON: a validator follows each `$ref` each time, so 60 definitions that each name the one before
+  twice, or one that names itself twice a level below, keep it busy for years. The ways that lead to
+  each place are counted before a value is checked.
+- Avro: fastavro reads and writes in C, one call within another for a value within a value, and no
+  limit ends it: 6,000 bytes of a list that refers to itself end the process, as does a value that
+  contains itself, or an array of a trillion items that take no bytes.
+
+Must not: fetch a schema, or look at bytes if the schema alone keeps values flat.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote, urljoin
+
+from odradek.serialization.errors import InvalidSchemaError, SerializationError
+
+V = TypeVar("V")
+
+FREE = 10_000
+"""Checks along one way into a value that need no look at the value: an honest schema may choose
+among hundreds of kinds of events, or refer to itself on each of a thousand levels.
+"""
+MOST = 10_000_000
+"""Checks of a whole value; they take some seconds."""
+MOST_WAYS = 500_000
+"""Definitions that apply to a value, summed up for all definitions and for what is within values:
+what counting takes itself.
+"""
+DEEPEST = 1000
+"""How deep values lie at most: Python reads and writes no deeper JSON."""
+MOST_STEPS = 300_000
+"""References that are counted with, level by level; for a schema of thousands fewer levels are."""
+MOST_BASES = 64
+"""Addresses that a definition may have, by what drafts make of ids within one another."""
+LONGEST_PLACE = 19
+"""Digits of a place in a list."""
+STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
+"""Schemas of schemas, which the validator has."""
+DEEPEST_VALUE = 400
+"""Avro values within values, where a union's value counts twice. fastavro takes about 1 KiB of
+stack for each, and there are threads with 512 KiB.
+"""
+DEEPEST_WRITTEN = 150
+"""Dicts and lists within one another that are written as Avro: fastavro takes up to 2.6 KiB of
+stack for each.
+"""
+MOST_EMPTY = 10_000
+"""Avro values in a value that takes no bytes."""
+
+_HERE = ("not", "if", "then", "else")
+_HERE_LISTS = ("allOf", "anyOf", "oneOf")
+_HERE_MAPS = ("dependentSchemas", "dependencies")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ITEMS = ("items", "additionalItems", "contains", "unevaluatedItems")
+_MEMBERS = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+
+
+class _CircleError(Exception):
+    """A place leads to itself."""
+
+
+def folded(
+    first: int, parts: Callable[[int], Iterable[int]], of: Callable[[int], V], found: dict[int, V]
+) -> V:
+    """Call `of` for each place that `first` leads to, after the places that it leads to itself.
+
+    `found` has the results by place, of earlier calls as well. Raises `_CircleError`.
+    """
+    waiting = [(first, False)]
+    above = set[int]()
+    while waiting:
+        at, seen = waiting.pop()
+        if seen:
+            above.remove(at)
+            found[at] = of(at)
+        elif at in above:
+            raise _CircleError
+        elif at not in found:
+            above.add(at)
+            waiting.append((at, True))
+            waiting += [(one, False) for one in parts(at)]
+    return found[first]
+
+
+class JsonLimits:
+    """The number of checks that one JSON schema makes of values of any depth.
+
+    `others`: by the names under which it refers to them. Raises `InvalidSchemaError` for a schema
+    that leads to itself without a value within the value, or to one that doesn't exist.
+    """
+
+    def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
+        self._places = _Places(schema, others)
+        self._applied: dict[int, Counter[int]] = {}
+        """The definitions that apply to the same value as a definition, and how often."""
+        self._by_depth = [1]
+        """Checks of one place of a value, by how many values are within it."""
+        self._deepest = DEEPEST
+        self._ways = self._kept = 0
+        if isinstance(schema, dict):
+            self._grow(id(schema), self._groups(id(schema)))
+
+    def check(self, value: Any) -> str | None:
+        """Return why a value isn't checked, because it would take too long, or None."""
+        if self._by_depth[-1] <= FREE and self._deepest == DEEPEST:
+            return None
+        depth, size = _extent(value)
+        if depth > self._deepest:
+            return f"its values lie deeper than {self._deepest} within one another"
+        each = self._by_depth[min(depth, len(self._by_depth) - 1)]
+        if each < MOST and each * size <= MOST:
+            return None
+        return f"its schema's references would take {MOST} checks or more"
+
+    def _groups(self, first: int) -> dict[int, list[list[tuple[int, int]]]]:
+        """Return for each definition the lists of definitions that check one value within."""
+        groups: dict[int, list[list[tuple[int, int]]]] = {}
+        waiting = [first]
+        while waiting:
+            root = waiting.pop()
+            if root in groups:
+                continue
+            try:
+                applied = folded(root, self._leading, self._applied_with, self._applied)
+            except _CircleError:
+                raise _refused("refers to itself without a value within the value") from None
+            within: dict[Any, list[tuple[int, int]]] = {}
+            for at, times in applied.items():
+                for key, inner in _within(self._places.nodes[at]):
+                    self._go()
+                    within.setdefault(key, []).append((id(inner), times))
+                    waiting.append(id(inner))
+            groups[root] = self._of_one_value(within)
+        return groups
+
+    def _leading(self, at: int) -> list[int]:
+        """Return the definitions that apply beside one, and count them before they are kept."""
+        found = self._places.here(at)
+        self._kept += len(found)
+        if self._kept > MOST_WAYS:
+            raise _too_many_ways()
+        return found
+
+    def _applied_with(self, at: int) -> Counter[int]:
+        found = Counter({at: 1})
+        for one in self._places.here(at):
+            found.update(self._applied[one])
+        self._go(len(found))
+        return Counter({one: min(n, MOST) for one, n in found.items()})
+
+    def _of_one_value(
+        self, within: dict[Any, list[tuple[int, int]]]
+    ) -> list[list[tuple[int, int]]]:
+        """For each value within a value all that it is checked by."""
+        members, items = within.pop((dict,), []), within.pop((list,), [])
+        found = [members, items]
+        for key, one in within.items():
+            of_all = members if isinstance(key, str) else items
+            self._go(len(of_all))
+            found.append(one + of_all)
+        return [one for one in found if one]
+
+    def _go(self, ways: int = 1) -> None:
+        self._ways += ways
+        if self._ways > MOST_WAYS:
+            raise _too_many_ways()
+
+    def _grow(self, first: int, groups: dict[int, list[list[tuple[int, int]]]]) -> None:
+        """Count for values of one level, of two, and so on, until nothing changes."""
+        own = {at: min(self._applied[at].total(), MOST) for at in groups}
+        costs = own
+        self._by_depth = [own[first]]
+        steps = sum(len(inner) for found in groups.values() for inner in found)
+        levels = min(DEEPEST, max(32, MOST_STEPS // max(steps, 1)))
+        for _ in range(levels):
+            before = costs
+            costs = {
+                at: min(
+                    MOST,
+                    own[at]
+                    + max((sum(before[one] * n for one, n in inner) for inner in found), default=0),
+                )
+                for at, found in groups.items()
+            }
+            self._by_depth.append(costs[first])
+            if costs == before or costs[first] == MOST:
+                return
+        self._deepest = levels
+
+
+class _Places:
+    """Where the references of schemas lead; to all that they may mean, where drafts differ."""
+
+    def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
+        self.nodes: dict[int, dict[str, Any]] = {}
+        self._bases: dict[int, tuple[str, ...]] = {}
+        self._by_uri: dict[str, list[Any]] = {}
+        self._anywhere: dict[str, list[Any]] = {}
+        """By their names, the definitions that `$dynamicRef` may mean."""
+        self._others = others
+        for name, one in [("", schema), *others.items()]:
+            self._look_over(name, one)
+
+    def _look_over(self, base: str, document: Any) -> None:
+        self._by_uri.setdefault(base, []).append(document)
+        waiting: list[tuple[tuple[str, ...], Any]] = [((base,), document)]
+        while waiting:
+            bases, one = waiting.pop()
+            if isinstance(one, list):
+                waiting += [(bases, each) for each in one]
+            if not isinstance(one, dict):
+                continue
+            for name in ("$id", "id"):
+                own = one.get(name)
+                if isinstance(own, str):
+                    whole = dict.fromkeys(_joined(base, own).removesuffix("#") for base in bases)
+                    for uri in whole:
+                        self._by_uri.setdefault(uri, []).append(one)
+                    if not own.startswith("#"):
+                        # Older drafts have no $id beside a $ref, and newer ones no id.
+                        both = name == "id" or "$ref" in one
+                        bases = tuple(dict.fromkeys((*whole, *bases)) if both else whole)
+                    if len(bases) > MOST_BASES:
+                        raise _refused("has too many ids within one another")
+            self.nodes[id(one)], self._bases[id(one)] = one, bases
+            for name in ("$anchor", "$dynamicAnchor"):
+                anchor = one.get(name)
+                if isinstance(anchor, str):
+                    for base in bases:
+                        self._by_uri.setdefault(f"{base}#{anchor}", []).append(one)
+                    if name == "$dynamicAnchor":
+                        self._anywhere.setdefault(anchor, []).append(one)
+            if one.get("$recursiveAnchor") is True:
+                self._anywhere.setdefault("", []).append(one)
+            waiting += [(bases, each) for each in one.values()]
+
+    def here(self, at: int) -> list[int]:
+        """Return the definitions that apply to the same value because this one does."""
+        return [id(one) for one in self._here(self.nodes[at])]
+
+    def _here(self, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for name in _HERE_LISTS:
+            yield from _schemas(one.get(name))
+        yield from _schemas([one.get(name) for name in _HERE])
+        for name in _HERE_MAPS:
+            yield from _schemas(_values(one.get(name)))
+        for name in _REFERENCES:
+            uri = one.get(name)
+            if isinstance(uri, str):
+                found = self._at(self._bases[id(one)], uri)
+                if name != "$ref":
+                    found = found + self._anywhere.get(uri.partition("#")[2], [])
+                yield from _schemas({id(each): each for each in found}.values())
+
+    def _at(self, bases: tuple[str, ...], uri: str) -> list[Any]:
+        """All that a reference may mean."""
+        found: list[Any] = []
+        for base in bases:
+            joined = _joined(base, uri)
+            whole, _, fragment = joined.partition("#")
+            if whole.startswith(STANDARD) and whole not in self._by_uri:
+                return []
+            documents = self._by_uri.get(whole)
+            if documents is None:
+                others = self._others.items()
+                documents = [one for name, one in others if whole.endswith(f"/{name}")]
+            for document in documents:
+                found += _pointed(document, fragment)
+            found += self._by_uri.get(joined, []) if fragment else []
+        if not found:
+            raise _refused(f"refers to {uri!r:.200}, which isn't there")
+        return found
+
+
+def _pointed(document: Any, fragment: str) -> list[Any]:
+    """What a pointer into a document leads to; nothing where that is no pointer."""
+    if fragment and not fragment.startswith("/"):
+        return []
+    for escaped in unquote(fragment).split("/")[1:]:
+        part = escaped.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, list) and (at := _place(part)) < len(document):
+            document = document[at]
+        elif isinstance(document, dict) and part in document:
+            document = document[part]
+        else:
+            return []
+    return [document]
+
+
+def _place(part: str) -> int:
+    """The place in a list that a pointer's part means; past all of them where it is none."""
+    digits = part.isascii() and part.isdigit() and len(part) < LONGEST_PLACE
+    return int(part) if digits and str(int(part)) == part else sys.maxsize
+
+
+def _joined(base: str, uri: str) -> str:
+    """A reference as it is meant where it stands."""
+    if uri.startswith(("#", "urn:")):
+        return uri if uri[0] != "#" else base.partition("#")[0] + uri
+    try:
+        return urljoin(base, uri)
+    except ValueError:
+        raise _refused(f"refers to {uri!r:.200}, which is no address") from None
+
+
+def _schemas(found: Any) -> Iterator[dict[str, Any]]:
+    """Those that lead further; true and false don't."""
+    return (one for one in found or () if isinstance(one, dict))
+
+
+def _values(one: Any) -> list[Any]:
+    return list(one.values()) if isinstance(one, dict) else []
+
+
+def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Schemas of values within the value, and for which of them: a name, a number, or all."""
+    members = one.get("properties")
+    if isinstance(members, dict):
+        yield from ((name, each) for name, each in members.items() if isinstance(each, dict))
+    for each in _schemas(_values(one.get("patternProperties"))):
+        yield (dict,), each
+    for each in _schemas([one.get(name) for name in _MEMBERS]):
+        yield (dict,), each
+    for name in ("prefixItems", "items"):
+        listed = one.get(name)
+        if isinstance(listed, list):
+            yield from ((at, each) for at, each in enumerate(listed) if isinstance(each, dict))
+    for each in _schemas([one.get(name) for name in _ITEMS]):
+        yield (list,), each
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    """How deep values lie within a value, and how many they are."""
+    depth = size = 0
+    level = [value]
+    while level:
+        depth, size = depth + 1, size + len(level)
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list | tuple):
+                inner += one
+        level = inner
+    return depth - 1, size
+
+
+def _too_many_ways() -> InvalidSchemaError:
+    return _refused(f"leads to others in more than {MOST_WAYS} ways")
+
+
+def _refused(why: str, kind: str = "JSON") -> InvalidSchemaError:
+    return InvalidSchemaError(f"the {kind} schema {why}", None, "Change the schema.")
+
+
+NUMBER, BYTES, FIXED, UNION, ARRAY, MAP, RECORD = range(7)
+_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_WITHIN = frozenset(("record", "error", "array", "map", "fixed", "enum"))
+
+
+class AvroType(NamedTuple):
+    """A type, and those within it by number; a size for what is of one size."""
+
+    kind: int
+    inner: list[int]
+    size: int = 0
+
+
+class AvroLimits:
+    """The depth of the values of one Avro schema, as fastavro has parsed it.
+
+    Raises `InvalidSchemaError` for a schema whose values have no end, or lie too deep.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self.nodes = _nodes(schema)
+        self._run = 1 + _height(self.nodes, (RECORD,))
+        """Values within values that the same byte begins."""
+        if self._run == math.inf:
+            raise _refused("has a record that holds itself in each of its values", "Avro")
+        empty: dict[int, int] = {}
+        for at in range(len(self.nodes)):
+            folded(at, self._fields, lambda one: self._without_bytes(one, empty), empty)
+        items = [node.inner[0] for node in self.nodes if node.kind == ARRAY]
+        if any(empty[at] for at in items):
+            raise _refused("has an array of what takes no bytes, and so no end", "Avro")
+        self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
+        """Or of records, which may be of fixed sizes alone."""
+        height = _height(self.nodes, range(7))
+        self._recursive = height == math.inf
+        if not self._recursive and height > DEEPEST_VALUE:
+            raise _refused(f"has values that lie deeper than {DEEPEST_VALUE} within others", "Avro")
+
+    def may_be_deep(self, data: bytes) -> bool:
+        """Return whether bytes may hold values that are too deep for the stack."""
+        return self._recursive and (len(data) + 1) * self._run > DEEPEST_VALUE
+
+    def _fields(self, at: int) -> list[int]:
+        return self.nodes[at].inner if self.nodes[at].kind == RECORD else []
+
+    def _without_bytes(self, at: int, empty: dict[int, int]) -> int:
+        """Return the number of values in a value of a type that takes no bytes, else 0."""
+        node = self.nodes[at]
+        if node.kind == FIXED:
+            return int(node.size == 0)
+        if node.kind != RECORD or not all(empty[one] for one in node.inner):
+            return 0
+        count = 1 + sum(empty[one] for one in node.inner)
+        if count > MOST_EMPTY:
+            raise _refused(f"has a record of more than {MOST_EMPTY} values without a byte", "Avro")
+        return count
+
+
+def may_nest(schema: Any) -> bool:
+    """Return whether values of a schema may lie deeper than can be written."""
+    return _height(_nodes(schema), range(7)) > DEEPEST_WRITTEN
+
+
+def _height(nodes: list[AvroType], kinds: Sequence[int]) -> float:
+    """Return how many types lie within one another, each counted, by way of `kinds` of types.
+
+    It is infinite where a type is within itself.
+    """
+    found: dict[int, int] = {}
+
+    def parts(at: int) -> list[int]:
+        return nodes[at].inner if nodes[at].kind in kinds else []
+
+    def of(at: int) -> int:
+        return 1 + max((found[one] for one in parts(at)), default=0)
+
+    try:
+        return max(folded(at, parts, of, found) for at in range(len(nodes)))
+    except _CircleError:
+        return math.inf
+
+
+def _nodes(schema: Any) -> list[AvroType]:
+    """The types of a schema, the whole first."""
+    named = _named(schema)
+    places: dict[Any, int] = {}
+    waiting: list[Any] = []
+
+    def place(one: Any) -> int:
+        while True:
+            if isinstance(one, dict) and one.get("type") not in _kinds(one):
+                one = one["type"]
+            elif isinstance(one, str) and one in named:
+                one = named[one]
+            else:
+                break
+        key = one if isinstance(one, str) else id(one)
+        if key not in places:
+            places[key] = len(places)
+            waiting.append(one)
+        return places[key]
+
+    place(schema)
+    found: list[AvroType] = []
+    while len(found) < len(waiting):
+        found.append(_node(waiting[len(found)], place))
+    return found
+
+
+def _kinds(one: dict[str, Any]) -> frozenset[str]:
+    """Kinds that a dict itself describes; else its type is another schema."""
+    return _WITHIN if isinstance(one.get("type"), str) else frozenset()
+
+
+def _node(one: Any, place: Any) -> AvroType:
+    if isinstance(one, list):
+        return AvroType(UNION, [place(each) for each in one])
+    if isinstance(one, dict):
+        kind = one["type"]
+        if kind in ("record", "error"):
+            return AvroType(RECORD, [place(each["type"]) for each in one["fields"]])
+        if kind == "array":
+            return AvroType(ARRAY, [place(one["items"])])
+        if kind == "map":
+            return AvroType(MAP, [place(one["values"])])
+        if kind == "fixed":
+            return AvroType(FIXED, [], one["size"])
+        return AvroType(NUMBER, [])  # an enum
+    if one in _SIZES:
+        return AvroType(FIXED, [], _SIZES[one])
+    return AvroType(BYTES if one in ("bytes", "string") else NUMBER, [])
+
+
+def _named(schema: Any) -> dict[str, Any]:
+    """The named types within a schema, and those of others that fastavro has put beside it."""
+    found: dict[str, Any] = {}
+    waiting, met = [schema], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict | list) or id(one) in met:
+            continue
+        met.add(id(one))
+        if isinstance(one, list):
+            waiting += one
+            continue
+        if "name" in one and one.get("type") in ("record", "error", "enum", "fixed"):
+            found.setdefault(one["name"], one)
+        waiting += [each["type"] for each in one.get("fields", ())]
+        waiting += [one[name] for name in ("items", "values", "type") if name in one]
+        beside = one.get("__named_schemas") or {}
+        if id(beside) not in met:  # each part of a union has them, and they are the same
+            met.add(id(beside))
+            waiting += beside.values()
+    return found
+
+
+def check_written(value: Any) -> None:
+    """Look whether a value is too deep to be written, or within itself.
+
+    Raises `SerializationError`.
+    """
+    open_ones: list[Iterator[Any]] = [iter((value,))]
+    while open_ones:
+        one = next(open_ones[-1], open_ones)
+        if one is open_ones:
+            open_ones.pop()
+        elif isinstance(one, Mapping):
+            open_ones.append(iter(one.values()))
+        elif isinstance(one, list | tuple):
+            open_ones.append(iter(one))
+        if len(open_ones) > DEEPEST_WRITTEN:
+            raise SerializationError(
+                f"its values lie deeper than {DEEPEST_WRITTEN} within one another"
+            )

@@ -1,0 +1,129 @@
+"""A broker that is cut off from its cluster and still answers clients as if it led.
+
+In: a broker, at the moment at which it is cut off, and a copy of its cluster. Out: the coordinators
+as they were then, and which requests are answered at all. Handlers that are given the copy answer
+Metadata, Fetch, ListOffsets, OffsetForLeaderEpoch, FindCoordinator and OffsetFetch under the old
+leaders and epochs. Batches are appended to a copy of the log, which no replica ever gets: with
+acks=all they are never acknowledged, and with acks=1 they are acknowledged and lost. Must not:
+change the cluster itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import kafka as errors
+from odradek.protocol.message import Message
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
+from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
+from odradek.simulation.coordinators.shards import GROUP, CoordinatorTopic
+from odradek.simulation.logs.topics import SimulatedTopic
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+    from odradek.simulation.brokers.cluster import SimulatedCluster
+    from odradek.simulation.logs.partition_log import StoredBatch
+
+ANSWERED = frozenset(
+    kind.API_KEY
+    for kind in (
+        DescribeClusterRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest,
+        ListOffsetsRequest, MetadataRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+        ProduceRequest,
+    )
+)  # fmt: skip
+"""APIs that a broker answers from its own state. All others wait for the controller or for other
+replicas, and so until the broker is back."""
+
+
+def is_answered(request: Message) -> bool:
+    """Whether a zombie answers this request."""
+    if isinstance(request, InitProducerIdRequest | ProduceRequest):
+        # Without one: producer ids are out of a block that it has, batches go to its own log.
+        return request.transactional_id is None
+    return request.API_KEY in ANSWERED
+
+
+class ZombieShard:
+    """The offsets of groups that a zombie coordinated when it was cut off."""
+
+    def __init__(self, shard: Any) -> None:
+        self.groups: dict[str, Any] = {}
+        for name, group in shard.groups.items():
+            if isinstance(group, ConsumerProtocolGroup):
+                self.groups[name] = group.copied()
+        self._offsets: dict[str, StoredGroupOffsets] = {
+            name: copy.deepcopy(found) for name, found in shard.offsets.items()
+        }
+
+    def committed(self, group_id: str) -> StoredGroupOffsets:
+        """Return what a group had committed by then."""
+        return self._offsets.get(group_id, StoredGroupOffsets())
+
+
+class ZombieCoordinators:
+    """One internal topic as a zombie knows it: who coordinates what, and its own shards."""
+
+    def __init__(
+        self, topic: CoordinatorTopic[Any], zombie: SimulatedBroker, found: SimulatedTopic | None
+    ) -> None:
+        self._topic, self._found = topic, found
+        self._shards: dict[int, ZombieShard] = {}
+        if found is None or topic is not zombie.cluster.groups:
+            return
+        for partition in found.partitions:
+            if partition.leader == zombie.id:
+                shard = topic.loaded(partition.index)
+                if shard is not None:
+                    self._shards[partition.index] = ZombieShard(shard)
+
+    def coordinator(self, key: str, asked: SimulatedBroker) -> int:
+        """Return the id of the coordinator of a key by the leaders of that moment."""
+        if self._found is None:
+            raise errors.CoordinatorNotAvailableError("it isn't known to this broker")
+        leader = self._found.partitions[self._topic.index(key)].leader
+        broker = asked.cluster.brokers.get(leader)
+        if broker is None or not broker.registered:
+            raise errors.CoordinatorNotAvailableError("it has no leader")
+        return leader
+
+    def shard(self, _: SimulatedBroker, key: str) -> ZombieShard:
+        """Return the shard that answers for a key, if the zombie led its partition."""
+        found = self._shards.get(self._topic.index(key))
+        if found is None:
+            raise errors.NotCoordinatorError("it is led by another broker")
+        return found
+
+
+def unacknowledged(zombie: SimulatedBroker) -> list[StoredBatch]:
+    """Return the batches that a zombie has appended and that no replica got."""
+    return [
+        batch
+        for topic in zombie.cluster.topics.values()
+        for partition in topic.partitions
+        if partition.leader == zombie.id
+        for batch in partition.log.uncommitted()
+    ]
+
+
+def committed_to_zombies(cluster: SimulatedCluster, group_id: str) -> list[StoredGroupOffsets]:
+    """Return what zombies that coordinated a group say that it has committed."""
+    found = []
+    for broker in cluster.brokers.values():
+        if broker.zombie is not None:
+            try:
+                shard = broker.zombie.cluster.coordinators[GROUP].shard(broker.zombie, group_id)
+            except errors.NotCoordinatorError:
+                continue
+            found.append(shard.committed(group_id))
+    return found

@@ -1,0 +1,442 @@
+"""One partition's log: real record batches, committed or not yet, and what idempotence needs.
+
+In: batches as producers sent them. Out: bytes for fetches, offsets for times, rows for checkers.
+The log belongs to the cluster, not to a broker: replication is that a batch becomes committed a
+moment after it was appended, unless its leader dies first. Transactions are ended by markers, as
+batches of their own; who may write is decided before. Must not: know connections or time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.errors.kafka import (
+    CorruptMessageError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTxnStateError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
+)
+from odradek.record import BatchHeader, batch_size, decode, read_header
+from odradek.record.batch import CRC_START, crc32c
+from odradek.record.columns import Row
+from odradek.record.reference import encode_marker
+from odradek.simulation.logs.log_transactions import LogTransactions
+
+KEPT_BATCHES = 5
+"""Batches of a producer that a broker remembers, to recognise them when they come again."""
+MAX_SEQUENCE = 2**31 - 1
+MAX_MESSAGE_BYTES = 1048588
+"""Kafka's default for max.message.bytes."""
+BATCH_OVERHEAD = 700
+"""Bytes of memory that a stored batch needs besides its data."""
+
+_LEADER_EPOCH_AT = 12
+
+
+@dataclass(slots=True)
+class StoredBatch:
+    """One batch as it lies in the log."""
+
+    header: BatchHeader
+    data: bytes
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    marker: bool | None = None
+    """Of a control batch: whether it commits (else it aborts) its producer's transaction."""
+    committed: bool = False
+    waiters: list[Callable[[bool], None]] = field(default_factory=list)
+    """Called once: with True when committed, with False when lost or led by another."""
+
+    def when_settled(self, waiter: Callable[[bool], None]) -> None:
+        """Call back with True once the batch can't be lost any more."""
+        if self.committed:
+            waiter(True)
+        else:
+            self.waiters.append(waiter)
+
+    def settle(self, committed: bool) -> None:
+        """Tell those who wait."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter(committed)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What the log knows of one producer id."""
+
+    epoch: int
+    batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+
+    def duplicate_of(self, header: BatchHeader) -> StoredBatch | None:
+        """The stored batch with the same epoch and sequences, if it is among the last five."""
+        if header.producer_epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            same = batch.header.base_sequence == header.base_sequence
+            if same and batch.header.count == header.count:
+                return batch
+        return None
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence number `count` records further on; it goes round at 2^31."""
+    return (sequence + count) % (MAX_SEQUENCE + 1)
+
+
+class RefusedRecordsError(InvalidRecordError):
+    """A batch with records that a topic doesn't take: which, and why (KIP-467)."""
+
+    def __init__(self, refused: dict[int, str]) -> None:
+        self.refused = refused
+        super().__init__("One or more records have been rejected")
+
+
+def check_keys(data: bytes) -> None:
+    """Refuse the records that a compacted topic couldn't keep: those without a key."""
+    rows = decode(memoryview(data), start_offset=0).columns.rows()
+    keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
+    if keyless:
+        raise RefusedRecordsError(keyless)
+
+
+def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
+    """Check one batch as a broker does before it appends it."""
+    if len(data) > limit:
+        raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {limit}")
+    view = memoryview(data)
+    try:
+        size = batch_size(view, 0)
+        if size is None or size > len(data):
+            raise CorruptMessageError("the batch is cut off")
+        if size != len(data):
+            raise InvalidRecordError("Produce requests carry exactly one record batch")
+        header = read_header(view)
+    except (CorruptRecordError, UnsupportedFeatureError) as error:
+        raise CorruptMessageError(str(error)) from error
+    if crc32c(view[CRC_START:]) != header.crc:
+        raise CorruptMessageError("the checksum is wrong")
+    if header.count <= 0 or header.last_offset_delta != header.count - 1:
+        raise InvalidRecordError("the record count doesn't fit the offsets")
+    return header
+
+
+class PartitionLog:
+    """An append-only list of batches with a high watermark."""
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.max_message_bytes = MAX_MESSAGE_BYTES
+        self.compacted = False
+        """Refuse records without a key (cleanup.policy=compact)."""
+        self.strict_producers = False
+        """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
+        self.producers: dict[int, ProducerState] = {}
+        self.transactions = LogTransactions()
+        self.lost: list[StoredBatch] = []
+        """Committed batches that an unclean election or a deletion took away, for checkers."""
+        self.on_commit: dict[Callable[[], None], None] = {}
+        """Called when the high watermark moves: waiting fetches."""
+        self.kept_bytes = 0
+        """Bytes of memory that its batches need, roughly."""
+        self.base_offsets: list[int] = []
+
+    def copied(self) -> PartitionLog:
+        """Return an independent log with the same batches."""
+        made = copy.copy(self)
+        made.batches, made.base_offsets = list(self.batches), list(self.base_offsets)
+        made.producers = {
+            i: ProducerState(state.epoch, state.batches.copy())
+            for i, state in self.producers.items()
+        }
+        made.transactions = copy.deepcopy(self.transactions)
+        made.lost, made.on_commit = [], {}
+        return made
+
+    # Writing
+
+    def find_duplicate(self, header: BatchHeader) -> StoredBatch | None:
+        """Check a batch against its producer's state; the stored one when it came before."""
+        if header.producer_id < 0:
+            return None
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            # Kafka accepts any sequence of a producer it knows nothing of (KIP-360).
+            if self.strict_producers and header.base_sequence != 0:
+                raise UnknownProducerIdError(f"producer {header.producer_id} isn't known")
+            return None
+        if header.producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(f"epoch {header.producer_epoch} after {state.epoch}")
+        duplicate = state.duplicate_of(header)
+        if duplicate is not None:
+            return duplicate
+        if header.producer_id in self.transactions.open and not header.transactional:
+            raise InvalidTxnStateError(f"producer {header.producer_id} is in a transaction")
+        expected = 0
+        if header.producer_epoch == state.epoch and state.batches:
+            last = state.batches[-1].header
+            expected = next_sequence(last.base_sequence, last.count)
+        if header.base_sequence != expected:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {header.producer_id}: sequence {header.base_sequence}, "
+                f"expected {expected}"
+            )
+        return None
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int, *, commit: bool
+    ) -> StoredBatch:
+        """End a producer's transaction; from now on only this epoch and later ones may write."""
+        state = self.producers.get(producer_id)
+        if state is not None and producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(f"epoch {producer_epoch} after {state.epoch}")
+        data = encode_marker(
+            self.end_offset,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+        )
+        return self.append(data, read_header(memoryview(data)), leader_epoch, marker=commit)
+
+    def append(
+        self, data: bytes, header: BatchHeader, leader_epoch: int, *, marker: bool | None = None
+    ) -> StoredBatch:
+        """Give the batch its offset and leader epoch, and store it uncommitted."""
+        stored = bytearray(data)
+        struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is under the checksum
+        struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
+        last = self.end_offset + header.last_offset_delta
+        batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
+        self.batches.append(batch)
+        self.kept_bytes += len(stored) + BATCH_OVERHEAD
+        self.base_offsets.append(batch.base_offset)
+        self.end_offset = last + 1
+        self._remember(batch)
+        return batch
+
+    def _remember(self, batch: StoredBatch) -> None:
+        header = batch.header
+        if header.producer_id < 0:
+            return
+        state = self.producers.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch:
+            state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
+        self.transactions.appended(header, batch.base_offset, batch.marker)
+        if batch.marker is None:
+            state.batches.append(batch)
+
+    def commit(self, batch: StoredBatch) -> None:
+        """All replicas have this batch and those before it."""
+        if batch.committed or batch.last_offset >= self.end_offset:
+            return
+        settled = [b for b in self.uncommitted() if b.base_offset <= batch.base_offset]
+        for found in settled:
+            found.committed = True
+        self.high_watermark = batch.last_offset + 1
+        for found in settled:
+            found.settle(True)
+        for action in list(self.on_commit):
+            action()
+
+    def uncommitted(self) -> list[StoredBatch]:
+        """Batches that a dying leader may take with it."""
+        found: list[StoredBatch] = []
+        for batch in reversed(self.batches):
+            if batch.committed:
+                break
+            found.append(batch)
+        return found[::-1]
+
+    def leader_lost(self, keep: int) -> None:
+        """The leader is gone: of the uncommitted batches the first `keep` survive.
+
+        Those whose answers were due hear False in either case: their leader can't answer.
+        """
+        pending = self.uncommitted()
+        for batch in pending:
+            batch.settle(False)
+        kept, lost = pending[:keep], pending[keep:]
+        if lost:
+            del self.batches[-len(lost) :]
+            del self.base_offsets[-len(lost) :]
+            self.end_offset = lost[0].base_offset
+            self._rebuild_producers()
+        if kept:
+            self.commit(kept[-1])
+
+    def limit_batches(self, size: int = MAX_MESSAGE_BYTES) -> None:
+        """Take no batch that is larger."""
+        self.max_message_bytes = size
+
+    def truncate(self, to: int) -> None:
+        """Lose every batch that reaches to this offset or beyond, replicated or not."""
+        kept = [b for b in self.batches if b.last_offset < to]
+        self.lost += self.batches[len(kept) :]
+        for batch in self.batches[len(kept) :]:
+            batch.settle(False)
+        self.batches[:] = kept
+        self.base_offsets = [b.base_offset for b in kept]
+        self.end_offset = kept[-1].last_offset + 1 if kept else min(to, self.start_offset)
+        # A log never begins after its end (as Kafka's truncateTo sees to): nothing could be read.
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self._rebuild_producers()
+
+    def started_anew(self) -> None:
+        """The leader was stopped and started: its snapshot has each producer's last batch only.
+
+        Measured on Kafka 4.3: a repetition of the one before is answered OUT_OF_ORDER_SEQUENCE.
+        """
+        for state in self.producers.values():
+            while len(state.batches) > 1:
+                state.batches.popleft()
+
+    def drop_before(self, offset: int) -> None:
+        """Retention: batches before this offset are gone, and what was known of their producers
+        unless a transaction is open.
+        """
+        gone = bisect.bisect_left(self.base_offsets, min(offset, self.high_watermark))
+        for batch in self.batches[:gone]:
+            self.kept_bytes -= len(batch.data) + BATCH_OVERHEAD
+        del self.batches[:gone], self.base_offsets[:gone]
+        self.start_offset = self.base_offsets[0] if self.batches else self.end_offset
+        for number, state in list(self.producers.items()):
+            while state.batches and state.batches[0].base_offset < self.start_offset:
+                state.batches.popleft()
+            if not state.batches and number not in self.transactions.open:
+                del self.producers[number]
+        ended = self.transactions.ended
+        ended[:] = [one for one in ended if one.marker_offset >= self.start_offset]
+
+    def delete_before(self, offset: int) -> None:
+        """DeleteRecords: what is before this offset can't be read any more."""
+        self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
+
+    def _rebuild_producers(self) -> None:
+        self.producers.clear()
+        self.transactions.clear()
+        self.kept_bytes = sum(len(batch.data) + BATCH_OVERHEAD for batch in self.batches)
+        for batch in self.batches:
+            self._remember(batch)
+
+    # Reading
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end for consumers with `read_committed`."""
+        return self.transactions.last_stable_offset(self.high_watermark)
+
+    def read(
+        self, offset: int, max_bytes: int, *, whole_first: bool, until: int | None = None
+    ) -> bytes:
+        """Committed bytes from the batch that holds `offset` on, cut at `max_bytes`.
+
+        As a broker does: the first batch is whole if `whole_first`, else there is nothing when it
+        doesn't fit; a later one may be cut in the middle. `until` is a follower's end.
+        """
+        end = self.high_watermark if until is None else min(until, self.high_watermark)
+        at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
+        parts: list[bytes] = []
+        size = 0
+        for batch in self.batches[at:]:
+            if batch.last_offset >= end:
+                break
+            if batch.last_offset < offset:
+                continue
+            room = max_bytes - size
+            if not parts and len(batch.data) > room:
+                return batch.data if whole_first else b""
+            parts.append(batch.data if len(batch.data) <= room else batch.data[:room])
+            size += len(parts[-1])
+            if size >= max_bytes:
+                break
+        return b"".join(parts)
+
+    def available(self, offset: int) -> int:
+        """Committed bytes from an offset on."""
+        at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
+        return sum(
+            len(b.data)
+            for b in self.batches[at:]
+            if b.last_offset >= offset and b.base_offset < self.high_watermark
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """Offset, timestamp and leader epoch of the first record not older than this."""
+        for batch in self.batches:
+            if not batch.committed or batch.header.max_timestamp < timestamp_ms:
+                continue
+            for offset, time, *_ in self._rows(batch):
+                if time >= timestamp_ms and offset >= self.start_offset:
+                    return offset, time, batch.leader_epoch
+        return None
+
+    def latest_timestamp(self) -> tuple[int, int, int] | None:
+        """Offset, timestamp and leader epoch of the record with the greatest timestamp."""
+        found: tuple[int, int, int] | None = None
+        for batch in self.batches:
+            if batch.committed and (found is None or batch.header.max_timestamp > found[1]):
+                for offset, time, *_ in self._rows(batch):
+                    if found is None or time > found[1]:
+                        found = (offset, time, batch.leader_epoch)
+        return found
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch under which an offset was written; -1 when nothing is there."""
+        at = bisect.bisect_right(self.base_offsets, offset) - 1
+        return self.batches[at].leader_epoch if at >= 0 else -1
+
+    def rows(self) -> list[Row]:
+        """All replicated records, those of open and aborted transactions too, for checkers."""
+        return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
+
+    def values(self, batches: Iterable[StoredBatch]) -> set[bytes]:
+        """The values of some batches' records, for checkers."""
+        return {row[4] for batch in batches for row in self._rows(batch) if row[4] is not None}
+
+    def visible_rows(self) -> list[Row]:
+        """What a consumer with `read_committed` sees, for checkers."""
+        end = self.last_stable_offset
+        return self._committed_rows(end, self.transactions.aborted(0, end))
+
+    def decided_rows(self) -> list[Row]:
+        """What it will see once all that is open was aborted, for checkers: the transaction of a
+        producer that failed for good stays open until its timeout.
+        """
+        end = self.high_watermark
+        never_ended = self.transactions.open.items()
+        return self._committed_rows(end, [*self.transactions.aborted(0, end), *never_ended])
+
+    def _committed_rows(self, end: int, aborted: list[tuple[int, int]]) -> list[Row]:
+        data = b"".join(b.data for b in self.batches if b.last_offset < end)
+        return (
+            list(decode(memoryview(data), start_offset=0, aborted=aborted).columns.rows())
+            if data
+            else []
+        )
+
+    def hidden(self, *, read_committed: bool) -> set[int]:
+        """The offsets that no consumer is handed: of markers and of what was aborted."""
+        if not self.transactions.ended:
+            return set()
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        rows = self.visible_rows() if read_committed else self.rows()
+        return set(range(self.start_offset, end)).difference(row[0] for row in rows)
+
+    @staticmethod
+    def _rows(batch: StoredBatch) -> list[Row]:
+        return list(decode(memoryview(batch.data), start_offset=batch.base_offset).columns.rows())

@@ -1,0 +1,83 @@
+"""Topics and partitions of a simulated cluster: who leads what, under which epoch.
+
+In: elections. Out: state that all brokers of the cluster answer from. Must not: know connections.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from odradek.simulation.logs.partition_log import PartitionLog
+
+NO_LEADER = -1
+
+
+@dataclass(slots=True)
+class SimulatedPartition:
+    """One partition: its replicas, its leader and its log."""
+
+    index: int
+    replicas: list[int]
+    leader: int
+    leader_epoch: int = 0
+    log: PartitionLog = field(default_factory=PartitionLog)
+    offsets_unavailable_until: float = 0.0
+    """A new leader answers OFFSET_NOT_AVAILABLE for a moment (R-PR-2)."""
+
+    def copied(self) -> SimulatedPartition:
+        """Return an independent partition with the same leader and records."""
+        return replace(self, replicas=list(self.replicas), log=self.log.copied())
+
+    def lose_leader(self, rng: random.Random) -> None:
+        """The leader died: draw what becomes of the batches that weren't acknowledged."""
+        self.log.leader_lost(keep=rng.randint(0, len(self.log.uncommitted())))
+
+    def elect(
+        self, candidates: Collection[int], offsets_unavailable_until: float | None = None
+    ) -> None:
+        """Choose the first live replica; the epoch grows when the leader changes or comes back."""
+        if offsets_unavailable_until is not None:
+            self.offsets_unavailable_until = offsets_unavailable_until
+        alive = [r for r in self.replicas if r in candidates]
+        if alive:
+            self.leader, self.leader_epoch = alive[0], self.leader_epoch + 1
+        elif self.leader != NO_LEADER:
+            self.leader, self.leader_epoch = NO_LEADER, self.leader_epoch + 1
+
+    def reassign(self, replicas: Sequence[int], candidates: Collection[int]) -> None:
+        """Other brokers hold it from now on, with all that is in its log."""
+        self.replicas = list(replicas)
+        if self.leader not in self.replicas:
+            alive = [r for r in self.replicas if r in candidates]
+            self.lead(alive[0] if alive else NO_LEADER)
+
+    def begin_epoch(self) -> None:
+        """Let the same leader lead under another epoch."""
+        self.leader_epoch += 1
+
+    def lead(self, broker: int) -> None:
+        """Hand the leadership to a broker, in order."""
+        # Batches whose replication was under way are on the new leader too; their producers get
+        # NOT_LEADER_OR_FOLLOWER all the same and must recognise the duplicate.
+        self.leader, self.leader_epoch = broker, self.leader_epoch + 1
+        self.log.leader_lost(keep=len(self.log.uncommitted()))
+
+
+@dataclass(slots=True)
+class SimulatedTopic:
+    """One topic with its id and partitions."""
+
+    name: str
+    id: bytes
+    partitions: list[SimulatedPartition]
+
+    def copied(self) -> SimulatedTopic:
+        """Return an independent topic of the same name and id."""
+        return replace(self, partitions=[p.copied() for p in self.partitions])
+
+    @property
+    def internal(self) -> bool:
+        """Whether brokers keep their own state in it."""
+        return self.name in ("__consumer_offsets", "__transaction_state")

@@ -1,0 +1,154 @@
+"""An application that works with the records of one poll, and commits them before it polls again.
+
+In: a member of a group, the records that `poll` returned. Out: the calls of such an application:
+commits of records, of offsets or of positions, with and without waiting; seeks for a retry; pauses.
+Meanwhile the process may be stopped for longer than its session, and its client joins the group
+again before the application continues. The application polls nothing in between: no callback has
+announced the loss to it, and another member may own the partitions. Must not: decide what becomes
+of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from odradek.clients.caller_flow import CallerFlow
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaError
+from odradek.common.types import TopicPartition
+from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.runs.caller import pause
+from odradek.simulation.runs.habits import COMMIT_TIMEOUT
+
+if TYPE_CHECKING:
+    from odradek.simulation.runs.group_workload import MemberDriver
+
+PARTS = 3
+"""In how many parts the records of a poll are worked on, at most; each is committed."""
+AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
+"""Seconds of further work after the process was stopped and continued."""
+
+
+class HeldRecords:
+    """The records that one poll returned."""
+
+    def __init__(self, driver: MemberDriver, records: list[ConsumerRecord]) -> None:
+        self._driver = driver
+        self._records = records
+        self._partitions = list(dict.fromkeys(r.topic_partition for r in records))
+        self._begun = driver.world.now
+
+    def work(self) -> CallerFlow[None]:
+        """Work on the records and commit them, part by part."""
+        driver, habits = self._driver, self._driver.habits
+        if habits.pauses:
+            self._each("pause()", lambda p: driver.consumer.pause([p], paused=True))
+        size = max(1, -(-len(self._records) // PARTS))
+        for at in range(0, len(self._records), size):
+            yield from self._works()
+            if driver.rng.random() < habits.retries:
+                self._retry(self._records[at:])
+                break
+            if not (yield from self._commit(self._records[at : at + size])):
+                break
+        if habits.pauses:
+            self._each("resume()", lambda p: driver.consumer.pause([p], paused=False))
+
+    def _works(self) -> CallerFlow[None]:
+        driver = self._driver
+        yield from pause(driver.rng.uniform(0.0, driver.habits.holds))
+        if driver.busy_for > 0.0:
+            yield from pause(driver.busy_for)
+        if driver.thawed_at >= self._begun:
+            yield from pause(driver.rng.choice(AFTER_A_STOP))
+
+    def _broken(self) -> dict[TopicPartition, str]:
+        """Return what this member was told to own and another member has committed since."""
+        ledger, driver = self._driver.ledger, self._driver
+        found = {p: ledger.broken(driver, p) for p in self._partitions}
+        return {p: other for p, other in found.items() if other is not None}
+
+    def _went_well(self, what: str, broken: dict[TopicPartition, str]) -> None:
+        """R-ID-1: a call for an ownership that was broken before it mustn't succeed."""
+        driver = self._driver
+        if broken:
+            partition, other = next(iter(broken.items()))
+            driver.violations.append(
+                Violation(
+                    f"{driver.world.now}: {driver.name}: {what} succeeded, though {other} has "
+                    f"committed {partition} since {driver.name} was told that it owns it"
+                )
+            )
+
+    def _refused(self, error: Exception, broken: dict[TopicPartition, str]) -> None:
+        self._driver.errors.append(error)
+        if broken:
+            self._driver.ledger.hits["call for an ownership that was broken, refused"] += 1
+        elif isinstance(error, CommitFailedError):
+            self._driver.ledger.hits["commit of held records refused"] += 1
+
+    # Commits
+
+    def _commit(self, part: list[ConsumerRecord]) -> CallerFlow[bool]:
+        """Commit a part that was worked on; return whether the application goes to the next."""
+        driver = self._driver
+        by = driver.habits.by
+        if by == "any":
+            by = driver.rng.choice(("record", "offsets", "async"))
+        broken, what = self._broken(), f"commit by {by}"
+        last = {r.topic_partition: r for r in part}
+        ends = {p: OffsetAndMetadata(r.offset + 1) for p, r in last.items()}
+        try:
+            if by == "async":
+                given = ends if driver.rng.random() < 0.5 else part
+                yield from driver.consumer.commit_async(given, self._told(broken))
+                return True
+            each: dict[str, list[Any]] = {"positions": [None], "record": list(last.values())}
+            for one in each.get(by, [ends]):
+                yield from driver.consumer.commit(one, COMMIT_TIMEOUT)
+        except KafkaError as error:
+            self._refused(error, broken)
+            return False
+        self._went_well(what, broken)
+        return True
+
+    def _told(self, broken: dict[TopicPartition, str]) -> Callable[[Any, Exception | None], None]:
+        def told(_: Any, error: Exception | None) -> None:
+            if error is None:
+                self._went_well("commit by async", broken)
+            else:
+                self._refused(error, broken)
+
+        return told
+
+    # Seeks and pauses
+
+    def _retry(self, rest: list[ConsumerRecord]) -> None:
+        """Go back to the first of these records in each partition, to be handed them again."""
+        first = {r.topic_partition: r.offset for r in reversed(rest)}
+        driver = self._driver
+
+        def seek(partition: TopicPartition) -> None:
+            driver.consumer.seek(partition, first[partition])
+            driver.ledger.sought(driver, partition)
+
+        self._each("seek()", seek, first)
+
+    def _each(
+        self,
+        what: str,
+        call: Callable[[TopicPartition], None],
+        partitions: Iterable[TopicPartition] = (),
+    ) -> None:
+        before = self._broken()
+        for partition in partitions or self._partitions:
+            # These ask no broker: they can only fail once the client knows that it was removed.
+            known = self._driver.lost(partition)
+            broken = {p: other for p, other in before.items() if p == partition and known}
+            try:
+                call(partition)
+            except IllegalStateError as error:
+                self._refused(error, broken)
+            else:
+                self._went_well(what, broken)

@@ -1,0 +1,164 @@
+"""Additions to random schedules of groups: identities that are replaced while an application works.
+
+In: a random schedule of a group, its seed. Out: the same, most often with more in it: members that
+hold records while they are stopped or cut off for longer than a session, topics that are deleted
+and created again, members that begin at the ends of quiet partitions. Drawn from a generator of its
+own, so that the rest of a schedule doesn't depend on it. Must not: run anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from odradek.simulation.faults.verbs import Fault
+from odradek.simulation.runs.habits import BY_HAND
+from odradek.simulation.runs.schedule import PROCESSOR, TOPIC, Schedule, ScheduledClient
+from odradek.simulation.world.virtual_time import derived_rng
+
+HELD, RECREATED, LATEST, DELETED = 0.4, 0.35, 0.1, 0.1
+"""Shares of the schedules that have it."""
+BEYOND_A_SESSION = (8.0, 11.0, 16.0, 25.0)
+"""Seconds; sessions are 6 to 10 s."""
+MISSING = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
+"""Seconds from the deletion of a topic until it is created again."""
+RELEASED = 0.2
+OLDER = {"consumer": ("3.9", "newest"), "classic": ("3.5", "3.9", "newest")}
+"""Releases of brokers by protocol: 3.9 is the first one here with groups of KIP-848, and 2.4
+has no group metadata in transactions (KIP-447)."""
+BY_NAME = "release"
+"""A fault that makes brokers take offsets by topic name only. A client that hasn't heard yet that
+a topic was created again commits an old offset for the new topic then, and no broker refuses it."""
+
+
+WITH_IDS = 2
+"""The transaction.version from which on transactions carry topic ids."""
+
+
+def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
+    """Return the schedule with the additions of its seed."""
+    rng = derived_rng(seed, f"schedule/identities/{short}")
+    writes = schedule.clients[0].kind == PROCESSOR
+    shares = (HELD, RECREATED, LATEST, DELETED)
+    holds, recreates, latest, deletes = (rng.random() < share for share in shares)
+    if holds:
+        schedule = _held(rng, schedule, writes=writes)
+    if recreates and not _keeps_topics(schedule, writes=writes):
+        schedule = _recreated(rng, schedule, writes=writes)
+    elif latest and not writes:
+        schedule = _with_config(schedule, {"auto.offset.reset": "latest"})
+    elif deletes and not writes:
+        schedule = _with_deleted_records(rng, schedule)
+    if not recreates and rng.random() < RELEASED:
+        schedule = _with_other_releases(rng, schedule, writes=writes)
+    return replace(schedule, faults=tuple(sorted(schedule.faults, key=lambda f: f.at)))
+
+
+def _protocol(schedule: Schedule) -> str:
+    return str(schedule.clients[0].config.get("group.protocol", "classic"))
+
+
+def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
+    """Whether no topic is created again in this group.
+
+    A classic static leader that comes back must not assign partitions (KIP-814), and so misses
+    topics that were created meanwhile. Below transaction.version 2, transactions name topics by
+    name only, as in `BY_NAME`.
+    """
+    by_name = writes and schedule.cluster["transaction_version"] < WITH_IDS
+    if _protocol(schedule) == "consumer":
+        return by_name
+    static = any("group.instance.id" in c.config for c in schedule.clients)
+    return static or by_name
+
+
+def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
+    clients = (replace(c, config={**c.config, **more}) for c in schedule.clients)
+    return replace(schedule, clients=tuple(clients))
+
+
+def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
+    """Some brokers are of another release, where the group and its transactions work with it."""
+    protocol = _protocol(schedule)
+    patterns = protocol == "consumer" and any(c.habits.get("pattern") for c in schedule.clients)
+    if patterns or (writes and schedule.cluster["transaction_version"]):
+        return schedule  # 3.9 resolves no patterns; each release has its transaction.version
+    faults = [
+        Fault(
+            round(rng.uniform(0.5, schedule.heal_at), 3),
+            "release",
+            {"i": rng.randint(1, schedule.brokers), "name": rng.choice(OLDER[protocol])},
+        )
+        for _ in range(rng.choice((1, 2)))
+    ]
+    return replace(schedule, faults=(*schedule.faults, *faults))
+
+
+def _with_deleted_records(rng: random.Random, schedule: Schedule) -> Schedule:
+    """Retention or DeleteRecords takes records away, also such as no member has read yet."""
+    faults = [
+        Fault(
+            round(rng.uniform(0.5, schedule.heal_at), 3),
+            "delete_records",
+            {"partition": rng.randrange(schedule.partitions), "share": round(rng.random(), 2)},
+        )
+        for _ in range(rng.choice((1, 2, 3)))
+    ]
+    return replace(schedule, faults=(*schedule.faults, *faults))
+
+
+def _held(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
+    """Members commit by hand what they hold, and are stopped or cut off meanwhile."""
+    clients = schedule.clients
+    if not writes:
+        clients = tuple(_holder(rng, c) if rng.random() < 0.8 else c for c in clients)
+    faults: list[Fault] = []
+    for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        at = round(rng.uniform(0.5, schedule.heal_at), 3)
+        faults += _away(rng, schedule, rng.choice(clients).name, at)
+    return replace(schedule, clients=clients, faults=(*schedule.faults, *faults))
+
+
+def _holder(rng: random.Random, client: ScheduledClient) -> ScheduledClient:
+    config = {k: v for k, v in client.config.items() if not k.startswith("auto.commit")}
+    habits = {
+        **client.habits,
+        "commits": True,
+        "holds": rng.choice((0.2, 1.0, 4.0)),
+        "by": rng.choice(BY_HAND),
+        "most": rng.choice((5, 20, 500)),
+        "retries": rng.choice((0.0, 0.0, 0.2)),
+        "pauses": rng.random() < 0.25,
+    }
+    return replace(client, config={**config, "enable.auto.commit": False}, habits=habits)
+
+
+def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> list[Fault]:
+    """A member's process is stopped for longer than a session, or its network is."""
+    seconds = round(rng.choice(BEYOND_A_SESSION) * rng.uniform(0.8, 1.2), 3)
+    if rng.random() < 0.7:
+        return [Fault(at, "freeze", {"client": client, "seconds": seconds})]
+    brokers = range(1, schedule.brokers + 1)
+    back = round(at + seconds, 3)
+    return [
+        Fault(at, "stop_polling", {"client": client, "seconds": round(seconds + 3.0, 3)}),
+        *(Fault(at, "partition", {"i": i, "client": client}) for i in brokers),
+        *(Fault(back, "repair", {"i": i}) for i in brokers if back < schedule.heal_at),
+    ]
+
+
+def _recreated(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
+    """Topics are deleted and created again; of those that write, what they read."""
+    topics = list(schedule.topics) if writes else [TOPIC, *schedule.topics]
+    faults = [f for f in schedule.faults if f.verb != BY_NAME]
+    for _ in range(rng.choice((1, 1, 2))):
+        topic = rng.choice(topics)
+        arguments: dict[str, Any] = {} if topic == TOPIC else {"topic": topic}
+        verb = "delete_topic"
+        if rng.random() < 0.85:
+            verb, after = "recreate_topic", rng.choice(MISSING)
+            arguments |= {"after": after} if after else {}
+        faults.append(Fault(round(rng.uniform(0.5, schedule.heal_at), 3), verb, arguments))
+    return replace(schedule, faults=tuple(faults))

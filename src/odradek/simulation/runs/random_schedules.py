@@ -1,0 +1,300 @@
+"""Random schedules: what a seed draws, of every family.
+
+In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on them alone.
+Must not: run anything.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER
+from odradek.simulation.faults.hostile_verbs import late_transaction_requests
+from odradek.simulation.faults.misled_verbs import OLDER
+from odradek.simulation.faults.verbs import HOSTILE, MISLED, NOWHERE, Fault, draw
+from odradek.simulation.runs.random_groups import random_group
+from odradek.simulation.runs.random_operators import random_operators
+from odradek.simulation.runs.sasl_runs import random_session
+from odradek.simulation.runs.schedule import (
+    CUTS,
+    KINDS,
+    METADATA,
+    PATIENCE,
+    PLAIN_KINDS,
+    SERVERS,
+    TRANSACTIONAL,
+    Schedule,
+    ScheduledClient,
+)
+from odradek.simulation.world.link import LinkProfile, Mode
+from odradek.simulation.world.virtual_time import derived_rng
+
+TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
+"""The first of them is dead."""
+_SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: (
+        {"linger.ms": 0, "request.timeout.ms": 1500, "delivery.timeout.ms": 20000},
+        {"linger.ms": 5, "request.timeout.ms": 3000, "delivery.timeout.ms": 4000},
+        {"linger.ms": 5, "batch.size": 200, "request.timeout.ms": 2000},
+        {
+            "linger.ms": 50,
+            "buffer.memory": 2048,
+            "max.request.size": 1024,
+            "max.block.ms": 800,
+            "request.timeout.ms": 3000,
+        },
+        {"linger.ms": 0, "max.in.flight.requests.per.connection": 1},
+        {"linger.ms": 0, "batch.size": 100, "request.timeout.ms": 700, "delivery.timeout.ms": 1500},
+        {"bootstrap.servers": TWO_SERVERS, "request.timeout.ms": 2000},
+        {"connections.max.idle.ms": 400, "metadata.max.age.ms": 700, "request.timeout.ms": 3000},
+    ),
+    CONSUMER: (
+        {"request.timeout.ms": 3000},
+        {"request.timeout.ms": 2000, "fetch.max.wait.ms": 100},
+        {"request.timeout.ms": 5000, "max.partition.fetch.bytes": 100, "fetch.max.bytes": 200},
+        {"bootstrap.servers": TWO_SERVERS, "request.timeout.ms": 2000},
+        {"metadata.max.age.ms": 300, "retry.backoff.ms": 10, "isolation.level": "read_committed"},
+        {},
+    ),
+    ADMIN: (
+        {"request.timeout.ms": 2000},
+        {"metadata.max.age.ms": 500, "request.timeout.ms": 1500},
+        {"reconnect.backoff.ms": 100, "request.timeout.ms": 3000},
+        {"metadata.recovery.rebootstrap.trigger.ms": 1000},
+        {"connections.max.idle.ms": 200, "reconnect.backoff.max.ms": 3000},
+        {"socket.connection.setup.timeout.ms": 300, "socket.connection.setup.timeout.max.ms": 900},
+    ),
+}
+_LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: (
+        {},
+        {"delivery.timeout.ms": 10000, "request.timeout.ms": 5000},
+        {"linger.ms": 0, "batch.size": 100, "delivery.timeout.ms": 4000, "request.timeout.ms": 900},
+    ),
+    CONSUMER: ({}, {"metadata.max.age.ms": 2000, "connections.max.idle.ms": 1500}),
+    ADMIN: ({}, {"metadata.max.age.ms": 5000}, {"bootstrap.servers": TWO_SERVERS}),
+}
+
+_BUSY_CONFIGS: tuple[dict[str, Any], ...] = (
+    {"linger.ms": 0, "batch.size": 100},
+    {"linger.ms": 0, "batch.size": 100, "request.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 64, "request.timeout.ms": 700, "delivery.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 200, "delivery.timeout.ms": 4000, "request.timeout.ms": 3000},
+    {"linger.ms": 5, "batch.size": 600, "request.timeout.ms": 3000},
+    {
+        "linger.ms": 1,
+        "batch.size": 128,
+        "buffer.memory": 2048,
+        "max.request.size": 1024,
+        "max.block.ms": 3000,
+    },
+)
+"""Producers whose windows of five batches and whose buffers are soon full."""
+_SLOW_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: ({}, {"linger.ms": 0}),
+    CONSUMER: ({}, {"fetch.max.wait.ms": 100}, {"isolation.level": "read_committed"}),
+    ADMIN: ({},),
+    METADATA: ({},),
+    TRANSACTIONAL: ({"linger.ms": 0},),
+}
+SLOW_APIS = {
+    PRODUCER: ("InitProducerId", "Metadata", "Produce"),
+    CONSUMER: ("ListOffsets", "Metadata", "Fetch", "OffsetForLeaderEpoch"),
+    ADMIN: ("Metadata", "DescribeCluster", "CreateTopics"),
+    METADATA: ("Metadata",),
+    TRANSACTIONAL: (
+        "InitProducerId",
+        "EndTxn",
+        "FindCoordinator",
+        "TxnOffsetCommit",
+        "AddPartitionsToTxn",
+    ),
+}
+_TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
+    {"linger.ms": 0, "transaction.timeout.ms": 5000},
+    {"linger.ms": 5, "transaction.timeout.ms": 10000, "request.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 100, "transaction.timeout.ms": 2000, "delivery.timeout.ms": 1500,
+     "request.timeout.ms": 700},
+    {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
+)  # fmt: skip
+Family = Literal[
+    "plain",
+    "hostile",
+    "slow",
+    "transactions",
+    "misled",
+    "groups",
+    "read-process-write",
+    "operators",
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
+"""Up to where in [0, 1) a seed is of which family. The others are asked for: one of a group costs
+as much as ten to twenty others, and seeds stay what they were."""
+
+
+def random_schedule(seed: int, *, short: bool = True, family: Family | None = None) -> Schedule:
+    """A schedule that depends on the seed alone.
+
+    Short ones are made to be run by the million: one client or two, at most three brokers, a few
+    faults within some seconds. Long ones have more of everything and half a minute. Of each family
+    there are both; which one it is is the seed's choice as well, unless it is said.
+    """
+    family = family or random_family(seed)
+    if family in ("groups", "read-process-write"):
+        return random_group(seed, short=short, writes=family != "groups")
+    if family == "operators":
+        return random_operators(seed, short=short)
+    if family in ("hostile", "transactions"):
+        return _hostile(seed, short=short, transactions=family == "transactions")
+    if family == "slow":
+        return _slow(seed, short=short)
+    if family == "misled":
+        return _misled(seed, short=short)
+    return _usual(seed, short=short)
+
+
+def _usual(seed: int, *, short: bool) -> Schedule:
+    """Brokers die, hang and move."""
+    rng = derived_rng(seed, "schedule/short" if short else "schedule/long")
+    brokers = rng.choice((1, 1, 2, 2, 3) if short else (1, 2, 3, 4, 5, 7))
+    partitions = rng.randint(1, 2 if short else 6)
+    heal_at = round(rng.uniform(0.5, 4.0), 3) if short else round(rng.uniform(20.0, 40.0), 3)
+    clients = _random_clients(rng, heal_at, short=short)
+    link = LinkProfile(
+        latency=rng.choice((0.0002, 0.0005, 0.002, 0.02)),
+        jitter=rng.choice((0.0, 0.0002, 0.003)),
+        loss=rng.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02)),
+    )
+    mode: Mode = "bytes" if rng.random() < (0.05 if short else 0.3) else "messages"
+    session = random_session(seed)
+    schedule = Schedule(seed, clients, (), brokers, partitions, mode, heal_at, link, session)
+    count = rng.randint(1, 4) if short else rng.randint(5, 25)
+    times = sorted(round(rng.uniform(0.0, heal_at), 3) for _ in range(count))
+    faults = tuple(draw(rng, at, schedule.scope) for at in times)
+    return replace(schedule, faults=faults)
+
+
+def random_family(seed: int) -> Family:
+    """Which kind of run a seed gives."""
+    found = derived_rng(seed, "schedule/family").random()
+    return next(family for family, end in SHARES.items() if found < end)
+
+
+def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
+    """Brokers answer wrongly or late, logs are cut, topics made anew, and producers are busy.
+
+    With transactions the ends of logs stay: an outcome whose marker was lost can't be judged.
+    """
+    plain = _usual(seed, short=short)
+    rng = derived_rng(seed, "schedule/hostile")
+    clients = []
+    for client in plain.clients:
+        if client.kind == PRODUCER or rng.random() < 0.4:
+            config = rng.choice(_BUSY_CONFIGS)
+            volume = rng.choice((0, 6, 20, 60) if short else (20, 60, 200))
+            kept = client.kind == PRODUCER and rng.random() < 0.3
+            client = replace(
+                client,
+                name=client.name.replace(client.kind, PRODUCER),
+                kind=PRODUCER,
+                volume=volume,
+                config=client.config if kept else config,
+            )
+        clients.append(client)
+    verbs = HOSTILE
+    if transactions:
+        clients = [
+            ScheduledClient(
+                f"{TRANSACTIONAL}-{number}",
+                TRANSACTIONAL,
+                rng.choice((1, 2, 4, 12)) if short else rng.randint(5, 20),
+                client.start,
+                rng.choice(_TRANSACTIONAL_CONFIGS),
+                rng.choice((0, 0, 20)),
+                {"work": rng.choice((0.0, 0.3, 1.0)), "parts": rng.choice((1, 2, 3))},
+            )
+            for number, client in enumerate(clients, 1)
+        ]
+        left_out = set(CUTS) - {"delete_records"}
+        verbs = {name: verb for name, verb in HOSTILE.items() if name not in left_out}
+    schedule = replace(plain, clients=tuple(clients))
+    count = rng.randint(1, 3) if short else rng.randint(3, 12)
+    times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.8), 3) for _ in range(count))
+    faults = [draw(rng, at, schedule.scope, verbs) for at in times]
+    if rng.random() < 0.5:
+        old = [f for f in plain.faults if rng.random() < 0.6]
+        scope = schedule.scope
+        faults += [f for f in old if f.arguments.get("client", "") in ("", *scope.clients)]
+    if transactions:
+        faults = [f for f in faults if f.verb != "replace_with_foreign"]
+        faults += late_transaction_requests(rng, plain.heal_at, short=short)
+        schedule = replace(schedule, cluster=_random_transactions(rng))
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
+
+
+def _random_transactions(rng: random.Random) -> dict[str, float]:
+    """Draw the brokers' `transaction.version`; some of version 0 are older than KIP-360."""
+    found: dict[str, float] = {
+        "transaction_version": rng.choice((0, 0, 1, 2)),
+        # (At most twice that must be less than a probe waits for what it committed to be seen.)
+        "marker_delay": rng.choice((0.001, 0.02, 0.1)),
+    }
+    if not found["transaction_version"]:
+        found |= rng.choice(({}, {}, {"release": 2.4}, {"release": 3.9}))
+    return found
+
+
+def _misled(seed: int, *, short: bool) -> Schedule:
+    """Brokers die and move, and addresses lead to other brokers, or to another cluster."""
+    plain = _usual(seed, short=short)
+    rng = derived_rng(seed, "schedule/misled")
+    schedule = replace(plain, brokers=max(2, plain.brokers))
+    count = rng.randint(1, 3) if short else rng.randint(3, 12)
+    times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
+    faults = [draw(rng, at, schedule.scope, MISLED) for at in times]
+    # A name of brokers' addresses would take bootstrapping clients abroad, which is another story.
+    faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
+    # Brokers of most clusters don't know KIP-1242 yet: they don't say that they aren't meant.
+    older = {"release": float(OLDER)} if seed % 3 == 0 else {}
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=older)
+
+
+def _slow(seed: int, *, short: bool) -> Schedule:
+    """Nothing fails but that one API takes seconds: every call must succeed (R-RB-9)."""
+    rng = derived_rng(seed, "schedule/slow")
+    brokers = rng.choice((1, 1, 3))
+    clients = []
+    for number in range(1, (1 if short else rng.randint(1, 3)) + 1):
+        kind = rng.choice((*PLAIN_KINDS, TRANSACTIONAL))
+        clients.append(
+            ScheduledClient(f"{kind}-{number}", kind, 1, 0.0, rng.choice(_SLOW_CONFIGS[kind]))
+        )
+    api = rng.choice(SLOW_APIS[rng.choice([c.kind for c in clients])])
+    seconds = rng.choice((3.0, 10.0, 25.0))
+    fault = Fault(0.0, "slow_api", {"api": api, "seconds": seconds})
+    return Schedule(
+        seed,
+        tuple(clients),
+        (fault,),
+        brokers,
+        rng.randint(1, 2),
+        # (One that has two coordinators to find makes two calls that may take so long.)
+        heal_at=PATIENCE * (2 if any(c.kind == TRANSACTIONAL for c in clients) else 1) + 5.0,
+    )
+
+
+def _random_clients(
+    rng: random.Random, heal_at: float, *, short: bool
+) -> tuple[ScheduledClient, ...]:
+    kinds = rng.choices(PLAIN_KINDS, (5, 4, 1, 2), k=rng.choice((1, 1, 2) if short else (2, 3, 5)))
+    clients = []
+    for number, kind in enumerate(kinds, 1):
+        options = _SHORT_CONFIGS if short else _LONG_CONFIGS
+        config = rng.choice(options[KINDS[kind]])
+        operations = rng.randint(1, 4) if short else rng.randint(20, 80)
+        start = 0.0 if rng.random() < 0.8 else round(rng.uniform(0.0, heal_at), 3)
+        clients.append(ScheduledClient(f"{kind}-{number}", kind, operations, start, config))
+    return tuple(clients)

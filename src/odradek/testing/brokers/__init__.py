@@ -1,0 +1,1 @@
+"""Real brokers as processes on this machine."""

@@ -1,0 +1,291 @@
+"""Everything about one broker that needs no other: its files, its command line, its class archive.
+
+In: a node id, addresses, a directory, the jars. Out: properties files, command lines, log tails.
+Must not: start or signal anything by itself; `LocalCluster` does, through the keeper.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.common.types import Address
+from odradek.runtime.private_files import write_privately
+from odradek.testing.brokers.process import Child
+
+BROKER_CLASS = "kafka.Kafka"
+_TOOLS = ("org.apache.kafka.tools.", "kafka.admin.")
+_LOG_TAIL_LINES = 30
+_LOG4J = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{ISO8601}} %p %c{{1.}} %m%n
+# 300 lines of configuration at every start would hide what matters.
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+"""
+
+# Small, quick and quiet: a broker that lives for minutes, on a machine with two cores.
+_SMALL = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    # A killed broker that comes back is refused (DUPLICATE_BROKER_REGISTRATION) until its old
+    # session has run out; Kafka's 9 s would make every restart that slow.
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's 128 MiB is a third of the heap
+    # Kafka's week would delete records with old timestamps at the first look, 30 s after the start.
+    "log.retention.ms": "-1",
+    # Else the controller writes twice a second that nothing happened, and three brokers read it:
+    # half of the work of an idle cluster.
+    "metadata.max.idle.interval.ms": "0",
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "offsets.topic.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+
+# The second compiler and the parallel collector cost more than they bring in minutes; so does
+# compiling what has run a few hundred times, as all does while a broker starts.
+SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3", "-XX:+UseSerialGC")
+CLIENT_LISTENER = "CLIENT"
+"""The listener for clients of a secured cluster; of a plaintext one it is the only one."""
+
+# What Kafka's own start scripts set, without the diagnostics.
+FULL_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+)
+
+
+def random_kafka_id() -> str:
+    """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):  # Kafka avoids those, too: they look like an option
+            return text
+
+
+def free_port(host: str) -> int:
+    """Return a port that nobody listens on at the loopback address `host`."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def free_addresses(hosts: Iterable[str]) -> Iterator[Address]:
+    """An address that nobody listens on for each of these loopback hosts, in their order.
+
+    All ports differ, though the system may name one twice: Kafka refuses a broker two listeners
+    with the same port, be their hosts different or not, and brokers may swap addresses.
+    """
+    taken: set[int] = set()
+    for host in hosts:
+        while (port := free_port(host)) in taken:
+            pass
+        taken.add(port)
+        yield Address(host, port)
+
+
+@dataclass(slots=True, eq=False)
+class LocalBroker:
+    """One combined broker and controller: where it listens, where its files are, its process."""
+
+    node_id: int
+    directory: Path
+    address: Address
+    controller_address: Address
+    inner: Address | None = None
+    """Where brokers and Kafka's tools find it without TLS when clients need security."""
+    child: Child | None = None
+    paused: bool = False
+    answered: bool = False
+
+    def started(self, child: Child) -> None:
+        """A process runs for it, and hasn't answered yet."""
+        self.child = child
+        self.paused = self.answered = False
+
+    def answers(self) -> bool:
+        """Note that it answers; return whether that is new since its start."""
+        before, self.answered = self.answered, True
+        return not before
+
+    def stopped(self, on: bool) -> None:
+        """Note that its process was stopped by a signal, or continued."""
+        self.paused = on
+
+    def move(self, address: Address, controller_address: Address, inner: Address | None) -> None:
+        """Listen elsewhere from the next start on."""
+        self.address, self.controller_address, self.inner = address, controller_address, inner
+
+    def swap_addresses(self, other: LocalBroker) -> None:
+        """Listen for clients where another broker did, and the other one here."""
+        self.address, other.address = other.address, self.address
+        self.inner, other.inner = other.inner, self.inner
+
+    @property
+    def properties(self) -> Path:
+        """Its configuration file, rewritten whenever addresses change."""
+        return self.directory / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        """What it printed, over all its starts."""
+        return self.directory / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process exists (a paused one does)."""
+        return self.child is not None and self.child.alive
+
+    @property
+    def plain_address(self) -> Address:
+        """Where it speaks without TLS."""
+        return self.inner or self.address
+
+    def write_properties(
+        self,
+        voters: Sequence[LocalBroker],
+        config: Mapping[str, str],
+        protocol: str = "PLAINTEXT",
+        among_brokers: str = "PLAINTEXT",
+    ) -> None:
+        """Write the configuration for the present addresses of all brokers."""
+        copies = str(min(3, len(voters)))
+        enough = str(min(2, len(voters)))
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": ",".join(
+                f"{one.node_id}@{one.controller_address}" for one in voters
+            ),
+            **self._listeners(protocol, among_brokers),
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "min.insync.replicas": enough,
+            "share.coordinator.state.topic.min.isr": enough,
+            "transaction.state.log.min.isr": enough,
+            **_SMALL,
+            **config,
+        }
+        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        write_privately(self.properties, text)
+
+    def _listeners(self, protocol: str, among_brokers: str) -> dict[str, str]:
+        """The lines that say where it listens; brokers among themselves always without TLS."""
+        open_at = f"PLAINTEXT://{self.address}"
+        names = "PLAINTEXT:PLAINTEXT"
+        more = {}
+        if self.inner is not None:
+            open_at = f"{CLIENT_LISTENER}://{self.address},INNER://{self.inner}"
+            names = f"{CLIENT_LISTENER}:{protocol},INNER:{among_brokers}"
+            more = {"inter.broker.listener.name": "INNER"}
+        return {
+            "listeners": f"{open_at},CONTROLLER://{self.controller_address}",
+            "advertised.listeners": open_at,
+            "listener.security.protocol.map": f"{names},CONTROLLER:{among_brokers}",
+            **more,
+        }
+
+    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+        """Return the last lines of its log, which is what an error about it should show."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def copy_format_from(self, source: Path, cluster_id: str) -> None:
+        """Take over storage that was formatted with the same configuration, under our own ids.
+
+        The format tool needs a JVM for each broker and writes the same files for all of them but
+        for the ids; with static voters nothing else in them depends on the broker or the cluster.
+        """
+        target = self.directory / "data"
+        shutil.copytree(source, target)
+        properties = target / "meta.properties"
+        kept = [
+            line
+            for line in properties.read_text().splitlines()
+            if not line.startswith(("cluster.id=", "node.id=", "directory.id=", "#"))
+        ]
+        ids = {"cluster.id": cluster_id, "node.id": self.node_id, "directory.id": random_kafka_id()}
+        kept += [f"{name}={value}" for name, value in ids.items()]
+        properties.write_text("\n".join(kept) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSetup:
+    """Which Java runs with which jars; makes the command lines."""
+
+    home: Path
+    jars: Path
+    cache: Path
+    heap: str = "384m"
+    options: Sequence[str] = SMALL_JVM
+    tools: Callable[[], Path] | None = None
+    """Gives the jars of the console tools, where they aren't among these."""
+
+    @property
+    def archive(self) -> Path:
+        """The class data archive for this Java and these jars (the JVM checks that it fits)."""
+        release = self.home / "release"
+        identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
+        name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
+        return self.cache / name
+
+    @property
+    def formatted(self) -> Path:
+        """Where storage that the format tool of these jars made is kept."""
+        return self.cache / f"formatted-{self.jars.name}"
+
+    def hidden(self, command: Sequence[str], file: Path) -> list[str]:
+        """The same command with its arguments in a file of this user's: `ps` shows a name only.
+
+        Passwords are in some arguments of Kafka's tools, and everybody may look at `ps`.
+        """
+        quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in command[1:])
+        text = "".join(f'"{word}"\n' for word in quoted)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(text)
+        return [command[0], f"@{file}"]
+
+    def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
+        """Return the command line of a Kafka main class."""
+        folder = self.jars
+        if main.startswith(_TOOLS) and self.tools is not None:
+            folder = self.tools()
+        elif self.archive.is_file():
+            # auto: an archive that doesn't fit is left aside without a word
+            options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")
+        return [
+            str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
+            *self.options,
+            "-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true",
+            f"-Dlog4j2.configurationFile={log4j}", *options,
+            "-cp", f"{folder}/*", main, *arguments,
+        ]  # fmt: skip
+
+
+def write_log4j(path: Path, level: str) -> None:
+    """Write a logging configuration; without one Log4j says nothing below ERROR."""
+    path.write_text(_LOG4J.format(level=level))

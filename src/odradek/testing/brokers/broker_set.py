@@ -1,0 +1,479 @@
+"""One Kafka cluster as processes: formatted, started, hurt and moved.
+
+In: a keeper, a Java with jars, a directory, a number of brokers. Out: brokers that answer, or a
+`ClusterStartError` with the tail of a log. Must not: know of the front door (`LocalCluster` does).
+
+Readiness is asked of the brokers themselves: each must name all running ones at their present
+addresses, know a controller, and (when all run) a leader for every partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.common.types import Address
+from odradek.runtime.private_files import write_privately
+from odradek.testing.brokers import probe
+from odradek.testing.brokers.broker import (
+    BROKER_CLASS,
+    JavaSetup,
+    LocalBroker,
+    free_addresses,
+    random_kafka_id,
+    write_log4j,
+)
+from odradek.testing.brokers.process import Exit, Keeper
+from odradek.testing.brokers.security import Security, properties_text
+from odradek.testing.errors import ClusterStartError, ToolError
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 30.0
+_NO_QUORUM_GRACE_S = 2.0
+_FREEZE_TIMEOUT_S = 10.0
+_TOOL_TIMEOUT_S = 60.0
+_TOPIC_TIMEOUT_S = 60.0
+_POLL_S = 0.03
+_START_POLL_S = 0.1  # asked more often, brokers that start would do little else
+# REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers don't agree on a controller just now.
+_LATER = (7, 41)
+_EXISTS = 36
+_NETWORK_THREADS = 4  # more than these brokers have
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """Something that happened to the cluster, on both clocks of this machine.
+
+    `name` is one of `broker_started` (the process exists), `broker_up` (it answers),
+    `broker_exited`, `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition
+    has a leader), `move_started`, `moved`, `foreign_started`, `foreign_up`, `restored`.
+    """
+
+    name: str
+    broker: int | None
+    wall: float
+    monotonic: float
+
+
+class Timeline(list[TimelineEvent]):
+    """The events in the order they were noticed."""
+
+    def add(self, name: str, broker: int | None = None, ended: Exit | None = None) -> None:
+        """Append an event that happens now, or happened when a process ended."""
+        wall = ended.wall if ended else time.time()
+        monotonic = ended.monotonic if ended else time.monotonic()
+        self.append(TimelineEvent(name, broker, wall, monotonic))
+
+
+class BrokerSet:
+    """The brokers of one cluster id."""
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeper,
+        java: JavaSetup,
+        directory: Path,
+        count: int,
+        config: Mapping[str, str],
+        timeline: Timeline,
+        security: Security | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
+        self._keeper = keeper
+        self._java = java
+        self._config = dict(config)
+        self._security = security = security or Security("PLAINTEXT")
+        self._login = security.inner_login
+        self._java_options = (*security.java_options, *java_options)
+        self._timeline = timeline
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        write_log4j(directory / "broker-log4j2.properties", "info")
+        write_log4j(directory / "tool-log4j2.properties", "warn")
+        places = self._places(_other_network(""), count)
+        self.brokers = [
+            LocalBroker(node_id, directory / f"broker-{node_id}", *places[node_id])
+            for node_id in range(count)
+        ]
+        self.cluster_id = self._remembered() or random_kafka_id()
+
+    def format(self) -> None:
+        """Give every broker formatted storage; one that was formatted before keeps its data."""
+        for broker in self.brokers:
+            broker.directory.mkdir(exist_ok=True)
+        self._write_properties()
+        if self._remembered():
+            return
+        # Users are written into the storage, and features may be if somebody asks for new ones.
+        asks = any(name.startswith("unstable.") for name in self._config)
+        alike = not asks and not self._security.format_arguments()
+        source, first = self._java.formatted, 0
+        if not alike or not source.is_dir():
+            source, first = self._run_format_tool(), 1
+            if alike:
+                self._keep_formatted(source)
+        for broker in self.brokers[first:]:
+            broker.copy_format_from(source, self.cluster_id)
+        (self.directory / "cluster.json").write_text(
+            json.dumps({"cluster_id": self.cluster_id, "brokers": len(self.brokers)})
+        )
+
+    def _run_format_tool(self) -> Path:
+        """Format the first broker's storage; return where it is."""
+        first, users = self.brokers[0], self._security.format_arguments()
+        arguments = ["format", "-t", self.cluster_id, "-c", str(first.properties), *users]
+        try:
+            self.run_tool("kafka.tools.StorageTool", arguments)
+        except ToolError as error:
+            raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
+        return first.directory / "data"
+
+    def _keep_formatted(self, source: Path) -> None:
+        """Spare later clusters the JVM of the format tool."""
+        kept = self._java.formatted
+        temporary = kept.with_name(f"{kept.name}.{self._keeper.pid}")
+        shutil.copytree(source, temporary)
+        try:
+            temporary.rename(kept)
+        except OSError:  # another process was quicker
+            shutil.rmtree(temporary)
+
+    def start_all(self) -> None:
+        """Start every broker and wait until the cluster is whole."""
+        for broker in self.brokers:
+            self.spawn(broker)
+        self.wait_ready()
+
+    def spawn(self, broker: LocalBroker, *options: str) -> None:
+        """Start one broker's process, without waiting for it to answer."""
+        if broker.running:
+            raise RuntimeError(f"broker {broker.node_id} runs already")
+        child = self._keeper.spawn(
+            self._java.command(
+                BROKER_CLASS,
+                [str(broker.properties)],
+                self.directory / "broker-log4j2.properties",
+                *self._java_options,
+                *options,
+            ),
+            stdout=broker.log,
+            cwd=broker.directory,
+            on_exit=lambda ended: self._timeline.add("broker_exited", broker.node_id, ended),
+        )
+        broker.started(child)
+        self._timeline.add("broker_started", broker.node_id)
+
+    def wait_ready(self, timeout: float = _START_TIMEOUT_S) -> None:
+        """Wait until all running brokers agree on who is there and who leads."""
+        deadline = time.monotonic() + timeout
+        waiting = [one for one in self.brokers if one.running and not one.paused]
+        expected = {one.node_id: one.plain_address for one in waiting}
+        lacks: dict[int, str] = {}
+        while waiting:
+            for broker in list(waiting):
+                if not broker.running:
+                    raise ClusterStartError(self._failure(broker, "ended while it started"))
+                view = probe.ask(broker.plain_address, login=self._login)
+                if view is not None and broker.answers():
+                    self._timeline.add("broker_up", broker.node_id)
+                lacks[broker.node_id] = self._lacks(view, expected)
+                if not lacks[broker.node_id]:
+                    waiting.remove(broker)
+            if waiting and time.monotonic() > deadline:
+                why = lacks[waiting[0].node_id]
+                raise ClusterStartError(
+                    self._failure(waiting[0], f"is not ready after {timeout:.0f} s ({why})")
+                )
+            if waiting:
+                time.sleep(_START_POLL_S)
+        self._timeline.add("cluster_up")
+
+    def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
+        """End the processes of these brokers and wait until they are gone."""
+        stopping = [one for one in brokers if one.running]
+        for broker in stopping:
+            self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
+            if broker.paused:  # SIGTERM waits for a stopped process to go on
+                self._go_on(broker)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        for broker in stopping:
+            if not _ended(broker, deadline - time.monotonic()):
+                self._signal(broker, signal.SIGKILL)
+                _ended(broker, _STOP_TIMEOUT_S)
+            if 2 * sum(one.running for one in self.brokers) <= len(self.brokers):
+                # The controllers have lost their quorum, which a broker that shuts down in order
+                # asks for leave: it would ask for minutes.
+                deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
+
+    def pause(self, broker: LocalBroker) -> None:
+        """Freeze a broker: its connections stay open and nothing answers from here on."""
+        self._require_running(broker)
+        self._signal(broker, signal.SIGSTOP)
+        broker.stopped(True)
+        deadline = time.monotonic() + _FREEZE_TIMEOUT_S
+        while not _frozen(broker) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self._timeline.add("broker_paused", broker.node_id)
+
+    def resume(self, broker: LocalBroker) -> None:
+        """Let a frozen broker go on, unless it ended meanwhile."""
+        if not broker.paused:
+            self._require_running(broker)
+        self._go_on(broker)
+
+    def move_all(self) -> None:
+        """Give all (stopped) brokers other addresses and ports; data and ids stay."""
+        network = _other_network(self.brokers[0].address.host.rsplit(".", 1)[0])
+        for broker, place in zip(
+            self.brokers, self._places(network, len(self.brokers)), strict=True
+        ):
+            broker.move(*place)
+        self._write_properties()
+
+    def swap(self, one: LocalBroker, other: LocalBroker) -> None:
+        """Kill two brokers and start each where clients and brokers found the other."""
+        self.stop([one, other], graceful=False)
+        one.swap_addresses(other)
+        self._write_properties()
+        for broker in (one, other):
+            self.spawn(broker)
+        self.wait_ready()
+
+    def _places(self, network: str, count: int) -> list[tuple[Address, Address, Address | None]]:
+        """Where each broker may listen: for clients, for controllers, without TLS if it must."""
+        kinds = 3 if self._security.secured else 2
+        hosts = [_host(network, node_id) for node_id in range(count) for _ in range(kinds)]
+        found = list(free_addresses(hosts))
+        open_too = found[2::kinds] if self._security.secured else [None] * count
+        return list(zip(found[::kinds], found[1::kinds], open_too, strict=True))
+
+    def take_addresses_of(self, other: BrokerSet) -> None:
+        """Listen where another cluster's (stopped) brokers did."""
+        for mine, theirs in zip(self.brokers, other.brokers, strict=True):
+            mine.move(theirs.address, theirs.controller_address, theirs.inner)
+
+    def rewrite_properties(self) -> None:
+        """Write the configuration once more, for what changed; it counts from the next start on."""
+        for broker in self.brokers:
+            lines = {**self._security.broker_lines(broker), **self._config}
+            broker.write_properties(
+                self.brokers, lines, self._security.protocol, self._security.among_brokers
+            )
+
+    def rotate_certificates(self) -> None:
+        """Give every broker a new key and certificate; those that run read it at once."""
+        for broker in self.brokers:
+            self._security.certify(broker)
+            if broker.running:
+                self.run_tool(
+                    "kafka.admin.ConfigCommand",
+                    [*self.inner_arguments([broker]), "--alter",
+                     "--entity-type", "brokers", "--entity-name", str(broker.node_id),
+                     "--add-config", self._security.reload(broker)],
+                )  # fmt: skip
+        self._wait_for_certificates(_START_TIMEOUT_S)
+
+    def inner_arguments(
+        self, brokers: Iterable[LocalBroker], option: str = "--command-config"
+    ) -> list[str]:
+        """What makes one of Kafka's tools come in where the brokers do, with every right."""
+        servers = ",".join(str(one.plain_address) for one in brokers)
+        settings = self._security.inner_java()
+        if not settings:
+            return ["--bootstrap-server", servers]
+        path = self.directory / "inner.properties"
+        write_privately(path, properties_text(settings))
+        return ["--bootstrap-server", servers, option, str(path)]
+
+    def create_topic(self, topic: str, partitions: int, copies: int) -> None:
+        """Create a topic; every broker that runs knows it and its leaders afterwards."""
+        live = [one.plain_address for one in self.brokers if one.running and not one.paused]
+        if not live:
+            raise ToolError(f"topic {topic!r} can't be created: no broker runs")
+        deadline = time.monotonic() + _TOPIC_TIMEOUT_S
+        perhaps = False  # carried out, and the answer was lost
+        for address in itertools.cycle(live):
+            left = max(0.1, deadline - time.monotonic())
+            found = probe.create_topic(address, topic, partitions, copies, left, self._login)
+            code = found.error_code if found else None
+            if code == 0 or (code == _EXISTS and perhaps):
+                break
+            if code not in (None, *_LATER) or time.monotonic() > deadline:
+                why = f"{found.text} (error {code})" if found else "no broker answers"
+                raise ToolError(f"topic {topic!r} can't be created: {why}")
+            perhaps = True
+            time.sleep(_POLL_S)
+        for address in live:
+            while not _leads(probe.ask(address, topic=topic, login=self._login)):
+                if time.monotonic() > deadline:
+                    raise ToolError(f"topic {topic!r} was created, but {address} doesn't know it")
+                time.sleep(_POLL_S)
+
+    def run_tool(
+        self,
+        main: str,
+        arguments: Iterable[str],
+        *,
+        given: bytes | None = None,
+        timeout: float = _TOOL_TIMEOUT_S,
+        check: bool = True,
+        java_options: Iterable[str] = (),
+    ) -> str:
+        """Run one of Kafka's own Java programs and return what it printed."""
+        number = sum(1 for _ in self.directory.glob("tool-*.out"))
+        output = self.directory / f"tool-{number}.out"
+        errors = output.with_suffix(".err")
+        stdin = None
+        if given is not None:
+            stdin = output.with_suffix(".in")
+            stdin.write_bytes(given)
+        command = self._java.command(
+            main, list(arguments), self.directory / "tool-log4j2.properties", *java_options
+        )
+        written = output.with_suffix(".args")
+        try:
+            child = self._keeper.spawn(
+                self._java.hidden(command, written), stdout=output, stderr=errors, stdin=stdin
+            )
+            in_time = child.ended.wait(timeout)
+            if not in_time:
+                self._keeper.signal(child, signal.SIGKILL)
+                child.ended.wait(_STOP_TIMEOUT_S)
+        finally:
+            written.unlink(missing_ok=True)
+        text = output.read_text(errors="replace")
+        if not in_time or (check and (child.exit is None or child.exit.status != 0)):
+            how = f"exit status {child.exit.status}" if child.exit and in_time else "too slow"
+            raise ToolError(f"{main} failed ({how}):\n{text}{errors.read_text(errors='replace')}")
+        return text
+
+    def train_archive(self) -> None:
+        """Run a broker once, so that the JVM writes an archive of the classes it loaded.
+
+        Every later start maps the archive instead of reading and verifying 45 jars: half the time.
+        """
+        target = self._java.archive
+        if not (self._java.home / "lib" / "server" / "classes.jsa").exists():
+            return  # a Java without an archive of its own can't write ours
+        temporary = self.directory / "classes.jsa"
+        broker = self.brokers[0]
+        self.spawn(broker, f"-XX:ArchiveClassesAtExit={temporary}")
+        self.wait_ready()
+        self.stop([broker], graceful=True)
+        if temporary.is_file():
+            shutil.move(temporary, f"{target}.{self._keeper.pid}")
+            Path(f"{target}.{self._keeper.pid}").replace(target)
+
+    def _wait_for_certificates(self, timeout: float) -> None:
+        """Brokers say that they are told before they have read, and each network thread reads.
+
+        Connections go to those threads in turn.
+        """
+        deadline = time.monotonic() + timeout
+        for broker in self.brokers:
+            seen = 0
+            while broker.running and seen < 2 * _NETWORK_THREADS:
+                seen = seen + 1 if self._security.shows_certificate(broker) else 0
+                if time.monotonic() > deadline:
+                    raise ToolError(self._failure(broker, "doesn't show its new certificate"))
+                time.sleep(0 if seen else _POLL_S)
+
+    def _signal(self, broker: LocalBroker, number: signal.Signals) -> None:
+        if broker.child is not None:
+            self._keeper.signal(broker.child, number)
+
+    def _go_on(self, broker: LocalBroker) -> None:
+        """Continue a frozen process; one that has ended, perhaps just now, is frozen no more."""
+        if broker.running:
+            self._signal(broker, signal.SIGCONT)
+            self._timeline.add("broker_resumed", broker.node_id)
+        broker.stopped(False)
+
+    def _require_running(self, broker: LocalBroker) -> None:
+        if not broker.running:
+            raise RuntimeError(f"broker {broker.node_id} does not run")
+
+    def _write_properties(self) -> None:
+        for broker in self.brokers:
+            self._security.certify(broker)
+        self.rewrite_properties()
+
+    def _lacks(self, view: probe.ClusterView | None, expected: dict[int, Address]) -> str:
+        """Return what is missing in a broker's view of the cluster, nothing when it is whole."""
+        if view is None:
+            return "it does not answer"
+        if view.controller < 0:
+            return "it knows no controller"
+        absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
+        if absent:
+            return f"it does not know brokers {absent} at their present addresses"
+        # While brokers are down on purpose, partitions without a leader may be the point.
+        if view.leaderless and len(expected) == len(self.brokers):
+            return f"{view.leaderless} partitions have no leader"
+        return ""
+
+    def _failure(self, broker: LocalBroker, what: str) -> str:
+        return (
+            f"broker {broker.node_id} at {broker.address} {what}; "
+            f"the end of its log ({broker.log}):\n{broker.log_tail()}"
+        )
+
+    def _remembered(self) -> str | None:
+        """Return the cluster id that an earlier run left in this directory."""
+        path = self.directory / "cluster.json"
+        if not path.is_file():
+            return None
+        stored = json.loads(path.read_text())
+        if stored["brokers"] != len(self.brokers):
+            raise RuntimeError(
+                f"{self.directory} holds a cluster of {stored['brokers']} brokers, "
+                f"not of {len(self.brokers)}"
+            )
+        return str(stored["cluster_id"])
+
+
+def _leads(view: probe.ClusterView | None) -> bool:
+    """Whether a broker knows the topics that it was asked about, with a leader for each partition.
+
+    A follower that is told of a new topic later than its clients ask would hold tests up.
+    """
+    return view is not None and not view.refused and not view.leaderless
+
+
+def _ended(broker: LocalBroker, timeout: float) -> bool:
+    return broker.child is None or broker.child.ended.wait(max(0.0, timeout))
+
+
+def _frozen(broker: LocalBroker) -> bool:
+    """Whether all threads have stopped: the keeper sends the signal, and it takes them in turn.
+
+    True as well where the system doesn't say (no /proc), and of what has ended.
+    """
+    if broker.child is None or not broker.child.alive:
+        return True
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{broker.child.pid}/task").glob("*/stat")]
+    except OSError:
+        return not Path(f"/proc/{broker.child.pid}").is_dir()  # a thread ended: look again
+    return all(text[text.rindex(")") + 2] in "TtZX" for text in stats)
+
+
+def _other_network(present: str) -> str:
+    """Return three numbers of a loopback address that differ from the present ones."""
+    while True:
+        found = f"127.{random.randrange(1, 255)}.{random.randrange(256)}"
+        if found != present:
+            return found
+
+
+def _host(network: str, node_id: int) -> str:
+    return f"{network}.{10 + node_id}"

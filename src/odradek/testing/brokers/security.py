@@ -1,0 +1,370 @@
+"""How a local cluster's clients get in: the settings of both sides for TLS, SASL and rights.
+
+In: the security options of a `LocalCluster`. Out: lines for the brokers' properties, credentials
+for the format tool, and the same access in the words of our clients, Java's and librdkafka's.
+What brokers say to each other goes through plaintext listeners of their own, which Kafka's tools
+use, too; with `acls` these ask for a password that is made for each start, because whoever comes in
+there may do everything. Must not: let a secret be where `ps` shows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from odradek.common.extras import require_extra
+from odradek.testing.brokers.broker import CLIENT_LISTENER, LocalBroker
+
+if TYPE_CHECKING:  # a plaintext cluster needn't wait for the import of `cryptography`
+    from odradek.testing.brokers.authority import Authority, KeyAndCertificate, Kind
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+ClientCertificates = Literal["required", "requested"]
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+DEFAULT_MECHANISMS = ("SCRAM-SHA-512",)
+DEFAULT_USERS = {"alice": "alice-secret"}
+TOKEN_LIFETIME = 3600.0
+_PREFIX = f"listener.name.{CLIENT_LISTENER.lower()}."
+_MODULES = "org.apache.kafka.common.security."
+_LOGIN_MODULES = {
+    "PLAIN": f"{_MODULES}plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_MODULES}scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_MODULES}scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_MODULES}oauthbearer.OAuthBearerLoginModule",
+}
+_VALIDATOR = f"{_MODULES}oauthbearer.OAuthBearerValidatorCallbackHandler"
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+INNER_USER = "odradek_inner"
+"""Who the brokers are to each other where rights are asked for; he may do everything."""
+# The format tool's and the config tool's own syntax has no escape for these.
+_UNUSABLE = frozenset(',"[]=;\\ ')
+
+
+@dataclass(slots=True, eq=False)
+class Security:
+    """What secures the listener for clients.
+
+    `users` exist for PLAIN and SCRAM. OAUTHBEARER takes unsigned tokens unless `jwks` is the
+    address of the keys. With `acls` nobody but the brokers themselves may do what isn't allowed.
+    """
+
+    protocol: Protocol
+    mechanisms: Sequence[str] = ()
+    users: Mapping[str, str] = field(default_factory=dict)
+    mutual_tls: ClientCertificates | Literal[False] = False
+    acls: bool = False
+    jwks: str | None = None
+    _authority: Authority | None = None
+    _clients: dict[str, KeyAndCertificate] = field(default_factory=dict)
+    _inner_password: str = field(default_factory=secrets.token_urlsafe)
+
+    def __post_init__(self) -> None:
+        if self.protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise ValueError(f"security can't be {self.protocol!r}")
+        if self.sasl:
+            self.mechanisms = tuple(self.mechanisms) or DEFAULT_MECHANISMS
+            self.users = dict(self.users or DEFAULT_USERS)
+        elif self.mechanisms or (self.users and not self.mutual_tls):
+            raise ValueError(f"with security={self.protocol} there are no mechanisms nor users")
+        for mechanism in self.mechanisms:
+            if mechanism not in MECHANISMS:
+                raise ValueError(f"there is no mechanism {mechanism}; {', '.join(MECHANISMS)} are")
+        for word in (*self.users, *self.users.values()):
+            _usable(word)
+        if self.mutual_tls and not self.tls:
+            raise ValueError("mutual_tls needs security=SSL or SASL_SSL")
+        if self.acls and not (self.sasl or self.mutual_tls == "required"):
+            raise ValueError("acls need users that have names: SASL, or mutual_tls='required'")
+        if INNER_USER in self.users:
+            raise ValueError(f"{INNER_USER} is what the brokers call themselves")
+
+    @property
+    def tls(self) -> bool:
+        """Whether clients speak TLS."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients prove who they are by SASL."""
+        return self.protocol.startswith("SASL")
+
+    @property
+    def secured(self) -> bool:
+        """Whether there is anything that sets it apart from a plaintext cluster."""
+        return self.protocol != "PLAINTEXT"
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """Whom settings can be asked for; where nobody has a name, one stands for all."""
+        if not self.secured:
+            return ()
+        return tuple(self.users) or ("client",)
+
+    @property
+    def authority(self) -> Authority:
+        """Who signed the certificates."""
+        if self._authority is None:
+            raise RuntimeError("without TLS, and before a cluster is open, there is no authority")
+        return self._authority
+
+    def prepare(self, directory: Path) -> None:
+        """Make the authority, before any broker is configured."""
+        if self.tls and self._authority is None:
+            require_extra("odradek.testing.brokers.authority")
+            from odradek.testing.brokers.authority import Authority
+
+            self._authority = Authority(directory / "certificates")
+
+    def certify(self, broker: LocalBroker) -> None:
+        """Write a fresh key and certificate for where the broker is now, and for the front door."""
+        if self.tls:
+            hosts = ["localhost", "127.0.0.1", broker.address.host]
+            self.authority.issue("broker", hosts=hosts, directory=broker.directory)
+
+    # The brokers' side
+
+    def shows_certificate(self, broker: LocalBroker) -> bool:
+        """Whether a new connection to a broker is shown the certificate in its file."""
+        try:
+            shown = ssl.get_server_certificate(
+                (broker.address.host, broker.address.port), timeout=5
+            )
+        except OSError:
+            return False
+        return shown.strip() in _keystore(broker).read_text()
+
+    def reload(self, broker: LocalBroker) -> str:
+        """The change of configuration that makes a running broker read its certificate again.
+
+        It is the name that it has: brokers look into the file whenever they are told its name.
+        """
+        return f"{_PREFIX}ssl.keystore.location={_keystore(broker)}"
+
+    def broker_lines(self, broker: LocalBroker) -> dict[str, str]:
+        """The lines of a broker's properties that secure its listener for clients."""
+        lines: dict[str, str] = {}
+        if self.tls:
+            lines |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(_keystore(broker)),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.authority.certificate),
+                "ssl.client.auth": self.mutual_tls or "none",
+                "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+            }
+        if self.sasl:
+            lines["sasl.enabled.mechanisms"] = ",".join(self.mechanisms)
+        for mechanism in self.mechanisms:
+            module = self._server_module(mechanism)
+            if module:
+                lines[f"{mechanism.lower()}.sasl.jaas.config"] = module
+        if "OAUTHBEARER" in self.mechanisms and self.jwks is not None:
+            lines["oauthbearer.sasl.server.callback.handler.class"] = _VALIDATOR
+            lines["oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = self.jwks
+        found = {f"{_PREFIX}{name}": value for name, value in lines.items()}
+        if self.acls:
+            # A plaintext listener would make everybody who reaches it a super user.
+            module, word = _LOGIN_MODULES["PLAIN"], _quoted(self._inner_password)
+            who = f"username={INNER_USER} password={word} user_{INNER_USER}={word}"
+            found["authorizer.class.name"] = _AUTHORIZER
+            found["super.users"] = f"User:{INNER_USER}"
+            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+            found["sasl.mechanism.controller.protocol"] = "PLAIN"
+            for listener in ("inner", "controller"):
+                prefix = f"listener.name.{listener}."
+                found[f"{prefix}sasl.enabled.mechanisms"] = "PLAIN"
+                found[f"{prefix}plain.sasl.jaas.config"] = f"{module} required {who};"
+        return found
+
+    @property
+    def among_brokers(self) -> Protocol:
+        """What the brokers' own listeners speak."""
+        return "SASL_PLAINTEXT" if self.acls else "PLAINTEXT"
+
+    @property
+    def inner_login(self) -> tuple[str, str] | None:
+        """Name and password at the brokers' own listeners; None where nobody is asked."""
+        return (INNER_USER, self._inner_password) if self.acls else None
+
+    def inner_java(self) -> dict[str, str]:
+        """Settings for the brokers' own listeners, in Kafka's words."""
+        if not self.acls:
+            return {}
+        who = f"username={INNER_USER} password={_quoted(self._inner_password)}"
+        return {
+            "security.protocol": self.among_brokers,
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f"{_LOGIN_MODULES['PLAIN']} required {who};",
+        }
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        """What the brokers' JVMs are told beside their properties."""
+        if self.jwks is None:
+            return ()
+        return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks}",)
+
+    def format_arguments(self) -> list[str]:
+        """The users, as the format tool takes them."""
+        return [
+            word
+            for mechanism in self.mechanisms
+            if mechanism.startswith("SCRAM")
+            for name, password in self.users.items()
+            for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+        ]
+
+    def change_password(self, user: str, password: str) -> list[str]:
+        """Note a password; return the mechanisms for which brokers have to be told."""
+        _usable(password)
+        if user not in self.users:
+            raise KeyError(f"there is no user {user}")
+        self.users = {**self.users, user: password}
+        return [m for m in self.mechanisms if m.startswith("SCRAM")]
+
+    def _server_module(self, mechanism: str) -> str | None:
+        """A broker's half of a mechanism; Kerberos' comes with the cluster's `config`."""
+        module = _LOGIN_MODULES.get(mechanism)
+        if module is None:
+            return None
+        options = ""
+        if mechanism == "PLAIN":
+            options = "".join(f' user_{name}="{word}"' for name, word in self.users.items())
+        elif mechanism == "OAUTHBEARER" and self.jwks is None:
+            options = ' unsecuredLoginStringClaim_sub="broker"'
+        return f"{module} required{options};"
+
+    # The clients' side
+
+    def client_identity(self, name: str) -> KeyAndCertificate:
+        """The key and certificate of a client of this name."""
+        if name not in self._clients:
+            self._clients[name] = self.authority.issue(name)
+        return self._clients[name]
+
+    def java(
+        self,
+        user: str | None = None,
+        mechanism: str | None = None,
+        password: str | None = None,
+        stores: Kind = "PEM",
+    ) -> dict[str, str]:
+        """A client's settings in Kafka's own words, as they are in a Java client's file."""
+        if not self.secured:
+            return {}
+        name, mechanism = self._who(user, mechanism)
+        found: dict[str, str] = {"security.protocol": self.protocol}
+        if self.tls:
+            found |= _store("truststore", stores, self.authority.truststore(stores))
+        if self.mutual_tls and name is not None:
+            identity = self.client_identity(name)
+            found |= _store("keystore", stores, identity.keystore(stores))
+        if mechanism is not None and name is not None:
+            found["sasl.mechanism"] = mechanism
+            module = _LOGIN_MODULES.get(mechanism)
+            if mechanism == "OAUTHBEARER":
+                options = f'unsecuredLoginStringClaim_sub="{name}"'
+            else:
+                word = self.users.get(name, "") if password is None else password
+                options = f"username={_quoted(name)} password={_quoted(word)}"
+            if module is not None:
+                found["sasl.jaas.config"] = f"{module} required {options};"
+        return found
+
+    def ours(
+        self, user: str | None = None, mechanism: str | None = None, password: str | None = None
+    ) -> dict[str, Any]:
+        """A client's settings for Odradek: Kafka's words; a function gives OAUTHBEARER's token."""
+        found: dict[str, Any] = self.java(user, mechanism, password)
+        if found.get("sasl.mechanism") == "OAUTHBEARER":
+            del found["sasl.jaas.config"]
+            name, _ = self._who(user, mechanism)
+            found["sasl.oauthbearer.token.provider"] = token_function(str(name))
+        return found
+
+    def librdkafka(
+        self, user: str | None = None, mechanism: str | None = None, password: str | None = None
+    ) -> dict[str, str]:
+        """A client's settings in librdkafka's words."""
+        if not self.secured:
+            return {}
+        name, mechanism = self._who(user, mechanism)
+        found: dict[str, str] = {"security.protocol": self.protocol}
+        if self.tls:
+            found["ssl.ca.location"] = str(self.authority.certificate)
+        if self.mutual_tls and name is not None:
+            identity = self.client_identity(name)
+            found["ssl.certificate.location"] = str(identity.certificate)
+            found["ssl.key.location"] = str(identity.key)
+        if mechanism is not None and name is not None:
+            found["sasl.mechanisms"] = mechanism
+            if mechanism == "OAUTHBEARER":
+                found["enable.sasl.oauthbearer.unsecure.jwt"] = "true"
+                found["sasl.oauthbearer.config"] = f"principal={name}"
+            else:
+                found["sasl.username"] = name
+                found["sasl.password"] = self.users.get(name, "") if password is None else password
+        return found
+
+    def _who(self, user: str | None, mechanism: str | None) -> tuple[str | None, str | None]:
+        """The user and the mechanism that are meant, by default the first ones."""
+        name = user or next(iter(self.client_names), None)
+        return name, mechanism or next(iter(self.mechanisms), None)
+
+
+def unsecured_token(name: str, lifetime: float = TOKEN_LIFETIME) -> tuple[str, float]:
+    """An unsigned JSON web token for `name`, and when it ends (seconds since 1970)."""
+    now = time.time()
+    claims = {"sub": name, "iat": int(now), "exp": int(now + lifetime)}
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+        for part in ({"alg": "none"}, claims)
+    ]
+    return f"{parts[0]}.{parts[1]}.", now + lifetime
+
+
+def token_function(name: str, lifetime: float = TOKEN_LIFETIME) -> Callable[[], tuple[str, float]]:
+    """A function that gives a fresh token at each call, as clients are given one."""
+    return lambda: unsecured_token(name, lifetime)
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Settings as a Java properties file."""
+    escaped = {name: value.replace("\\", "\\\\") for name, value in settings.items()}
+    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+
+
+def _keystore(broker: LocalBroker) -> Path:
+    return broker.directory / "broker-both.pem"
+
+
+def _store(what: str, kind: Kind, path: Path) -> dict[str, str]:
+    found = {f"ssl.{what}.type": kind, f"ssl.{what}.location": str(path)}
+    if kind != "PEM":
+        from odradek.testing.brokers.authority import STORE_PASSWORD
+
+        found[f"ssl.{what}.password"] = STORE_PASSWORD
+        if what == "keystore":
+            found["ssl.key.password"] = STORE_PASSWORD
+    return found
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _usable(word: str) -> None:
+    if not word or _UNUSABLE.intersection(word):
+        raise ValueError(
+            "names and passwords of a local cluster's users can't be empty nor hold any of "
+            + " ".join(sorted(_UNUSABLE - {" "}))
+            + " or a space: Kafka's tools don't take them"
+        )

@@ -1,0 +1,1 @@
+"""A Kafka cluster without Kafka on loopback sockets."""

@@ -1,0 +1,480 @@
+"""Simulated brokers behind real sockets on loopback, plain or TLS.
+
+In: verbs of a `SimulatedCluster`, real connections of any client. Out: the same answers and the
+same misbehaviour as in virtual time, whose clock here follows the real one. One thread serves all.
+What comes in is held by limits: a connection whose bytes make no request ends, and one request of
+a connection is worked on at a time, so that nobody makes the process grow without bound.
+`FakeCluster` is this for users. Must not: know what a broker does.
+
+    with LoopbackServer() as server:
+        cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
+        ...                                        # dial cluster.bootstrap_servers
+        server.call(lambda: cluster.crash(1))      # verbs run in the server's thread
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import resource
+import selectors
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import Self, TypeVar
+
+from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import CorruptMessageError
+from odradek.common.types import Address
+from odradek.protocol.headers import encode_response
+from odradek.protocol.message import Message
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.simulation.world.environment import (
+    Endpoint,
+    ReceivedRequest,
+    Session,
+    Verdict,
+    read_request,
+)
+from odradek.simulation.world.virtual_time import VirtualTime, derived_rng
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+CHUNK = 1 << 16
+LONGEST_SLEEP = 0.5
+LARGEST_PRODUCE = 16 << 20
+"""Bytes of a Produce request (Kafka's `socket.request.max.bytes` is 100 MiB)."""
+LARGEST_REQUEST = 1 << 19
+"""Bytes of any other: as objects these need a hundred times as much."""
+READ_AHEAD = 1 << 17
+"""Bytes that are read of a connection whose next request is there already."""
+HELD_BYTES = 256 << 20
+"""Bytes of unfinished requests and unread answers, over all connections: whoever holds most of
+them is cut off when there are more."""
+COUNTED_AFTER = 16 << 20
+"""Bytes that come in or go out between two counts of them."""
+MOST_CONNECTIONS = 2000
+FILLERS = 8
+_LOG = logging.getLogger(__name__)
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class _Tls:
+    """A server's TLS layer over bytes in memory."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._ready = False
+
+    def received(self, data: bytes) -> bytes:
+        """Take in what came over the wire; return what it says."""
+        self._in.write(data)
+        plain = b""
+        with suppress(ssl.SSLWantReadError):
+            if not self._ready:
+                self._tls.do_handshake()
+                self._ready = True
+            while piece := self._tls.read(CHUNK):
+                plain += piece
+        return plain
+
+    def sealed(self, data: bytes) -> bytes:
+        """What has to go over the wire to say this."""
+        if data:
+            self._tls.write(data)
+        return self._out.read()
+
+
+class _Connection:
+    """One accepted connection: the broker's `Peer`."""
+
+    def __init__(self, server: LoopbackServer, sock: socket.socket) -> None:
+        self.client = "loopback"
+        self.session: Session | None = None
+        self._server = server
+        self._sock = sock
+        self._tls = _Tls(server.tls) if server.tls is not None else None
+        self._received = bytearray()
+        self._outgoing = bytearray()
+        self._held = False
+        self._ended = False
+        self._left = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept for it."""
+        return len(self._received) + len(self._outgoing)
+
+    @property
+    def over(self) -> bool:
+        """The socket is closed, and the broker is through with all that came."""
+        return self._ended and (self.session is None or self.session.ended)
+
+    # The broker's side
+
+    def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
+        """Send an answer."""
+        self._write(b"".join(encode_response(response, version, request.correlation_id)))
+
+    def failed(self, request: ReceivedRequest, error: Exception) -> None:
+        """A request of a stranger's that no broker could make sense of must not end the others."""
+        _LOG.warning("a request of API %d can't be answered", request.api_key, exc_info=error)
+        self.abandon()
+
+    def close(self, *, reset: bool) -> None:
+        """End the connection; what can be written at once still is."""
+        if self._ended:
+            return
+        self._ended = True
+        if not reset:
+            self._flush()
+        else:
+            with suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.release()
+
+    def hold(self, on: bool) -> None:
+        """Read and write nothing for a while."""
+        self._held = on
+        self.watch()
+
+    def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
+        """Only simulated connections can deliver what was sent before they broke."""
+        self.close(reset=True)
+
+    # The socket's side
+
+    def watch(self) -> None:
+        """Tell the selector what this connection waits for."""
+        if self._ended:  # the broker may still work on what it received
+            return
+        wanted = 0
+        if not self._held:
+            if self._frame_end() is None or len(self._received) < READ_AHEAD:
+                wanted |= selectors.EVENT_READ
+            if self._outgoing:
+                wanted |= selectors.EVENT_WRITE
+        self._server.watch(self._sock, wanted, self._ready)
+
+    def deliver(self) -> None:
+        """Hand the broker the next request, once the one before is answered and the answer sent.
+
+        As Kafka does it, which doesn't read a connection meanwhile. (A client that has closed the
+        connection has sent what it has sent: that is still carried out.)
+        """
+        session = self.session
+        while session is not None and session.idle and not self._outgoing:
+            end = self._frame_end()
+            if end is None:
+                if self._left:
+                    session.left()
+                break
+            frame = bytes(self._received[4:end])
+            del self._received[:end]
+            session.receive(read_request(frame, whole=False))
+        if self.over:
+            self._server.ended(self)
+        else:
+            self._server.wait(self, self._left or self._frame_end() is not None)
+            self.watch()
+
+    def serve(self) -> None:
+        """As `deliver`, but for a stranger's bytes, which may be no request."""
+        try:
+            self.deliver()
+        except Exception as error:
+            if not isinstance(error, KafkaError):
+                _LOG.warning("a frame can't be read", exc_info=error)
+            self._server.unreadable += 1
+            self.abandon()
+
+    def _frame_end(self) -> int | None:
+        """Where the first request ends, if it is all there. Raises `KafkaError` if none can be."""
+        received = self._received
+        if len(received) < 4:
+            return None
+        length = int.from_bytes(received[:4], "big", signed=True)
+        produce = int.from_bytes(received[4:6], "big") == ProduceRequest.API_KEY
+        if not 0 <= length <= (LARGEST_PRODUCE if produce else LARGEST_REQUEST):
+            raise CorruptMessageError(f"a request of {length} bytes")
+        return 4 + length if len(received) >= 4 + length else None
+
+    def _ready(self, events: int) -> None:
+        if self._ended:
+            return
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush()
+            if events & selectors.EVENT_READ:
+                self._read()
+        except OSError:  # it went away, or speaks no TLS
+            self._gone()
+        self.serve()
+
+    def _read(self) -> None:
+        data = self._sock.recv(CHUNK)
+        if not data:
+            self._gone()
+            return
+        if self._tls is not None:
+            data = self._tls.received(data)
+            self._write(b"")
+        self._received += data
+        self._server.holds(len(data))
+
+    def _gone(self) -> None:
+        """The client has closed the connection, after what it has sent."""
+        self._left = True
+        self.release()
+
+    def abandon(self) -> None:
+        """End the connection, and forget what came over it."""
+        self._received.clear()
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        """End the connection from here, whatever the broker thinks of it."""
+        self.close(reset=True)
+        if self.session is not None:
+            self.session.closed()
+
+    def release(self) -> None:
+        """Close the socket."""
+        self._ended = True
+        self._outgoing.clear()
+        if not self._left:
+            self._received.clear()
+        self._server.watch(self._sock, 0, self._ready)
+        self._sock.close()
+        if self.over:
+            self._server.ended(self)
+
+    def _write(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self._outgoing += data if self._tls is None else self._tls.sealed(data)
+        self._flush()
+        self._server.holds(len(self._outgoing))
+        self.watch()
+
+    def _flush(self) -> None:
+        if self._outgoing and not self._held:
+            with suppress(OSError):  # a peer that is gone shows when it is read next
+                sent = self._sock.send(self._outgoing)
+                del self._outgoing[:sent]
+
+
+class LoopbackServer:
+    """The `Environment` of simulated clusters, with loopback sockets and the real clock."""
+
+    def __init__(self, seed: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
+        self.time = VirtualTime()
+        self.dns: dict[str, list[str]] = {}
+        self.tls = tls
+        self.unreadable = 0
+        """Connections that ended because what came was no request."""
+        self._seed = seed
+        self._started = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self._bound: dict[int, socket.socket] = {}
+        self._listening: dict[int, socket.socket] = {}
+        self._watched: dict[socket.socket, None] = {}
+        self._connections: dict[_Connection, None] = {}
+        self._waiting: dict[_Connection, None] = {}
+        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._counted = 0
+        self._fillers: dict[int, list[socket.socket]] = {}
+        self._orders: deque[Callable[[], None]] = deque()
+        self._waker, self._woken = socket.socketpair()
+        self._stopped = False
+        self._selector.register(self._woken, selectors.EVENT_READ, self._drain)
+        self._thread = threading.Thread(target=self._serve, name="loopback server", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.call(self._stop)
+        self._thread.join(10.0)
+
+    def call(self, action: Callable[[], T]) -> T:
+        """Run something in the server's thread and return what it returns."""
+        outcome: Future[T] = Future()
+
+        def order() -> None:
+            try:
+                outcome.set_result(action())
+            except Exception as error:
+                outcome.set_exception(error)
+
+        self._orders.append(order)
+        with suppress(OSError):  # the thread was awake, and the order was its last one
+            self._waker.send(b"!")
+        if not wait([outcome], 10.0).done:
+            raise TimeoutError("the loopback server doesn't answer")
+        return outcome.result()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._connections)
+
+    # Environment
+
+    epoch_time = staticmethod(time.time)
+
+    def rng(self, name: str) -> random.Random:
+        """A generator of this name's own."""
+        return derived_rng(self._seed, name)
+
+    def new_address(self) -> Address:
+        """A free port; it is bound at once, so that nobody else gets it, and refuses dials."""
+        return self.address(0)
+
+    def address(self, port: int) -> Address:
+        """As `new_address`, but for the port; raises `OSError` when somebody has it."""
+        sock = self._bind(port)
+        found: int = sock.getsockname()[1]
+        self._bound[found] = sock
+        return Address(LOOPBACK, found)
+
+    def listen(self, address: Address, endpoint: Endpoint) -> None:
+        """Accept dials to an address."""
+        sock = self._bound.pop(address.port, None) or self._bind(address.port)
+        sock.listen(128)
+        sock.setblocking(False)
+        self._listening[address.port] = sock
+        self.watch(sock, selectors.EVENT_READ, lambda _: self._accept(sock, endpoint))
+
+    def unlisten(self, address: Address) -> None:
+        """Refuse dials to an address; the port stays ours."""
+        sock = self._listening.pop(address.port, None)
+        if sock is not None:
+            self.watch(sock, 0, lambda _: None)
+            sock.close()
+            self._bound[address.port] = self._bind(address.port)
+
+    def black_hole(self, address: Address, on: bool) -> None:
+        """Swallow dials: a listener that never accepts, whose queue is full, drops what comes."""
+        for filler in self._fillers.pop(address.port, []):
+            filler.close()
+        self.unlisten(address)
+        self._bound.pop(address.port).close()
+        sock = self._bound[address.port] = self._bind(address.port)
+        if on:
+            sock.listen(0)
+            fillers = self._fillers[address.port] = [socket.socket() for _ in range(FILLERS)]
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex((LOOPBACK, address.port))
+
+    # The thread
+
+    def watch(self, sock: socket.socket, events: int, ready: Callable[[int], None]) -> None:
+        """Wait for events of a socket (0: for none)."""
+        known = sock in self._watched
+        if events and known:
+            self._selector.modify(sock, events, ready)
+        elif events:
+            self._selector.register(sock, events, ready)
+            self._watched[sock] = None
+        elif known:
+            self._selector.unregister(sock)
+            del self._watched[sock]
+
+    def ended(self, connection: _Connection) -> None:
+        """A connection is over."""
+        self._connections.pop(connection, None)
+        self._waiting.pop(connection, None)
+
+    def wait(self, connection: _Connection, on: bool) -> None:
+        """A connection has something that the broker can't take yet, or has no more."""
+        if on:
+            self._waiting[connection] = None
+        else:
+            self._waiting.pop(connection, None)
+
+    def holds(self, more: int) -> None:
+        """Bytes are kept for connections; when they are too many, cut off who holds most."""
+        self._counted += more
+        if self._counted < COUNTED_AFTER:
+            return
+        self._counted = 0
+        total = sum(connection.size for connection in self._connections)
+        while total > HELD_BYTES:
+            greediest = max(self._connections, key=lambda connection: connection.size)
+            total -= greediest.size
+            greediest.abandon()
+
+    @staticmethod
+    def _bind(port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def _serve(self) -> None:
+        while not self._stopped:
+            due = self.time.next_at()
+            sleep = LONGEST_SLEEP if due is None else due - self._now()
+            ready = self._selector.select(max(0.0, min(sleep, LONGEST_SLEEP)))
+            try:
+                self.time.run_until(self._now())
+            except Exception as error:  # of a timer; those of requests end their connection
+                _LOG.warning("something that was planned has failed", exc_info=error)
+            for key, events in ready:
+                key.data(events)
+            while self._orders:
+                self._orders.popleft()()
+            for connection in list(self._waiting):
+                connection.serve()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._started
+
+    def _drain(self, _: int) -> None:
+        self._woken.recv(CHUNK)
+
+    def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
+        try:
+            sock, _ = listening.accept()
+        except OSError:  # it went away between the dial and now
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self._connections) >= self._most:
+            sock.close()
+            return
+        connection = _Connection(self, sock)
+        self._connections[connection] = None
+        found = endpoint.accept(connection)
+        if found is Verdict.REFUSED:
+            connection.close(reset=True)
+        elif found is Verdict.DROPPED:
+            connection.hold(True)
+        else:
+            connection.session = found
+            connection.watch()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        for connection in list(self._connections):
+            connection.release()
+        fillers = [sock for some in self._fillers.values() for sock in some]
+        ports = [*self._listening.values(), *self._bound.values(), *fillers]
+        for sock in [*ports, self._waker, self._woken]:
+            sock.close()
+        self._selector.close()

@@ -1,0 +1,120 @@
+"""A simulated host whose client may also be called in jobs of the loop that runs in its world.
+
+In: calls of the world's own thread, and of threads that work for its `VirtualLoop` (`to_thread`,
+executors, anyio's). Out: the latter are carried out by the loop, while their thread waits in real
+time; a refusal to all other threads. Must not: let two threads at the world at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from odradek.common.errors import IllegalStateError
+from odradek.network.flow import Completion
+from odradek.runtime.locks import new_lock
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.virtual_time import Timer
+from odradek.simulation.world.world import World
+from odradek.testing.virtual.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+ONE_THREAD = (
+    "kafka_simulation works in one thread, and in the jobs of a loop that runs in its time "
+    "(asyncio.to_thread); this is another thread, which virtual time can't wait for. Use the "
+    "fixture kafka_cluster for such code."
+)
+
+
+def loop_of_this_job(world: World) -> VirtualLoop:
+    """The loop that this thread works for; raises `IllegalStateError` where there is none."""
+    loop = world.driver
+    if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
+        raise IllegalStateError(ONE_THREAD)
+    return loop
+
+
+def in_loop(world: World, action: Callable[[], T]) -> T:
+    """Have the loop do something for a job, and wait for it."""
+    ended: Future[T] = Future()
+
+    def do() -> None:
+        try:
+            ended.set_result(action())
+        except BaseException as error:  # it is the job's
+            ended.set_exception(error)
+
+    loop_of_this_job(world).call_soon_threadsafe(do)
+    return ended.result()
+
+
+class JobHost(SimulatedHost):
+    """Runs one engine in a world, for callers in more than one thread."""
+
+    def __init__(self, world: World, *rest: Any, **options: Any) -> None:
+        super().__init__(world, *rest, **options)
+        self.lock = new_lock()
+        self._own = threading.get_ident()
+
+    @property
+    def _here(self) -> bool:
+        return threading.get_ident() == self._own
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Let the world go on until the completion is done or the deadline has passed."""
+        if self._here:
+            return super().run(completion, deadline)
+        ended: Future[None] = Future()
+        in_loop(self._world, lambda: self._wait_for(completion, deadline, ended))
+        ended.result()
+        return completion.done
+
+    def _wait_for(
+        self, completion: Completion[Any], deadline: float | None, ended: Future[None]
+    ) -> None:
+        """In the loop: a call has begun, and ends with the completion or at the deadline."""
+        timer: Timer | None = None
+
+        def over(_: object = None) -> None:
+            if not ended.done():
+                self._in_call -= 1
+                if timer is not None:
+                    timer.cancel()
+                completion.forget(over)
+                ended.set_result(None)
+
+        self._in_call += 1
+        self._step_if_due()
+        if deadline is not None and not completion.done:
+            timer = self._time.at(deadline, over)
+        completion.when_done(over)
+
+    def drive(self) -> None:
+        """Do what is due at this instant."""
+        if self._here:
+            super().drive()
+        else:
+            in_loop(self._world, super().drive)
+
+    def wake(self) -> None:
+        """There are new inputs: step at this instant, but not inside whoever calls."""
+        if self._here:
+            super().wake()
+        else:
+            loop_of_this_job(self._world).call_soon_threadsafe(super().wake)
+
+    def close(self, deadline: float) -> None:
+        """Carry out what is left, close all links; the engine isn't stepped again."""
+        if self._here:
+            super().close(deadline)
+        else:
+            in_loop(self._world, lambda: SimulatedHost.close(self, deadline))
+
+    def enter(self, *, closing: bool = False) -> float:
+        """A coroutine's call begins, in the loop that lets the world go on."""
+        if not self._here:
+            raise IllegalStateError(ONE_THREAD)
+        return super().enter(closing=closing)

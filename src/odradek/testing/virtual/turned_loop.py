@@ -1,0 +1,156 @@
+"""`TurnedLoop`: an event loop that the world turns, for programs that aren't coroutines.
+
+In: a world, callbacks. Out: each callback's run at its instant, as one of the world's events, in
+their order: whoever lets the world go on (`World.advance`, a sync client's call) lets this loop go
+on. Several of them live in one world, each as the loop of one process. Must not: wait, or let time
+go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
+
+from odradek.simulation.world.virtual_time import Timer
+from odradek.simulation.world.world import World
+from odradek.testing.virtual.virtual_loop import VirtualLoop
+
+AT_ONCE = 20
+"""Rounds of a loop that was woken before the world's other events at that instant have a turn."""
+
+MILLISECOND = 0.001
+"""Of a loop that counts in them: what is nearer isn't planned too early."""
+
+ROUND = 0.00001
+"""Seconds that a round of a real loop takes at least, so that what rings too early can't for ever.
+"""
+
+
+class TurnedLoop(VirtualLoop):
+    """One process's loop; `early` gives by how many seconds a timer rings too early, as those of
+    loops do that count in milliseconds (uvloop).
+    """
+
+    _run_once: Callable[[], None]
+
+    def __init__(self, world: World, *, early: Callable[[], float] | None = None) -> None:
+        super().__init__(world, limit=math.inf)
+        self.frozen = False
+        """The process is stopped, as by SIGSTOP."""
+        self._early = early
+        self._planned: Timer | None = None
+        self._turning = False
+        self._raised: list[BaseException] = []
+        self.set_exception_handler(self._note)
+
+    def __del__(self) -> None:
+        """The world ends, and its loops with it."""
+
+    def freeze(self, on: bool) -> None:
+        """Stop the process, or let it go on; what has become due meanwhile is due then."""
+        self.frozen = on
+        self.hear()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Whoever asks for the loop that runs is given this one."""
+        before, thread = _get_running_loop(), self._thread_id
+        _set_running_loop(self)
+        self._thread_id = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._thread_id = thread
+            _set_running_loop(before)
+
+    def turn(self) -> None:
+        """One round: what is ready, then the timers that are due."""
+        if self.frozen or self._turning or self.is_closed():
+            return
+        self._turning = True
+        try:
+            with self.running():
+                self._run_once()
+        finally:
+            self._turning = False
+            self.look()
+        if self._raised:
+            raise self._raised.pop(0)
+
+    def hear(self) -> None:
+        """Something has come from outside, and wakes the process: it goes on at once, until it
+        waits again.
+        """
+        for _ in range(AT_ONCE):
+            if self._turning or self.frozen or not self._has_work():
+                break
+            self.turn()
+        self.look()
+
+    def _has_work(self) -> bool:
+        now = self._world.now
+        return bool(self._ready) or self._next_timer() <= now or self.files.any_ready
+
+    def look(self) -> None:
+        """Have the world turn the loop when there is something to do."""
+        if self._turning or self.frozen or self.is_closed():
+            return
+        when = self._world.now if self._has_work() else self._next_timer()
+        planned = self._planned
+        if planned is not None and planned.action is not None:
+            if planned.when <= when:
+                return
+            planned.cancel()
+        if when < math.inf:
+            self._planned = self._world.time.at(when, self.turn)
+
+    def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback's error comes out of whatever lets the world go on."""
+        error = context.get("exception")
+        self._raised.append(error or AssertionError(context["message"]))
+
+    def _go_on(self, timeout: float | None) -> None:
+        del timeout  # it is the world that waits
+        self._looked()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """As in the base class; the world turns the loop at this instant."""
+        handle = super().call_soon(callback, *args, context=context)
+        self.look()
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in the base class, or in whole milliseconds."""
+        if self._early is not None and delay > 0.0:
+            delay = max(ROUND, round(delay / MILLISECOND) * MILLISECOND)
+        return super().call_later(delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in the base class; the world turns the loop then."""
+        if self._early is not None and when - self._world.now > MILLISECOND:
+            when -= self._early()
+        handle = super().call_at(when, callback, *args, context=context)
+        self.look()
+        return handle

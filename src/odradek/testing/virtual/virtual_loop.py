@@ -1,0 +1,393 @@
+"""`VirtualLoop`: asyncio's event loop in the time of a simulated world.
+
+In: a world, and the coroutines of a program that knows nothing of it. Out: the program's run, the
+same each time, in which nobody sleeps: when no callback is ready, the world goes on to its next
+event or the loop to its next timer, whichever comes first. Must not: open a socket or read a real
+clock.
+
+At each instant the order is fixed: first what the world does, with the callbacks that this makes
+ready, then timers, in the order in which they were planned, and calls from other threads when
+nothing else is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import re
+import threading
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import Context
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Never
+
+from odradek.simulation.world.virtual_time import StuckError
+from odradek.simulation.world.world import World
+from odradek.testing.virtual.loop_threads import Job, JobExecutor, LoopThreads
+from odradek.testing.virtual.virtual_sockets import Files
+
+HOUR = 3600.0
+"""How long one run may last in virtual seconds, if nothing else is said."""
+MAX_ROUNDS_AT_ONCE = 1_000_000
+"""Rounds of the loop at one instant before it counts as stuck."""
+RESTLESS_ROUNDS = 100
+"""Rounds at one instant after which calls from threads don't wait for the loop's rest any longer.
+"""
+TASKS_NAMED = 10
+PLACES_NAMED = 10
+"""How many tasks an error names at most, and how many places for each."""
+# fmt: off
+NOT_HERE = (
+    "add_signal_handler", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
+    "create_connection", "create_datagram_endpoint", "create_server", "create_unix_connection",
+    "create_unix_server", "getaddrinfo", "getnameinfo", "remove_signal_handler", "sendfile",
+    "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom",
+    "sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls",
+    "subprocess_exec", "subprocess_shell",
+)
+# fmt: on
+"""What other loops have, and this one refuses."""
+
+
+class _Timer(asyncio.TimerHandle):
+    """A planned callback; those of one time are in the order in which they were planned."""
+
+    _scheduled: bool
+
+    def __init__(self, order: int, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.order = order
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Timer):
+            return NotImplemented
+        return (self.when(), self.order) < (other.when(), other.order)
+
+    def planned(self, on: bool) -> None:
+        """Whether the loop has it on its list, which counts those that were cancelled."""
+        self._scheduled = on
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that has the same place in sets, and the same name, in each run.
+
+    `asyncio.wait` gives sets, and what is left at the end is cancelled in the order of one.
+    """
+
+    def __init__(self, serial: int, *rest: Any, **options: Any) -> None:
+        self._serial = serial
+        if options.get("name") is None:
+            options["name"] = f"Task-{serial}"
+        super().__init__(*rest, **options)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An event loop in virtual time; `KafkaSimulation.new_loop` makes them.
+
+    `asyncio`'s own tools (`sleep`, `timeout`, `TaskGroup`, `Queue`, `to_thread` …) work on it as on
+    any other loop, and so do Odradek's clients that live in its world. Sockets, pipes, processes
+    and signal handlers raise `NotImplementedError`.
+    """
+
+    # Of the base class, which its subclasses need:
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[_Timer]
+    _timer_cancelled_count: int
+    _clock_resolution: float
+    _stopping: bool
+    _thread_id: int | None
+    _debug: bool
+    _default_executor: Executor | None
+    _check_closed: Callable[[], None]
+    _check_thread: Callable[[], None]
+    _check_callback: Callable[[object, str], None]
+    _check_default_executor: Callable[[], None]
+
+    def __init__(self, world: World, *, limit: float = HOUR) -> None:
+        """Make a loop in a world. A run (`run_until_complete`, `run_forever`) may last `limit`
+        virtual seconds; `math.inf`: as long as it likes.
+        """
+        super().__init__()
+        self.limit = limit
+        self._world = world
+        self._threads = LoopThreads(self)
+        self._selector = SimpleNamespace(select=self._go_on)  # what `_run_once` asks
+        self.files = Files()
+        """Sockets of the world that are open in this loop."""
+        self._until = math.inf
+        self._timers = self._tasks = 0
+        self._submitting = False
+        self._instant = -math.inf
+        self._rounds = self._restless = 0
+        self.set_task_factory(self._new_task)  # type: ignore[arg-type]
+
+    def time(self) -> float:
+        """Virtual seconds of the world."""
+        return self._world.now
+
+    def run_forever(self) -> None:
+        """Run until `stop()`.
+
+        Raises `StuckError` when nothing can happen any more, and when `limit` has passed; and what
+        an action raised that somebody planned in the world.
+        """
+        self._until = self._world.now + self.limit
+        self._instant, self._rounds, self._restless = -math.inf, 0, 0
+        with self._world.driven(self):
+            super().run_forever()
+
+    # What the base class asks for
+
+    def _process_events(self, event_list: object) -> None:
+        """There are none: the world's events have called the loop already."""
+
+    def _write_to_self(self) -> None:
+        self._threads.ring()
+
+    def _go_on(self, timeout: float | None) -> None:
+        """Wait, as a selector does: until a callback is ready, or the next timer is due."""
+        del timeout  # it is capped, and rounded
+        time = self._world.time
+        self._count()
+        while True:
+            timer = self._next_timer()
+            if self._ready or self._stopping or timer <= time.now or self.files.any_ready:
+                time.run_until(time.now)
+                break
+            self._restless = 0
+            if self._take_calls():
+                continue
+            self._threads.wait(self._called)
+            if self._called():
+                continue
+            due = time.next_at()
+            if due is None and timer == math.inf:
+                if self._threads.wait_for_strangers(self._called):
+                    continue
+                raise StuckError(f"nothing can happen any more, and {self._waiting()}")
+            if min(timer, math.inf if due is None else due) > self._until:
+                raise StuckError(
+                    f"it still runs after {self.limit:g} virtual seconds, and {self._waiting()}"
+                )
+            if due is not None and due <= timer:
+                time.fire_next()
+            else:
+                time.run_until(timer)
+        self._looked()
+
+    def _looked(self) -> None:
+        """What the wait has found is run in this round, before timers that are due."""
+        self._ready.extend(self.files.ready())
+        # A timer counts as due from `time() + _clock_resolution` on: exactly when its time is there
+        self._clock_resolution = math.ulp(self._world.now)
+
+    def _next_timer(self) -> float:
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled).planned(False)
+            self._timer_cancelled_count -= 1
+        return scheduled[0].when() if scheduled else math.inf
+
+    def _count(self) -> None:
+        """Find programs that never wait, and take in calls from threads in spite of them."""
+        now = self._world.now
+        if now != self._instant:
+            self._instant, self._rounds = now, 0
+        self._rounds += 1
+        self._restless += 1
+        if self._restless > RESTLESS_ROUNDS:
+            self._take_calls()
+        if self._rounds > MAX_ROUNDS_AT_ONCE and not self._threads.at_work():
+            raise StuckError(f"{self._rounds - 1} rounds of the loop at {now} s: nobody waits")
+
+    def _waiting(self) -> str:
+        """Who waits, and where."""
+        tasks = sorted(asyncio.all_tasks(self), key=_by_number)
+        if not tasks:
+            return "no task is there"
+        lines = [f"  {task.get_name()}: {_place(task)}" for task in tasks[:TASKS_NAMED]]
+        if len(tasks) > TASKS_NAMED:
+            lines.append(f"  and {len(tasks) - TASKS_NAMED} more")
+        return "\n".join(["these tasks wait:", *lines])
+
+    # Timers and tasks
+
+    def _new_task(
+        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        self._tasks += 1
+        return _Task(self._tasks, coro, loop=loop, **options)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in the base class; timers of one instant keep the order in which they were planned."""
+        if when is None:
+            raise TypeError("when must be a number")
+        self._check_closed()
+        if self._debug:
+            self._check_thread()
+            self._check_callback(callback, "call_at")
+        self._timers += 1
+        timer = _Timer(self._timers, when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer.planned(True)
+        return timer
+
+    # Sockets of the world
+
+    def _watch(
+        self, name: str, fd: int, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._check_closed()
+        if fd not in self.files:
+            raise _refused(name)
+        handle = asyncio.Handle(callback, args, self, None)
+        self.files.watch(fd, handle, read=name == "add_reader")
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """Watch a socket of the world (`files`); others are refused."""
+        self._watch("add_reader", fd, callback, args)
+
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """The same for room to write."""
+        self._watch("add_writer", fd, callback, args)
+
+    def remove_reader(self, fd: int) -> bool:  # type: ignore[override]
+        """Watch it no more; a callback that was about to run doesn't."""
+        self._check_closed()
+        return self.files.unwatch(fd, read=True)
+
+    def remove_writer(self, fd: int) -> bool:  # type: ignore[override]
+        """The same for room to write."""
+        self._check_closed()
+        return self.files.unwatch(fd, read=False)
+
+    # Threads
+
+    def has_job_here(self) -> bool:
+        """Whether the thread that calls works for this loop."""
+        return self._threads.knows(threading.get_ident())
+
+    def _called(self) -> bool:
+        return bool(self._ready or self._threads.arrived)
+
+    def _take_calls(self) -> bool:
+        """Make ready what other threads have called for."""
+        arrived, any_of_them = self._threads.arrived, False
+        while arrived:
+            self._ready.append(arrived.popleft())
+            any_of_them = True
+        return any_of_them
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call from another thread: when the loop has nothing else to do at its instant."""
+        if threading.get_ident() == self._thread_id and not self._submitting:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._threads.arrived.append(handle)
+        self._threads.ring()
+        return handle
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a job in another thread (process); virtual time stands still until it ends."""
+        if executor is None:
+            self._check_default_executor()
+            if self._default_executor is None:
+                self.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
+            executor = self._default_executor
+            assert executor is not None  # noqa: S101 - for the type checker
+        job = Job(func, executor)
+        through = JobExecutor(job, executor)
+        self._threads.begun(job)
+        # A job may be through at once, and counts as a thread's all the same: from Python 3.14 on
+        # its end would be told in place, if this were the loop that runs.
+        self._submitting, running = True, _get_running_loop()
+        _set_running_loop(None)
+        try:
+            heard = super().run_in_executor(through, func, *args)
+        except BaseException:
+            self._threads.ended(job)
+            raise
+        finally:
+            self._submitting = False
+            _set_running_loop(running)
+        future = through.future
+
+        def over(heard: asyncio.Future[Any]) -> None:
+            if heard.cancelled() and future is not None:  # the job goes on all the same
+                future.add_done_callback(lambda _: self._threads.ended(job))
+            else:
+                self._threads.ended(job)
+
+        heard.add_done_callback(over)
+        return heard
+
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        """As in the base class; virtual time stands still meanwhile."""
+        job = Job(self.shutdown_default_executor)
+        self._threads.begun(job)
+        try:
+            await super().shutdown_default_executor(*args, **kwargs)
+        finally:
+            self._threads.ended(job)
+
+
+def _by_number(task: asyncio.Task[Any]) -> list[tuple[str, int]]:
+    """Sorts tasks by name, Task-9 before Task-10: those that were made first come first."""
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", task.get_name())]
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Where a task stands: its coroutine, and those that it awaits."""
+    places: list[str] = []
+    inner: Any = task.get_coro()
+    while inner is not None and len(places) < PLACES_NAMED:
+        names = ("cr_frame", "gi_frame", "ag_frame")
+        frame: Any = next((found for n in names if (found := getattr(inner, n, None))), None)
+        if frame is None:
+            break
+        code = frame.f_code
+        places.append(f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        names = ("cr_await", "gi_yieldfrom", "ag_await")
+        inner = next((found for n in names if (found := getattr(inner, n, None))), None)
+    return " > ".join(places)
+
+
+def _refused(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name}: an event loop in virtual time has no sockets, pipes, processes or signals. "
+        "Only Odradek's clients reach their cluster in the simulation; give the code under "
+        "test stand-ins for its other servers, or use the fixture kafka_cluster."
+    )
+
+
+def _refusal(name: str) -> Callable[..., Never]:
+    def refused(self: VirtualLoop, *args: object, **kwargs: object) -> Never:
+        raise _refused(name)
+
+    return refused
+
+
+for _name in NOT_HERE:
+    setattr(VirtualLoop, _name, _refusal(_name))

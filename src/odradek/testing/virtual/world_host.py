@@ -1,0 +1,376 @@
+"""`WorldAsyncioHost`: the asyncio host that ships, in a simulated world.
+
+In: a world. Out: a client whose sockets are links, whose names the world resolves, whose clock and
+generator are the world's; all else is `AsyncioHost`'s own code: watching, reading, writing, timers,
+wake-ups, the end. Programs that are coroutines run it in their `VirtualLoop`; for others
+(schedules, sync facades) it has a loop of its own, which the world turns. Must not: decide anything
+that the real host decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.events import EventLog
+from odradek.common.types import Address
+from odradek.network.effects import Close, Effect, IncomingResponse, Open, Send
+from odradek.network.flow import Completion
+from odradek.network.host import EngineInputs
+from odradek.runtime.hosts.asyncio_host import AsyncioHost
+from odradek.runtime.hosts.outsiders import Outsiders
+from odradek.runtime.hosts.transport import Transport
+from odradek.runtime.resolver import Resolver
+from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
+from odradek.simulation.world.step_count import StepCount
+from odradek.simulation.world.trace import Trace
+from odradek.simulation.world.virtual_time import StuckError
+from odradek.testing.virtual.turned_loop import TurnedLoop
+from odradek.testing.virtual.virtual_loop import VirtualLoop
+from odradek.testing.virtual.virtual_sockets import Moods, VirtualSocket
+
+if TYPE_CHECKING:
+    import socket
+
+    from odradek.runtime.hosts.tunnel import Tunnel
+    from odradek.runtime.resolver import Answer
+    from odradek.simulation.world.world import World
+
+WORKER_DELAY = 0.01
+EARLY = 0.001
+"""Seconds by which timers of a loop that counts in milliseconds ring too early at most."""
+
+
+class WorldAsyncioHost(AsyncioHost, StepCount):
+    """An `AsyncioHost` in a world: a `ClientHost` (`World.make_host`), in bytes only."""
+
+    moody = False
+    """Whether its kernel takes and gives bytes bit by bit, and timers ring early, as they may."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        mode: Mode = "bytes",
+        profile: LinkProfile | None = None,
+        *,
+        background: bool = True,
+        traced: bool = True,
+    ) -> None:
+        del mode, background  # sockets carry bytes; a loop goes on by itself
+        AsyncioHost.__init__(self, clock=lambda: world.time.now)
+        StepCount.__init__(self, name, world.hot_loops)
+        self.mode: Mode = "bytes"
+        self.profile = profile or world.link
+        self.watcher: Watcher | None = None
+        self.trace = Trace(name)
+        self.events: EventLog | None = None
+        self.worker_delay = WORKER_DELAY
+        self.outsiders = _WorldOutsiders(self, world)
+        self.plain_transport = self._new_plain_transport
+        self.world = world
+        self._traced = traced
+        self._resolver = _WorldResolver(self, world)
+        self._client_rng = world.rng(f"client/{name}")
+        self._link_rng = world.rng(f"links/{name}")
+        self._piece_rng = world.rng(f"pieces/{name}")
+        self._mood_rng = world.rng(f"moods/{name}")
+        self.lines: dict[int, _Line] = {}
+        self._woken = self._rung = False
+        self._frozen = False
+
+    # What a world and its runs ask for
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Run this engine from now on; its events, if it has a log of them, go to the trace."""
+        super().attach(engine)
+        events = getattr(engine, "events", None)
+        if isinstance(events, EventLog):
+            self.events = events
+            if self._traced:
+                self.trace.follow(events)
+
+    def wall_clock(self) -> float:
+        """Virtual seconds since the epoch."""
+        return self.world.wall_clock()
+
+    def rng(self) -> random.Random:
+        """The generator that `SimulatedHost` would have."""
+        return self._client_rng
+
+    callers_first = False
+    """As the simulated host, whose trace it leaves."""
+
+    @property
+    def on_its_own(self) -> bool:  # type: ignore[override]
+        """Whether time goes on while no call of this client waits."""
+        return self.world.driver is not None
+
+    @property
+    def closed(self) -> bool:
+        """It was closed."""
+        return self._closed
+
+    def freeze(self, on: bool = True) -> None:
+        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        self._frozen = on
+        self._turned_loop().freeze(on)
+
+    # Whichever loop there is
+
+    def _turned_loop(self) -> TurnedLoop:
+        """A loop of its own, which the world turns."""
+        if self._loop is None:
+            rng = self._mood_rng
+            early = (lambda: EARLY * rng.random()) if self.moody else None
+            with TurnedLoop(self.world, early=early).running():
+                super().enter()
+        if not isinstance(self._loop, TurnedLoop):
+            raise AssertionError("this client belongs to a loop of coroutines")
+        return self._loop
+
+    def enter(self, *, closing: bool = False) -> float:
+        """As `AsyncioHost` does; what a plain method began before goes on in the loop of this."""
+        loop = self._loop
+        other = isinstance(loop, TurnedLoop) and loop is not asyncio.get_running_loop()
+        if other and not self._transports:
+            self._release()
+            self._loop = None
+        return super().enter(closing=closing)
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """As `AsyncioHost` does; it isn't a call, with which a client would begin."""
+        if self._loop is None:
+            self._deferred.append(action)
+        else:
+            super().defer(action)
+
+    def wake(self) -> None:
+        """As `AsyncioHost` does; a program that isn't a coroutine begins with this."""
+        if not self._stepping:
+            self._woken = True
+        if self._loop is None and self._engine is not None and self.world.driver is None:
+            self._turned_loop()
+        super().wake()
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Let the world go on until the completion is done or the deadline has passed."""
+        self._turned_loop()
+        time = self.world.time
+        self._advance()
+        while not completion.done:
+            due = time.next_at()
+            if due is None and deadline is None:
+                raise StuckError(f"{self.name} waits for something that can't happen any more")
+            if deadline is not None and (due is None or due > deadline):
+                time.run_until(deadline)
+                break
+            time.fire_next()
+            self.check()
+        return completion.done
+
+    def drive(self) -> None:
+        """Do what is due at this instant."""
+        if self._loop is None:
+            self._turned_loop()
+        super().drive()
+        if isinstance(self._loop, TurnedLoop):
+            self.world.time.run_until(self.world.time.now)
+
+    def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
+        """As `AsyncioHost` does; where the world turns the loop, to the end of it."""
+        if self._frozen and not self._closed:  # a process that is stopped says nothing more
+            self._closed = True
+        ending = super().close(deadline)
+        loop = self._loop
+        if ending is None or not isinstance(loop, TurnedLoop):
+            return ending
+        with loop.running():
+            ended = loop.create_task(ending)
+        loop.turn()
+        time = self.world.time
+        while not ended.done() and time.next_at() is not None:
+            time.fire_next()
+        ended.result()
+        return None
+
+    def _advance(self) -> None:
+        engine = self._engine
+        if engine is not None and not (self._stepping or self._closed or self._torn):
+            timed = self._rung and not (engine.inputs or self._woken)
+            self.count(self._clock(), timed=timed)
+        self._woken = self._rung = False
+        super()._advance()
+
+    def _rings(self) -> None:
+        self._rung = True
+        super()._rings()
+        self._rung = False  # it may have been too early for a step
+
+    # Links in place of sockets
+
+    def _new_plain_transport(
+        self, connection: int, address: Address, tunnel: Tunnel | None
+    ) -> Transport:
+        return _WorldTransport(self, connection, address, tunnel)
+
+    def new_line(self, connection: int) -> socket.socket:
+        """A socket whose bytes travel over a link."""
+        if not isinstance(self._loop, VirtualLoop):
+            raise AssertionError("a client in a simulated world needs a loop in its time")
+        link = Link(self.world.time, self, connection, self._link_rng, self._piece_rng)
+        line = _Line(self, link)
+        moods = Moods(self._mood_rng) if self.moody else None
+        line.socket = VirtualSocket(self._loop.files, line, moods, self._later)
+        self.lines[connection] = line
+        return line.socket  # type: ignore[return-value]  # as much of it as a transport uses
+
+    def _later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Something will come from outside."""
+
+        def come() -> None:
+            action()
+            self.heard()
+
+        self.world.after(seconds, come)
+
+    def _carry_out(self, effect: Effect) -> None:
+        watcher = self.watcher
+        if watcher is None:
+            super()._carry_out(effect)
+            return
+        if isinstance(effect, Open):
+            watcher.opened(effect.connection, effect.address, effect.ip)
+        taken = self._taken(effect)
+        known = isinstance(effect, Close) and effect.connection in self._transports
+        super()._carry_out(effect)
+        if isinstance(effect, Send) and self._taken(effect) > taken:
+            watcher.sent(effect.connection, effect.request)
+        elif isinstance(effect, Close) and known:
+            watcher.ended(effect.connection)
+
+    def _taken(self, effect: Effect) -> int:
+        """Bytes that the connection of a `Send` was given so far."""
+        found = self._transports.get(effect.connection) if isinstance(effect, Send) else None
+        return found.taken if isinstance(found, _WorldTransport) else 0
+
+    def _lost(self, transport: Transport, error: BaseException | None) -> None:
+        super()._lost(transport, error)
+        if self.watcher is not None:
+            self.watcher.ended(transport.connection)
+
+    def link_connected(self, number: int) -> None:
+        """A dial was accepted."""
+        if self.watcher is not None:
+            self.watcher.connected(number)
+        self.lines[number].socket.connected()
+        self.heard()
+
+    def link_lost(self, number: int, error: BaseException | str | None) -> None:
+        """A dial was refused, or the connection ended."""
+        self.lines[number].socket.lost(error)
+        self.heard()
+
+    def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
+        """Bytes arrived."""
+        self.lines[number].socket.arrived(pieces)
+        self.heard()
+
+    def link_message(self, number: int, response: IncomingResponse) -> None:
+        """Nothing but bytes comes out of sockets."""
+        raise AssertionError("an answer as an object")
+
+    def heard(self) -> None:
+        """Something has come from outside."""
+        if isinstance(self._loop, TurnedLoop):
+            self._loop.hear()
+
+
+class MoodyAsyncioHost(WorldAsyncioHost):
+    """One whose kernel takes and gives bytes bit by bit, and whose timers ring early."""
+
+    moody = True
+    callers_first = True
+
+
+class _WorldTransport(Transport):
+    """A transport whose socket is a link's end."""
+
+    def __init__(
+        self, host: WorldAsyncioHost, connection: int, address: Address, tunnel: Tunnel | None
+    ) -> None:
+        super().__init__(connection, address, tunnel)
+        self._host = host
+
+    def new_socket(self, family: int) -> socket.socket:
+        """One of the world's."""
+        del family
+        return self._host.new_line(self.connection)
+
+    @property
+    def taken(self) -> int:
+        """Bytes that it was given so far."""
+        return self._written + self.queued
+
+
+class _Line:
+    """Joins a socket and its link."""
+
+    socket: VirtualSocket
+
+    def __init__(self, host: WorldAsyncioHost, link: Link) -> None:
+        self._host = host
+        self._link = link
+
+    def dial(self, ip: str, port: int) -> None:
+        """Ask what listens there."""
+        world = self._host.world
+        self._link.dial(lambda peer: world.dialled(peer, ip, port))
+
+    def frame(self, frame: bytes) -> None:
+        """A whole request."""
+        self._link.send_frame(frame)
+
+    def hang_up(self) -> None:
+        """The client closed its end."""
+        self._link.close_by_client()
+
+
+class _WorldResolver(Resolver):
+    """The world's names; each question is one of its own, as in `SimulatedHost`."""
+
+    def __init__(self, host: WorldAsyncioHost, world: World) -> None:
+        super().__init__()
+        self._host, self._world = host, world
+
+    def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:
+        """Ask the world."""
+
+        def come(answer: Answer) -> None:
+            if not self._host.closed:
+                deliver(answer)
+                self._host.heard()
+
+        self._world.resolve(host, come)
+
+
+class _WorldOutsiders(Outsiders):
+    """Workers that take their time in virtual seconds."""
+
+    def __init__(self, host: WorldAsyncioHost, world: World) -> None:
+        super().__init__(host.wake)
+        self._host, self._world = host, world
+
+    def run_in_thread(
+        self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
+        """Run it a while from now, if its answer is still wanted then."""
+
+        def act() -> None:
+            if self.owes(token):
+                self.run(token, function, arguments)
+                self._host.heard()
+
+        self._world.after(self._host.worker_delay, act)

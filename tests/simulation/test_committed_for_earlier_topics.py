@@ -1,0 +1,83 @@
+"""Offsets that were committed by name for an earlier topic of the same name (R-ID-3, R-MD-7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndMetadata
+from odradek.common.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+class Scene(Stage):
+    """A topic with 20 records of leader epoch 2, and a group's committed offset."""
+
+    def __init__(self) -> None:
+        super().__init__(partitions=1)
+        self.cluster.move_leader("t", 0)
+        self.cluster.move_leader("t", 0)
+        self.world.advance(1)
+        self.epoch = self.cluster.topics["t"].partitions[0].leader_epoch
+        with self.producer() as producer:
+            for n in range(20):
+                producer.send("t", b"%d" % n, partition=0)
+
+    def commit(self, offset: int, epoch: int) -> None:
+        with self.member() as other:
+            other.commit({TP: OffsetAndMetadata(offset, "", epoch)})
+
+    def member(self, reset: str = "latest") -> Consumer:
+        given: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        return self.consumer(auto_offset_reset=reset, **given)
+
+    def offsets(self, reset: str = "latest") -> list[int]:
+        consumer, found = self.member(reset), []
+        consumer.assign([TP])
+        end = self.world.now + 15  # a newer epoch than metadata is waited for (R-ID-4)
+        while self.world.now < end:
+            found += [r.offset for r in consumer.poll(0.5)]
+        return found
+
+
+@pytest.mark.parametrize("newer", [0, 3], ids=["same epoch", "newer epoch"])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_beyond_the_end_without_an_election_the_topic_is_another(
+    newer: int, reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It went to the new log's end: none of the 20 records was ever read."""
+    scene = Scene()
+    scene.commit(50, scene.epoch + newer)
+    assert scene.offsets(reset) == list(range(20))
+    reason = "the topic was deleted and recreated" if newer else "earlier topic of this name"
+    assert reason in caplog.text
+
+
+def test_with_no_policy_the_caller_is_told() -> None:
+    scene = Scene()
+    scene.commit(50, scene.epoch)
+    with pytest.raises(NoSuchOffsetError, match="position 50"):
+        scene.offsets("none")
+
+
+def test_beyond_the_end_with_an_older_epoch_both_readings_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kafka's rule after an election (KIP-320) holds: continue where the logs part."""
+    scene = Scene()
+    scene.commit(20, scene.epoch)
+    scene.cluster.log("t", 0).truncate(12)
+    scene.cluster.move_leader("t", 0)
+    assert scene.offsets() == []
+    assert "unclean election, or the offset was committed for an earlier topic" in caplog.text
+
+
+def test_within_the_log_a_committed_offset_counts(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.commit(15, scene.epoch)
+    assert scene.offsets() == list(range(15, 20))
+    assert "earlier topic" not in caplog.text

@@ -1,0 +1,107 @@
+"""Errors of calls that time out, in a table: each says what happened, where, and nothing untrue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+
+P0 = TopicPartition("t", 0)
+SECONDS = 2.0
+MISNUMBERED = re.compile(r"\b1 (records|batches|partitions|brokers|attempts|rows|times|topics)\b")
+INTERNAL = re.compile(r"checking_api_versions|\bround \d|\bNone\b|object at 0x|<\w+ \w+>|\{\w*\}")
+CLAIMS = ("goes on trying", "still being sent", "are being sent", "It goes on")
+
+
+def producer(stage: Stage, **config: Any) -> Producer:
+    return stage.producer(linger_ms=0, max_block_ms=2000, **config)
+
+
+def transactional(stage: Stage) -> Producer:
+    return producer(stage, transactional_id="x")
+
+
+def consumer(stage: Stage) -> Consumer:
+    made = stage.consumer(group_id="g", default_api_timeout_ms=2000)
+    made.assign([P0])
+    return made
+
+
+def admin(stage: Stage) -> Admin:
+    return stage.client(Admin, default_api_timeout_ms=2000)
+
+
+def killed(stage: Stage) -> None:
+    """The only broker is gone, and refuses connections."""
+    stage.cluster.kill(1)
+
+
+def silent(stage: Stage) -> None:
+    """The only broker accepts bytes, and answers nothing."""
+    stage.cluster.pause(1)
+
+
+CALLS: dict[str, tuple[Callable[[Stage], Any], Callable[[Any], object]]] = {
+    "send": (producer, lambda p: p.send("t", b"x", partition=0).result(SECONDS)),
+    "flush": (producer, lambda p: (p.send("t", b"x", partition=0), p.flush(SECONDS))),
+    "close": (producer, lambda p: (p.send("t", b"x", partition=0), p.close(SECONDS))),
+    "partitions_for": (producer, lambda p: p.partitions_for("another", SECONDS)),
+    "init_transactions": (transactional, lambda p: p.init_transactions(SECONDS)),
+    "position": (consumer, lambda c: c.position(P0, SECONDS)),
+    "committed": (consumer, lambda c: c.committed([P0], SECONDS)),
+    "commit": (consumer, lambda c: c.commit({P0: 1}, timeout=SECONDS)),
+    "beginning_offsets": (consumer, lambda c: c.beginning_offsets([P0], SECONDS)),
+    "list_topics": (consumer, lambda c: c.list_topics(SECONDS)),
+    "describe_cluster": (admin, lambda a: a.describe_cluster(timeout=SECONDS)),
+    "create_topics": (admin, lambda a: a.create_topics([NewTopic("u", 1)], timeout=SECONDS)),
+    "list_offsets": (admin, lambda a: a.list_offsets({P0: "LATEST"}, timeout=SECONDS)),
+    "list_groups": (admin, lambda a: a.list_groups(timeout=SECONDS)),
+}
+
+
+def texts(error: BaseException) -> str:
+    """The error as a program prints it: its text and its notes, and those of its causes."""
+    found = [str(error), *getattr(error, "__notes__", ())]
+    if error.__cause__ is not None:
+        found.append(texts(error.__cause__))
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("happens", [killed, silent])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_call_that_times_out_says_what_and_where(
+    call: str, happens: Callable[[Stage], None], known: bool
+) -> None:
+    """`known`: the client has been in touch with the cluster before."""
+    stage = Stage(brokers=1)
+    make, act = CALLS[call]
+    client = make(stage)
+    if known:
+        client.partitions_for("t", 10) if not isinstance(client, Admin) else (
+            client.describe_cluster(timeout=10)
+        )
+    happens(stage)
+    stage.world.advance(0.2)
+    with pytest.raises(KafkaTimeoutError) as caught:
+        act(client)
+    said = texts(caught.value)
+    assert str(caught.value.args[0]).strip() == str(caught.value.args[0])
+    assert not MISNUMBERED.search(said), said
+    assert not INTERNAL.search(said), said
+    assert not any(claim in said for claim in CLAIMS), said
+    assert ":9092" in said, said  # the address that was tried
+    assert len(str(caught.value).splitlines()[0]) < 600, said
+    if not client._calls.closed:
+        try:
+            client.close(timeout=0)
+        except KafkaError as error:
+            said = texts(error)
+            assert not MISNUMBERED.search(said), said
+            assert not any(claim in said for claim in CLAIMS), said

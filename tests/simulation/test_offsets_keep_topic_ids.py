@@ -1,0 +1,547 @@
+"""Offsets belong to the topic that they were read from, not to its name (R-ID-3, R-ID-5)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import MADE, PROTOCOLS, Scene
+from tests.simulation.scene import Stage
+from tests.volume import part
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import ConsumerGroupMetadata, ConsumerRecord
+from odradek.common.errors import AbortableTransactionError, CommitFailedError, KafkaError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from odradek.simulation.brokers.disturbances import slow_api
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
+BY_NAME = {OffsetCommitRequest.API_KEY: (2, 9), TxnOffsetCommitRequest.API_KEY: (0, 5)}
+
+
+class Recreated(Scene):
+    """Topic t with one partition, which a test fills, deletes and creates again; and topic u."""
+
+    def __init__(self, protocol: str = "consumer", seed: int = 1, **cluster: Any) -> None:
+        Stage.__init__(self, seed, partitions=0, **cluster)
+        self.protocol, self.log = protocol, []
+        for name in ("t", "u"):
+            self.cluster.create_topic(name, partitions=1)
+
+    def fill(self, count: int, name: str, topic: str = "t") -> None:
+        with self.producer() as producer:
+            for n in range(count):
+                producer.send(topic, b"%s %d" % (name.encode(), n), partition=0)
+
+    def recreate(self, *, count: int, noticed: bool) -> None:
+        """Replace t by a topic with `count` records; `noticed`: the I/O thread has seen it."""
+        self.cluster.delete_topic("t")
+        self.cluster.create_topic("t", partitions=1)
+        self.fill(count, "new")
+        if noticed:
+            self.world.advance(3)
+
+    def poll_for(self, consumer: Consumer, seconds: float) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        end = self.world.now + seconds
+        while self.world.now < end:
+            records += consumer.poll(0.5)
+        return records
+
+    def reader(self, *, noticed: bool) -> Consumer:
+        """A member that commits when it is told to. If it isn't to notice what becomes of the topic
+        between two calls, it has no thread of its own.
+        """
+        given = {"group_id": "g", "group_protocol": self.protocol, "enable_auto_commit": False}
+        MADE.append(self.consumer(name="a", background=noticed, **given))
+        MADE[-1].subscribe(["t", "u"])
+        return MADE[-1]
+
+    def stored(self, partition: TopicPartition = TP) -> int | None:
+        with self.member("observer", enable_auto_commit=False) as observer:
+            found = observer.committed([partition])[partition]
+        return None if found is None else found.offset
+
+    def topic_id(self) -> str:
+        with self.client(_admin(), "admin") as admin:
+            return str(admin.describe_topics(["t"])["t"].topic_id)
+
+
+def _admin() -> Any:
+    from odradek.api.admin import Admin
+
+    return Admin
+
+
+def values(records: list[ConsumerRecord]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("gone", [0.74, 1.48, 2.22, 4.0, 8.0])
+def test_a_group_reads_all_of_a_topic_that_was_recreated_in_use(protocol: str, gone: float) -> None:
+    """While the topic is missing, what was processed of it is committed: until now by its name, so
+    that the group was at offset 20 of the new topic and never read its 6 records.
+    """
+    scene = Recreated(protocol)
+    scene.fill(20, "old")
+    member = scene.subscribed()
+    assert len(scene.poll_for(member, 3.3)) == 20
+    scene.cluster.delete_topic("t")
+    scene.poll_for(member, gone)
+    scene.cluster.create_topic("t", partitions=1)
+    scene.fill(6, "new")
+    assert values(scene.poll_for(member, 60)) == [b"new %d" % n for n in range(6)]
+    assert scene.stored() == 6
+
+
+def last_record(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
+    return consumer.commit(records[-1:])
+
+
+def by_hand(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
+    return consumer.commit({TP: records[-1].offset + 1})
+
+
+def positions(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
+    return consumer.commit()
+
+
+def in_background(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
+    heard: list[KafkaError | None] = []
+    consumer.commit_async(records[-1:], lambda offsets, error: heard.append(error))
+    while not heard:
+        consumer.commit({OTHER: 0})  # runs callbacks, and hands out nothing
+    if heard[0] is not None:
+        raise heard[0]
+
+
+COMMITS = pytest.mark.parametrize("commit", [last_record, by_hand, positions, in_background])
+NOTICED = pytest.mark.parametrize("noticed", [False, True], ids=["unnoticed", "noticed"])
+
+
+@PROTOCOLS
+@NOTICED
+@COMMITS
+@pytest.mark.parametrize("count", [20, 100], ids=["shorter", "longer"])
+def test_a_commit_of_the_deleted_topic_is_refused(
+    protocol: str,
+    noticed: bool,
+    commit: Callable[[Consumer, list[ConsumerRecord]], Any],
+    count: int,
+) -> None:
+    scene = Recreated(protocol)
+    before = scene.topic_id()
+    scene.fill(50, "old")
+    member = scene.reader(noticed=noticed)
+    records = scene.poll_for(member, 8)
+    assert len(records) == 50
+    scene.recreate(count=count, noticed=noticed)
+    with pytest.raises(TopicRecreatedError) as caught:
+        commit(member, records)
+    assert (caught.value.read_id, caught.value.current_id) == (before, scene.topic_id())
+    assert not caught.value.retriable
+    assert not caught.value.maybe_stored
+    assert all(text in str(caught.value) for text in (before, scene.topic_id(), "t-0", "Nothing"))
+    assert scene.stored() is None
+    member.close()
+    successor = scene.subscribed("b", enable_auto_commit=False)
+    assert len(scene.poll_for(successor, 10)) == count
+
+
+@PROTOCOLS
+@NOTICED
+def test_closing_with_auto_commit_stores_nothing_of_the_deleted_topic(
+    protocol: str, noticed: bool
+) -> None:
+    scene = Recreated(protocol)
+    scene.fill(50, "old")
+    member = scene.subscribed(auto_commit_interval_ms=600_000)
+    assert len(scene.poll_for(member, 8)) == 50
+    scene.recreate(count=100, noticed=noticed)
+    member.close()
+    assert scene.stored() in (None, 0)
+
+
+@PROTOCOLS
+@NOTICED
+def test_other_partitions_of_the_commit_are_stored(protocol: str, noticed: bool) -> None:
+    scene = Recreated(protocol)
+    scene.fill(5, "old")
+    scene.fill(7, "other", "u")
+    member = scene.reader(noticed=noticed)
+    assert len(scene.poll_for(member, 8)) == 12
+    scene.recreate(count=30, noticed=noticed)
+    with pytest.raises(TopicRecreatedError) as caught:
+        member.commit()
+    assert {p: o.offset for p, o in caught.value.results.items()} == {OTHER: 7}
+    assert list(caught.value.errors) == [TP]
+    assert (scene.stored(), scene.stored(OTHER)) == (None, 7)
+
+
+@PROTOCOLS
+def test_partitions_of_a_deleted_topic_fail_and_the_others_are_stored(protocol: str) -> None:
+    scene = Recreated(protocol)
+    scene.fill(5, "old")
+    scene.fill(7, "other", "u")
+    member = scene.member(enable_auto_commit=False)
+    member.subscribe(["t", "u"])
+    assert len(scene.poll_for(member, 8)) == 12
+    scene.cluster.delete_topic("t")
+    began = scene.world.now
+    # With KIP-848 the group takes the partition away meanwhile.
+    with pytest.raises((UnknownTopicOrPartitionError, CommitFailedError)) as caught:
+        member.commit()
+    assert scene.world.now - began < 8
+    if protocol == "classic":
+        assert "no topic t with id" in str(caught.value)
+        assert {p: o.offset for p, o in caught.value.results.items()} == {OTHER: 7}
+    assert scene.stored(OTHER) == 7
+
+
+@PROTOCOLS
+def test_the_new_topic_is_committed_once_its_records_were_handed_out(protocol: str) -> None:
+    scene = Recreated(protocol)
+    scene.fill(50, "old")
+    member = scene.subscribed(enable_auto_commit=False)
+    old = scene.poll_for(member, 8)
+    scene.recreate(count=20, noticed=True)
+    new = scene.poll_for(member, 15)
+    assert values(new) == [b"new %d" % n for n in range(20)]
+    with pytest.raises(TopicRecreatedError):
+        member.commit(old)  # a thread that still works on them
+    assert member.commit(old[:10])[TP].offset == 10  # all of that was handed out in the new topic
+    assert member.commit(new)[TP].offset == 20
+    assert member.commit()[TP].offset == 20
+    assert scene.stored() == 20
+
+
+@PROTOCOLS
+def test_a_commit_without_arguments_refers_to_what_the_caller_was_handed(protocol: str) -> None:
+    """Until it polls again it knows nothing of the new topic; after that its position counts."""
+    scene = Recreated(protocol)
+    scene.fill(50, "old")
+    member = scene.subscribed(enable_auto_commit=False)
+    assert len(scene.poll_for(member, 8)) == 50
+    scene.recreate(count=0, noticed=True)
+    with pytest.raises(TopicRecreatedError):
+        member.commit()
+    assert scene.poll_for(member, 12) == []
+    assert member.commit()[TP].offset == 0
+
+
+def test_brokers_that_take_names_only() -> None:
+    """The ids in the current metadata are compared before the request."""
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    scene.recreate(count=100, noticed=True)
+    with pytest.raises(TopicRecreatedError) as caught:
+        member.commit(records[-1])
+    assert not caught.value.maybe_stored
+    assert scene.stored() is None
+
+
+@pytest.mark.parametrize("gone", [0.05, 0.5, 2.0, 4.0])
+def test_a_commit_by_name_while_the_topic_is_missing_never_meets_the_next_one(gone: float) -> None:
+    """The coordinator knows no such topic; the retry waits for newer metadata (R-ID-5)."""
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    scene.cluster.delete_topic("t")
+    heard: list[KafkaError | None] = []
+    member.commit_async(records[-1:], lambda _, error: heard.append(error))
+    scene.world.advance(gone)
+    scene.cluster.create_topic("t", partitions=1)
+    end = scene.world.now + 30
+    while not heard and scene.world.now < end:
+        member.poll(0.5)
+    assert isinstance(heard[0], TopicRecreatedError | UnknownTopicOrPartitionError)
+    assert scene.stored() is None
+
+
+@pytest.mark.parametrize("gone", [0.05, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("call", ["commit", "transaction"])
+def test_a_name_of_a_missing_topic_is_not_sent_although_it_exists_again(
+    call: str, gone: float
+) -> None:
+    """The member has heard of the deletion, and not yet of the new topic (R-ID-3)."""
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    producer = scene.transactional()
+    producer.begin_transaction()
+    scene.cluster.delete_topic("t")
+    scene.world.advance(gone)
+    scene.cluster.create_topic("t", partitions=1)
+    if call == "commit":
+        with pytest.raises(TopicRecreatedError) as caught:
+            member.commit(records[-1])
+        assert not caught.value.maybe_stored
+    else:
+        with pytest.raises(AbortableTransactionError):
+            producer.send_offsets_to_transaction(records[-1], member.group_metadata())
+    producer.abort_transaction()
+    producer.close()
+    assert scene.stored() is None
+
+
+def test_only_the_first_commit_by_name_waits_for_metadata_of_a_missing_topic() -> None:
+    """Commits go one after another: if each waited, those of other topics would pile up."""
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(20, "old")
+    member = scene.reader(noticed=True)
+    assert len(scene.poll_for(member, 3.3)) == 20
+    scene.cluster.delete_topic("t")
+    scene.poll_for(member, 5)
+    ends: list[type[object]] = []
+    began = scene.world.now
+    for offset in range(100):
+        member.commit_async({TP: 20, OTHER: offset}, lambda _, error: ends.append(type(error)))
+    while len(ends) < 100:
+        member.poll(0.1)
+        assert scene.world.now < began + 3
+    assert set(ends) == {UnknownTopicOrPartitionError}
+    assert scene.stored(OTHER) == 99
+    scene.cluster.create_topic("t", partitions=1)
+    scene.fill(6, "new")
+    while not scene.poll_for(member, 0.5):
+        assert scene.world.now < began + 60
+    member.commit({TP: 6, OTHER: 7})
+    assert (scene.stored(), scene.stored(OTHER)) == (6, 7)
+
+
+@pytest.mark.parametrize("gone", [0.05, 0.5, 2.0])
+def test_offsets_by_name_in_a_transaction_never_meet_the_next_topic(gone: float) -> None:
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    producer = scene.transactional()
+    producer.begin_transaction()
+    producer.send("u", b"made of old", partition=0)
+    producer.flush()
+    scene.cluster.delete_topic("t")
+
+    def create_again() -> None:
+        scene.cluster.create_topic("t", partitions=1)
+
+    scene.world.time.after(gone, create_again)
+    with pytest.raises(AbortableTransactionError):
+        producer.send_offsets_to_transaction(records[-1], member.group_metadata())
+    producer.abort_transaction()
+    producer.close()
+
+
+@pytest.mark.parametrize("gone", [0.5, 2.0])
+def test_a_refused_name_of_a_group_that_is_only_named_is_not_sent_again(gone: float) -> None:
+    """No consumer's metadata says that the topic is missing: the coordinator's refusal has to end
+    the request, since a retry could reach the new topic.
+    """
+    scene = Recreated("classic", versions=BY_NAME)
+    producer = scene.transactional()
+    producer.partitions_for("t")
+    producer.begin_transaction()
+    scene.cluster.delete_topic("t")
+
+    def create_again() -> None:
+        scene.cluster.create_topic("t", partitions=1)
+
+    scene.world.time.after(gone, create_again)
+    with pytest.raises(AbortableTransactionError):
+        producer.send_offsets_to_transaction({TP: 5}, "g")
+    producer.abort_transaction()
+    producer.close()
+    scene.world.advance(gone)
+    assert scene.stored() is None
+
+
+@pytest.mark.parametrize("versions", [{}, BY_NAME], ids=["ids", "names"])
+def test_a_commit_that_waits_for_its_coordinator_keeps_the_id(
+    versions: dict[int, tuple[int, int]],
+) -> None:
+    scene = Recreated("classic", versions=versions)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    broker = member._engine.group.coordinator.broker  # type: ignore[union-attr]
+    scene.cluster.stop(broker or 0)
+    scene.world.advance(0.5)
+    heard: list[KafkaError | None] = []
+    member.commit_async(records[-1:], lambda _, error: heard.append(error))
+    scene.recreate(count=100, noticed=True)
+    while not heard:
+        member.poll(0.5)
+    assert isinstance(heard[0], TopicRecreatedError)
+    assert not heard[0].maybe_stored
+
+
+def test_an_id_that_differs_only_after_the_answer_by_name() -> None:
+    scene = Recreated("classic", versions=BY_NAME)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=True)
+    records = scene.poll_for(member, 8)
+    for broker in scene.cluster.brokers.values():
+        broker.delays[OffsetCommitRequest.API_KEY] = 3.0
+    scene.cluster.delete_topic("t")
+    scene.cluster.create_topic("t", partitions=1)
+    with pytest.raises(TopicRecreatedError, match="may have been stored") as caught:
+        member.commit({TP: records[-1].offset + 1, OTHER: 0})
+    assert caught.value.maybe_stored
+    assert list(caught.value.results) == [OTHER]
+
+
+def test_topics_without_ids_are_committed_by_name_beside_others() -> None:
+    """One request names all topics by id or all by name: these are two."""
+    scene = Recreated()
+    scene.fill(5, "old")
+    member = scene.reader(noticed=True)
+    assert len(scene.poll_for(member, 8)) == 5
+    missing = TopicPartition("v", 0)  # unknown to the member's metadata
+    scene.cluster.create_topic("v", partitions=1)
+    assert set(member.commit({TP: 5, missing: 3, OTHER: 1})) == {TP, missing, OTHER}
+    assert [scene.stored(p) for p in (TP, missing, OTHER)] == [5, 3, 1]
+    assert member.committed([TP, missing, OTHER])[missing] is not None
+
+
+@PROTOCOLS
+@NOTICED
+@pytest.mark.parametrize("versions", [{}, BY_NAME], ids=["ids", "names"])
+def test_offsets_of_the_deleted_topic_in_a_transaction(
+    protocol: str, noticed: bool, versions: dict[int, tuple[int, int]]
+) -> None:
+    scene = Recreated(protocol, versions=versions)
+    scene.fill(50, "old")
+    member = scene.reader(noticed=noticed)
+    records = scene.poll_for(member, 8)
+    producer = scene.transactional()
+    scene.recreate(count=100, noticed=noticed)
+    producer.begin_transaction()
+    producer.send("u", b"made of old", partition=0)
+    if versions and not noticed:  # the client can't know, and aborts
+        producer.send_offsets_to_transaction(records[-1], member.group_metadata())
+        producer.abort_transaction()
+        return
+    began = scene.world.now
+    with pytest.raises(AbortableTransactionError) as caught:
+        producer.send_offsets_to_transaction(records[-1], member.group_metadata())
+    assert scene.world.now - began < 8
+    if noticed:
+        assert isinstance(caught.value, TopicRecreatedError)
+    producer.abort_transaction()
+    assert scene.stored() is None
+    producer.begin_transaction()
+    new = scene.poll_for(member, 12)
+    producer.send_offsets_to_transaction(new[-1], member.group_metadata())
+    producer.commit_transaction()
+    assert scene.stored() == 100
+    producer.close()
+
+
+def test_a_copy_of_the_group_metadata_is_plain() -> None:
+    import pickle
+
+    scene = Recreated()
+    member = scene.subscribed()
+    found = member.group_metadata()
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301 - made here
+    assert again == found
+    assert type(again) is ConsumerGroupMetadata
+    assert repr(found) == repr(again)
+
+
+@pytest.mark.parametrize("seed", range(part(40, 3)))
+def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
+    """Members commit what they were handed at any time, crash and are followed by others."""
+    chance = random.Random(seed)
+    scene = Recreated(chance.choice(["classic", "consumer"]), seed)
+    automatic = chance.random() < 0.5
+    handed: list[ConsumerRecord] = []
+    mine: list[ConsumerRecord] = []  # of the member that runs now
+
+    def begin() -> Consumer:
+        mine.clear()
+        return scene.subscribed(f"m{chance.random()}", enable_auto_commit=automatic)
+
+    def poll(consumer: Consumer, seconds: float) -> None:
+        mine.extend(scene.poll_for(consumer, seconds))
+        handed.extend(mine)
+
+    def commit(consumer: Consumer) -> None:
+        kind = chance.choice([positions, last_record, by_hand] if mine else [positions])
+        with suppress(TopicRecreatedError, CommitFailedError, UnknownTopicOrPartitionError):
+            kind(consumer, mine)
+
+    member = begin()
+    count, name = 0, ""
+    for round_ in range(4):
+        count, name = chance.choice([3, 20, 60]), f"r{round_}"
+        scene.fill(count, name)
+        poll(member, chance.choice([0.5, 4.0, 12.0]))
+        if chance.random() < 0.6:
+            commit(member)
+        if round_ < 3:
+            scene.cluster.delete_topic("t")
+            for _ in range(chance.randrange(3)):
+                if chance.random() < 0.5:
+                    poll(member, chance.uniform(0.1, 4.0))
+                else:
+                    commit(member)
+            scene.cluster.create_topic("t", partitions=1)
+            if chance.random() < 0.5:
+                commit(member)
+        if chance.random() < 0.3:
+            if chance.random() < 0.5 or scene.protocol == "classic":
+                member.close()
+            else:  # without a goodbye: the group waits for its session timeout
+                member._host.close(0.0)
+            member = begin()
+    poll(member, 120)
+    last = {b"%s %d" % (name.encode(), n) for n in range(count)}
+    assert last <= {record.value for record in handed}
+    assert (scene.stored() or 0) <= count
+
+
+def test_no_record_of_a_topic_that_the_group_has_not_assigned() -> None:
+    """With KIP-848 the group may have assigned the new topic's partition to another member. On the
+    old code the owner of the deleted topic read the new one by its name.
+    """
+    scene = Recreated("consumer")
+    scene.fill(10, "old")
+    log: list[object] = []
+    member = scene.reader(noticed=True)
+    member.subscribe(
+        ["t", "u"],
+        on_assigned=lambda _, ps: log.extend(("assigned", p) for p in ps),
+        on_revoked=lambda _, ps: log.extend(("revoked", p) for p in ps),
+    )
+    assert len(scene.poll_for(member, 8)) == 10
+    slow_api(scene.cluster, "ConsumerGroupHeartbeat", 6.0)
+    log.clear()
+    scene.recreate(count=6, noticed=True)
+    end = scene.world.now + 30
+    while scene.world.now < end:
+        log += [("record", TopicPartition(r.topic, r.partition)) for r in member.poll(0.5)]
+    assert log == [("revoked", TP), ("assigned", TP), *[("record", TP)] * 6]
+
+
+def test_the_group_is_asked_at_once_for_the_new_topic() -> None:
+    """The next heartbeat would have been due up to 5 s later."""
+    scene = Recreated("consumer")
+    scene.fill(10, "old")
+    member = scene.reader(noticed=True)
+    assert len(scene.poll_for(member, 10)) == 10
+    scene.recreate(count=6, noticed=False)
+    began = scene.world.now
+    while not member.poll(0.1):
+        assert scene.world.now < began + 2

@@ -1,0 +1,50 @@
+"""Offsets that a simulated coordinator writes after their topic was deleted, as Kafka 4.4 does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.transactional import P0, Scene
+
+from odradek.simulation.brokers.disturbances import recreate_topic
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_next_topic_is_read_from_its_beginning(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker looks up the topic's id when TxnOffsetCommit arrives, then asks the coordinator of
+    the transaction, and doesn't look again. The offset is kept with the id that it was sent with,
+    and not returned to who asks for the topic that was created since.
+    """
+    scene = Scene(2)
+    producer = scene.producer()
+    producer.partitions_for("t")
+    verify: Any = scene.cluster.transactions.may_write
+    deleted: list[str] = []
+
+    def may_write(*arguments: Any, **named: Any) -> None:
+        def verified(refusal: Any) -> None:
+            if refusal is None and not deleted:
+                deleted.append("t")
+                recreate_topic(scene.cluster, "t", after=1.0)
+            answer(refusal)
+
+        answer: Callable[[Any], None] = arguments[4]
+        verify(*arguments[:4], verified, **named)
+
+    monkeypatch.setattr(scene.cluster.transactions, "may_write", may_write)
+    with producer.transaction():
+        producer.send_offsets_to_transaction({P0: 5}, "g")
+    scene.world.advance(2.0)
+    scene.write(range(24))  # 8 in each partition
+    with scene.consumer(group_id="g", group_protocol=protocol) as reader:
+        reader.subscribe(["t"])
+        offsets: list[int] = []
+        end = scene.world.now + 20.0
+        while len(offsets) < 8 and scene.world.now < end:
+            offsets += [r.offset for r in reader.poll(0.5) if r.partition == 0]
+    assert deleted
+    assert offsets == list(range(8))

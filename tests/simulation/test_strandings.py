@@ -1,0 +1,42 @@
+"""Thirty broken connections whose requests arrive late: the checkers that a user's test runs find
+nothing wrong with a client that keeps R-CS-8 and R-RB-3.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from odradek import KafkaError
+from odradek.simulation.brokers.disturbances import late_packets
+from odradek.testing import KafkaSimulation
+
+
+@pytest.mark.parametrize("seed", [1, 30])
+def test_secondary_connections_keep_to_the_spacing_of_attempts(seed: int) -> None:
+    """With seed 30 a secondary connection to an address that had failed was attempted 4 ms before
+    another, as the governor didn't count it.
+    """
+    chance = random.Random(seed)
+    with KafkaSimulation(seed=seed) as simulation:
+        simulation.create_topic("t", partitions=6)
+        producer = simulation.producer()
+        protocol = chance.choice(["classic", "consumer"])
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "group_protocol": protocol}
+        consumer = simulation.consumer(group_id="g", **options)
+        if protocol == "consumer":
+            simulation.consumer(group_id="g", **options)
+        consumer.subscribe(["t"])
+        for _ in range(30):
+            for number in range(chance.randrange(1, 8)):
+                producer.send("t", b"%d" % number)
+            broker, seconds = chance.randrange(1, 4), chance.choice([0.5, 2.0, 5.0, 20.0])
+            late_packets(simulation.cluster, broker, seconds)
+            with suppress(KafkaError):
+                consumer.poll(chance.choice([0.05, 0.3, 1.0, 3.0]))
+        for _ in range(20):
+            consumer.poll(1.0)
+    simulation.verify()

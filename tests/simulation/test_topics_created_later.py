@@ -1,0 +1,57 @@
+"""A classic group's leader finds each topic of the group soon after it is created."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.group_scene import Scene
+
+from odradek.api.consumer import Consumer
+
+LATER = "later"
+SOON = 15.0
+"""Seconds: the leader asks at least every 10 s. The age of metadata would be 300 s."""
+
+
+def owners_are(wanted: int, members: list[Consumer], scene: Scene, seconds: float) -> bool:
+    """Return whether as many partitions of the topic have an owner, at the latest in `seconds`."""
+    end = scene.world.now + seconds
+    while sum(p.topic == LATER for member in members for p in member.assignment()) != wanted:
+        if scene.world.now >= end:
+            return False
+        for member in members:
+            member.poll(0.2)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_topic_that_only_a_follower_subscribes_to(seed: int) -> None:
+    scene = Scene("classic", seed)
+    leader, follower = scene.member("leader"), scene.member("follower")
+    leader.subscribe(["t"])
+    leader.poll(5)
+    follower.subscribe(["t", LATER])
+    while not follower.assignment():
+        leader.poll(0.2)
+        follower.poll(0.2)
+    scene.world.advance(60)
+    scene.cluster.create_topic(LATER, partitions=1)
+    assert owners_are(1, [leader, follower], scene, SOON)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_divides(seed: int) -> None:
+    """On the old code its partitions had no owner until the pattern's topics were listed again."""
+    scene = Scene("classic", seed)
+    scene.cluster.create_topic(LATER, partitions=1)
+    leader = scene.member("leader", enable_auto_commit=False)
+    follower = scene.member("follower")
+    leader.subscribe(pattern=f"t|{LATER}")
+    leader.poll(5)
+    scene.cluster.delete_topic(LATER)
+    follower.subscribe(["t"])
+    assert owners_are(0, [leader, follower], scene, 60)
+    for _ in range(60):
+        leader.poll(0.5)
+        follower.poll(0.5)
+    scene.cluster.create_topic(LATER, partitions=1)
+    assert owners_are(1, [leader, follower], scene, SOON)

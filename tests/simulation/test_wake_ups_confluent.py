@@ -1,0 +1,157 @@
+"""R-HO-6 with confluent-kafka's names: another thread enables records while `poll()` waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from odradek.compat.confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    TopicPartition,
+    assigned_consumer,
+    consumer,
+    consumer_core,
+)
+from odradek.testing import KafkaSimulation
+
+RECORDS = 10
+"""In each of the two partitions at first."""
+HELD = 20.0
+"""Seconds for which brokers hold a fetch without records."""
+TIMEOUT, SOON = 8.0, 0.3
+"""Seconds that a waiting call has, and from an enabling call to the records."""
+
+
+def at(partition: int, offset: int = OFFSET_INVALID) -> TopicPartition:
+    return TopicPartition("t", partition, offset)
+
+
+@pytest.fixture
+def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSimulation]:
+    """A cluster in virtual time, which is that of the package's own clocks as well."""
+    with KafkaSimulation(brokers=1) as made:
+        made.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            made.produce("t", [b"%d" % n for n in range(RECORDS)], partition=partition)
+        clock = SimpleNamespace(monotonic=lambda: made.now, sleep=made.sleep)
+        for module in (assigned_consumer, consumer):
+            monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(consumer_core, "monotonic", clock.monotonic)
+        yield made
+
+
+def made(simulation: KafkaSimulation, **more: Any) -> Consumer:
+    config = {
+        "bootstrap.servers": simulation.bootstrap_servers,
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": int(1000 * HELD),
+    }
+    return Consumer(config | more)
+
+
+def poll(reader: Consumer) -> Any:
+    message = reader.poll(TIMEOUT)
+    return message and (message.partition(), message.offset())
+
+
+def consume(reader: Consumer) -> Any:
+    return next(((m.partition(), m.offset()) for m in reader.consume(1, TIMEOUT)), None)
+
+
+def at_the_end(reader: Consumer) -> None:
+    reader.assign([at(0, 0)])
+    while reader.poll(0.5) is not None:
+        pass
+
+
+def paused(reader: Consumer) -> None:
+    reader.assign([at(0, 0)])
+    reader.pause([at(0)])
+
+
+def paused_amid(reader: Consumer) -> None:
+    reader.assign([at(0, 0)])
+    assert reader.poll(5.0) is not None
+    reader.pause([at(0)])
+
+
+class Enabling(NamedTuple):
+    """A call that makes records available."""
+
+    name: str
+    begin: Callable[[Consumer], None]
+    """Its program before that."""
+    call: Callable[[Consumer], object]
+    first: tuple[int, int]
+
+
+ENABLING = (
+    Enabling("resume", paused, lambda c: c.resume([at(0)]), (0, 0)),
+    Enabling("resume of what was fetched", paused_amid, lambda c: c.resume([at(0)]), (0, 1)),
+    Enabling("seek", at_the_end, lambda c: c.seek(at(0, 3)), (0, 3)),
+    Enabling(
+        "seek to the beginning", at_the_end, lambda c: c.seek(at(0, OFFSET_BEGINNING)), (0, 0)
+    ),
+    Enabling("seek to the end", at_the_end, lambda c: c.seek(at(0, OFFSET_END)), (0, RECORDS)),
+    Enabling("assign", at_the_end, lambda c: c.assign([at(1, 2)]), (1, 2)),
+    Enabling("assign while all is paused", paused, lambda c: c.assign([at(1, 2)]), (1, 2)),
+    Enabling("incremental_assign", at_the_end, lambda c: c.incremental_assign([at(1, 2)]), (1, 2)),
+    Enabling(
+        "incremental_assign while all is paused",
+        paused,
+        lambda c: c.incremental_assign([at(1, 2)]),
+        (1, 2),
+    ),
+)
+
+
+@pytest.mark.parametrize("enabling", ENABLING, ids=lambda e: e.name.replace(" ", "-"))
+@pytest.mark.parametrize("waiting", [poll, consume])
+def test_an_enabling_call_wakes_the_reader(
+    simulation: KafkaSimulation, waiting: Callable[[Consumer], Any], enabling: Enabling
+) -> None:
+    reader = made(simulation)
+    enabling.begin(reader)
+    begin = simulation.now + 0.2  # within the second for which such a call waits at once
+    simulation.after(0.2, lambda: enabling.call(reader))
+    if enabling.first == (0, RECORDS):
+        simulation.after(0.25, lambda: simulation.send("t", b"new", partition=0))
+    assert waiting(reader) == enabling.first
+    assert simulation.now - begin < SOON
+    reader.close()
+
+
+def test_an_end_is_told_where_assign_says_to_begin_at_it(simulation: KafkaSimulation) -> None:
+    """In `on_assign`, at what is committed: the first fetch is out already, and is overtaken."""
+    first = made(simulation)
+    offsets = [at(0, RECORDS), at(1, RECORDS)]
+    assert first.commit(offsets=offsets, asynchronous=False) is not None
+    first.close()
+
+    def on_assign(reader: Consumer, partitions: list[TopicPartition]) -> None:
+        simulation.advance(0.3)  # an application's own work
+        reader.assign(reader.committed(partitions))
+
+    config = {"enable.partition.eof": True, "fetch.wait.max.ms": 500}
+    reader = made(simulation, **config)
+    reader.subscribe(["t"], on_assign=on_assign)
+    ends = set[Any]()
+    while len(ends) < 2:
+        message = reader.poll(1.0)
+        assert simulation.now < 30.0
+        if message is not None:
+            error = message.error()
+            assert error is not None
+            assert error.code() == KafkaError._PARTITION_EOF
+            ends.add((message.partition(), message.offset()))
+    assert ends == {(0, RECORDS), (1, RECORDS)}
+    reader.close()

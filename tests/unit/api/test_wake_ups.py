@@ -1,0 +1,62 @@
+"""R-HO-6 with the real hosts: another thread enables records while a thread waits for them.
+
+All pairs of calls are tried in virtual time (`tests/simulation/test_wake_ups.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
+
+from odradek.api.consumer import Consumer
+from odradek.common.types import TopicPartition
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+RECORDS = 5
+HELD = 25_000
+"""`fetch.max.wait.ms`: longer than a waiting call has, which returns no records then."""
+
+
+def paused(consumer: Consumer) -> None:
+    consumer.assign([TP])
+    consumer.pause(TP)
+
+
+def at_the_end(consumer: Consumer) -> None:
+    consumer.assign([TP])
+    left = RECORDS
+    while left:
+        left -= len(consumer.poll(PATIENCE))
+
+
+ENABLING: dict[str, tuple[Callable[[Consumer], None], Callable[[Consumer], None]]] = {
+    "resume": (paused, lambda consumer: consumer.resume(TP)),
+    "seek": (at_the_end, lambda consumer: consumer.seek(TP, 0)),
+    "seek_to_beginning": (at_the_end, lambda consumer: consumer.seek_to_beginning([TP])),
+    "assign": (paused, lambda consumer: consumer.assign({OTHER: 0, TP: 0})),
+}
+
+
+@pytest.mark.parametrize("enabling", ENABLING)
+@pytest.mark.parametrize("background", [False, True])
+def test_another_thread_enables_what_a_thread_waits_for(background: bool, enabling: str) -> None:
+    begin, call = ENABLING[enabling]
+    config: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": HELD}
+    with one_broker(partitions=2) as (_, servers):
+        fill(servers, RECORDS)
+        with Consumer(bootstrap_servers=servers, background=background, **config) as consumer:
+            begin(consumer)
+            found: list[Any] = []
+            reader = threading.Thread(target=lambda: found.extend(consumer.poll(PATIENCE)))
+            reader.start()
+            while not any("records" in line for line, _ in consumer._engine.waits()):
+                assert reader.is_alive()
+            call(consumer)
+            if enabling == "assign":
+                consumer.resume(TP)
+            reader.join()
+            assert [record.offset for record in found][:1] == [0]

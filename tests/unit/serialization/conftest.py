@@ -1,0 +1,21 @@
+"""A registry of a few lines, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.registry_server import RegistryServer, registry_server
+
+from odradek import SchemaRegistryClient
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
