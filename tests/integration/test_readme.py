@@ -58,12 +58,19 @@ def printed_port() -> int:
     return 9092
 
 
+SLOW_BROKER = r"\[odradek\] outage \w+ \(.*: bootstrap address .*\n\[odradek\] outage .* after .*\n"
+
+
 def output(text: str, said: str = "") -> str:
-    """What a Python of its own prints that runs this; it may say nothing else than `said`."""
+    """Run a program, and return what it prints; on stderr it may print nothing but `said`.
+
+    A broker that is slow to answer its first client, as on a busy machine, is warned about, too.
+    """
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(said, done.stderr), done.stderr
+    printed = re.sub(SLOW_BROKER, "", done.stderr, count=1)
+    assert re.fullmatch(said, printed), done.stderr
     return done.stdout
 
 
