@@ -20,7 +20,6 @@ ALLOWED = {
     "odradek.simulation.brokers.admin_state: 21": "a broker's handlers call the broker",
     "odradek.simulation.runs.group_workload: 2": "held records call their workload",
     "odradek.simulation.world.client_host: 3": "hosts call the world that creates them",
-    "odradek.spark.values.avro_values: 2": "the options of JSON values lead to those of Avro",
 }
 """The circles that are left, with a reason, by their first module and size: this only shrinks."""
 
