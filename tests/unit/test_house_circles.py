@@ -16,7 +16,6 @@ import pytest
 ALLOWED = {
     "odradek.api.base: 4": "each client creates a producer if `events.topic` is set",
     "odradek.network.handshake: 5": "a connection's handshake calls the network client",
-    "odradek.record: 2": "both halves of the room read which kernel is used",
     "odradek.simulation.brokers.admin_state: 21": "a broker's handlers call the broker",
     "odradek.simulation.runs.group_workload: 2": "held records call their workload",
     "odradek.simulation.world.client_host: 3": "hosts call the world that creates them",
