@@ -14,7 +14,6 @@ import grimp
 import pytest
 
 ALLOWED = {
-    "odradek.network.handshake: 5": "a connection's handshake calls the network client",
     "odradek.simulation.brokers.admin_state: 21": "a broker's handlers call the broker",
     "odradek.simulation.runs.group_workload: 2": "held records call their workload",
     "odradek.simulation.world.client_host: 3": "hosts call the world that creates them",
