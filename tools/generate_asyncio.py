@@ -41,7 +41,7 @@ class Admin(GroupAdmin):
 
         Raises `ConfigurationError`.
         """
-        super().__init__(config, loop_host, admin_engine)
+        super().__init__(config, loop_host, admin_engine, event_producer)
 
 '''
 RENAMED = (

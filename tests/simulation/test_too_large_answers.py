@@ -10,7 +10,7 @@ from odradek.clients.consumer import consumer_engine
 from odradek.common.errors import KafkaError
 from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.types import TopicPartition
-from odradek.network import network_client
+from odradek.network import client_connections
 from odradek.simulation import World
 
 MB = 1 << 20
@@ -20,7 +20,7 @@ PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 def scene(patch: pytest.MonkeyPatch, fetch_max_bytes: int = MB) -> tuple[World, Consumer]:
     """Three partitions of ten records, in one of which a batch of 3 MB lies at offset 5."""
     patch.setattr(consumer_engine, "FRAME_SLACK", MB)
-    patch.setattr(network_client, "FRAME_SLACK", 0)
+    patch.setattr(client_connections, "FRAME_SLACK", 0)
     stage = Stage(3, brokers=1)
     stage.cluster.log("t", 1).max_message_bytes = 4 * MB
     with stage.producer(max_request_size=4 * MB) as producer:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.admin_groups import GroupAdmin
+from odradek.api.event_producer import event_producer
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.admin.families import (
     api_versions,
@@ -87,8 +88,8 @@ class Admin(GroupAdmin):
 
         Raises `ConfigurationError`.
         """
-        in_thread = flag("background", background)
-        super().__init__(config, partial(usual_host, in_thread=in_thread), admin_engine)
+        make_host = partial(usual_host, in_thread=flag("background", background))
+        super().__init__(config, make_host, admin_engine, event_producer)
 
     # Topics
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.admin import admin_engine
 from odradek.api.asyncio_admin_groups import AsyncGroupAdmin
+from odradek.api.event_producer import event_producer
 from odradek.clients.admin.families import (
     api_versions,
     cluster,
@@ -69,7 +70,7 @@ class AsyncAdmin(AsyncGroupAdmin):
 
         Raises `ConfigurationError`.
         """
-        super().__init__(config, loop_host, admin_engine)
+        super().__init__(config, loop_host, admin_engine, event_producer)
 
     # Topics
 

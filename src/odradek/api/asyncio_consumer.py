@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from odradek.api.asyncio_group_consumer import AsyncGroupConsumer
 from odradek.api.consumer import consumer_engine
 from odradek.api.converters import reading
+from odradek.api.event_producer import event_producer
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.records import (
@@ -84,6 +85,7 @@ class AsyncConsumer(AsyncGroupConsumer):
             config,
             loop_host,
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
+            event_producer,
             partial(ConsumerCalls, reader=self._reader, arrow_rows=ROWS),
         )
         self._calls.engine.delivery.convert_with(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from odradek.api.asyncio_transactions import AsyncTransactional
 from odradek.api.converters import sending, sending_many
-from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
+from odradek.api.producer import CLOSE_TIMEOUT, Producer, producer_engine
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
 from odradek.clients.producer.batch import RecordMetadata
@@ -73,7 +73,7 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         from odradek.runtime.fork import ForkSwitch
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_task)
-        super().__init__(config, loop_host, producer_engine, calls)
+        super().__init__(config, loop_host, producer_engine, Producer, calls)
         self._set_up_sending(
             self._calls,
             DeliveryFuture,

@@ -28,7 +28,6 @@ from odradek.runtime.hosts.host_sources import hosts_from, only_here
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from odradek.api.producer import Producer
     from odradek.clients.explain.explanation import Explanation
     from odradek.clients.explain.health import Health
     from odradek.clients.metrics.metric import Metrics
@@ -44,12 +43,6 @@ def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.
         return make(*arguments, **keywords)
 
 
-def _producer(settings: dict[str, Any]) -> Producer:
-    from odradek.api.producer import Producer
-
-    return Producer(settings)
-
-
 class Facade(Generic[E]):
     """Base of all clients, sync and asyncio: what never waits; not made directly.
 
@@ -62,10 +55,14 @@ class Facade(Generic[E]):
         config: Any,
         make_host: Callable[[Config], Host],
         build: Callable[[Config, Host], E],
+        producer: Callable[[dict[str, Any]], Any],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
-        """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine."""
-        self._calls = assembled(self, config, make_host, build, calls, _producer)
+        """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine.
+
+        `producer` creates the producer of `events.topic`.
+        """
+        self._calls = assembled(self, config, make_host, build, calls, producer)
 
     @property
     def _host(self) -> Host:

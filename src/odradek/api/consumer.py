@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from odradek.api.converters import reading
+from odradek.api.event_producer import event_producer
 from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
@@ -100,6 +101,7 @@ class Consumer(GroupConsumer):
             # A member sends heartbeats, and commits, while its application works.
             lambda found: usual_host(found, in_thread=background or found["group.id"] is not None),
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
+            event_producer,
             partial(ConsumerCalls, reader=self._reader),
         )
         self._calls.engine.delivery.convert_with(reading(key_deserializer, value_deserializer))

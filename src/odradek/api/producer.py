@@ -91,7 +91,9 @@ class Producer(RecordSending[RecordFuture], Transactional):
         from odradek.runtime.locks import this_thread
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_thread)
-        super().__init__(config, partial(usual_host, in_thread=True), producer_engine, calls)
+        super().__init__(
+            config, partial(usual_host, in_thread=True), producer_engine, Producer, calls
+        )
         self._set_up_sending(
             self._calls,
             RecordFuture,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from odradek.common.errors import KafkaError
-from odradek.common.likeness import similar
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.metadata.metadata import Metadata
@@ -198,6 +197,8 @@ def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
     Of many only those are compared that begin or end as it does: one slip spoils one half, and two
     letters that changed places in the middle are left out of both.
     """
+    from difflib import get_close_matches  # only here: most clients start without it
+
     name = name.lower()
     by_lower = {one.lower(): one for one in there}
     compared: Iterable[str] = by_lower
@@ -207,5 +208,5 @@ def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
         halves = (one for one in by_lower if one.startswith(head) or one.endswith(tail))
         lengths = sorted(halves, key=lambda one: abs(len(one) - len(name)))
         compared = lengths[:COMPARED]
-    close = similar(name, compared, ALIKE)
+    close = get_close_matches(name, compared, n=ALIKE)
     return tuple(by_lower[one] for one in close)

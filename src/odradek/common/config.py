@@ -14,7 +14,6 @@ from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
-from odradek.common.likeness import similar
 from odradek.common.options.group import check_group
 from odradek.common.options.habits import CURES, belongs, is_idle
 from odradek.common.options.security_values import shown_url
@@ -105,7 +104,9 @@ class Config:
             raise ConfigurationError(
                 f"there is no option {name!r} for {self._whose()}: {CURES[name]}"
             )
-        close = similar(name, [*self._values, *ALIASES])
+        from difflib import get_close_matches  # only here: most clients start without it
+
+        close = get_close_matches(name, [*self._values, *ALIASES], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigurationError(f"there is no option {name!r} for {self._whose()}{hint}")
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.likeness import similar
 from odradek.common.options.security import IAM, IGNORED, OAUTH
 from odradek.common.options.security_values import pem
 from odradek.common.secret import Secret
@@ -240,11 +239,13 @@ def _warn_of_unknown(kind: str, module: LoginModule) -> None:
 
     A name is shown only where it resembles one that is known: else it may be a piece of a password.
     """
+    from difflib import get_close_matches  # only here: most clients start without it
+
     names, prefixes = KNOWN[kind]
     for name in module.options:
         if name in names or name.startswith(prefixes):
             continue
-        close = similar(name, names, least=0.7)
+        close = get_close_matches(name, names, n=1, cutoff=0.7)
         what = f"{name!r} (is {close[0]} meant?)" if close else "one of its options"
         logger.warning("sasl.jaas.config: %s doesn't know %s; it has no effect", module.name, what)
 

@@ -8,20 +8,18 @@ the clients that use it, so that the others start as quickly as without.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from odradek.common.errors import ConnectionFailedError, DisconnectedError, DnsError, KafkaError
 from odradek.common.errors.kafka import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe
+from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import ASIDE, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from odradek.network.network_client import NetworkClient
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 SAYS_WHO_IS_MEANT = 5
@@ -34,7 +32,7 @@ dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)
 class Handshake:
     """The way of one connection from its dial to READY."""
 
-    def __init__(self, network: NetworkClient, connection: Connection) -> None:
+    def __init__(self, network: ClientConnections, connection: Connection) -> None:
         self._network, self._connection = network, connection
 
     def begin(self, now: float) -> None:
@@ -136,7 +134,7 @@ class Handshake:
         event = ConnectionEvent.API_VERSIONS_ANSWERED
         try:
             now = yield from self._check_api_versions(now)
-            now = yield from probe.ask(network, connection, now)
+            now = yield from probe.ask(network.send_version, connection, now)
             if network.mechanism is not None and not connection.ended:
                 from odradek.network.sasl.authenticate import Authentication
 

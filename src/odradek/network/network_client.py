@@ -1,49 +1,40 @@
-"""The network client: dials, handshakes, requests and replies of one Kafka client.
+"""The network client: connection attempts, handshakes, deadlines and replies of one Kafka client.
 
 In: requests of the rooms above and the host's inputs. Out: effects for the host, replies
 (`Completion`s) and the signal `changed` whenever a connection came or went. It keeps one connection
-per (address, purpose) and tells `cluster_connection_states` of every end and every proof.
+per (address, purpose) and tells `cluster_connection_states` of every proof.
 Must not: know what a broker leads, or retry a request.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odradek.common.config import Config
 from odradek.common.errors import (
     ConnectionSetupTimeoutError,
     DisconnectedError,
-    ExplainedError,
     KafkaError,
     MalformedMessageError,
     ResponseTimeoutError,
 )
-from odradek.common.proxy import Proxy
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
-from odradek.network.aside import PATIENCE, Asides, AsideState
-from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.network.aside import PATIENCE, AsideState
+from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import ASIDE, DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_governor import DialGovernor
-from odradek.network.dial_policy import DialPolicy
-from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
+from odradek.network.effects import Close, IncomingResponse
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, ended_in_handshake, ended_unexplained, in_words
-from odradek.network.flow import START, Completion, Flow, Signal
-from odradek.network.frame_buffers import FrameBuffers
+from odradek.network.flow import START, Flow
 from odradek.network.handshake import Handshake, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
-from odradek.network.probe import in_plaintext, judged, suspect
+from odradek.network.probe import in_plaintext, suspect
 from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
-
-if TYPE_CHECKING:
-    from odradek.network.sasl.mechanism import Mechanism
 
 SUSPICION = 2.0
 """Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
@@ -54,64 +45,26 @@ PROOF_BY_AGE = 1.0
 LONGEST_THROTTLE = 60.0
 """Seconds of quiet that a broker gets for one answer at most (KIP-219). Brokers ask for their
 quota's window at most, 11 s by default; the field holds 24 days."""
-FRAME_SLACK = 1 << 20
 THROTTLED = frozenset((0, 1))
 """Produce and Fetch: whose throttling Kafka's clients measure."""
 
-LostListener = Callable[[Connection, KafkaError, bool, float], None]
-"""Gets the connection, why it ended, whether that was a failure, and `now`."""
 
-
-class NetworkClient:
-    """All connections of one client; a component of its engine."""
+class NetworkClient(ClientConnections):
+    """Opens and watches the connections of one client; a component of its engine."""
 
     resting = False
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
-        self.engine = engine
-        self.rng = rng
-        self.tls = config["security.protocol"] in ("SSL", "SASL_SSL")
-        self.asks_in_plaintext: bool = config["security.protocol.probe.enable"]
-        self.proxy: Proxy | None = config["proxy.url"]
-        self.mechanism: Mechanism | None = None
-        """How connections authenticate; the facade sets it before anything is dialled."""
-        self.retry_backoff = config.backoff("retry.backoff")
-        self.events = engine.events
-        self.states = ClusterConnectionStates(
-            config.backoff("reconnect.backoff"),
-            config.backoff("socket.connection.setup.timeout"),
-            rng,
-        )
-        own = "reconnect.backoff.ms" in config.given
-        governor = DialGovernor(rng, self.states.base if own else math.inf)
-        jitter = config["reconnect.first.jitter.ms"]
-        first_wait = jitter * rng.random() if jitter else 0.0
-        self.dials = DialPolicy(self.states, governor, first_wait)
-        self.asides = Asides(rng)
-        self.states.on_forgotten.append(self.asides.forget)
-        self.changed = Signal()
-        """Notified when a connection became ready, ended, or a reply came."""
-        self.connections: dict[tuple[Address, str], Connection] = {}
-        self.on_lost: list[LostListener] = []
+        super().__init__(engine, config, rng, frame_limit=frame_limit)
         self.on_suspect: list[Callable[[Connection, float], None]] = []
-        self.request_timeout: float = config["request.timeout.ms"]
-        self.frame_limit = frame_limit + FRAME_SLACK
-        self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
         self.heard_at = -math.inf
         """When the last byte came from anybody."""
         self.throttled = Sampled()
         """Milliseconds of quiet that brokers asked for after a write or a fetch, where they did."""
-        self.refused_logins = 0
-        """Connections that ended because their authentication was refused."""
+        self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
+        self._asks_in_plaintext = self._tls and config["security.protocol.probe.enable"]
         self._idle = config["connections.max.idle.ms"]
-        self._by_id: dict[int, Connection] = {}
         self._next_id = 0
-        self.resolving: dict[int, Completion[Sequence[str]]] = {}
-        self.client_id: str = config["client.id"]
-        self.meant_by: Callable[[Address], tuple[str | None, int]] = lambda _: (None, -1)
-        """The cluster and the broker that are meant by an address, for ApiVersions (KIP-1242)."""
-        self.finalized: tuple[int, dict[str, int]] = (-1, {})
-        """The cluster's features (KIP-584) as the newest epoch seen has them."""
 
     # What a host tells, from any thread: recorded here, done in the next step
 
@@ -158,24 +111,6 @@ class NetworkClient:
         self.engine.post(lambda now: self._resolved(token, result))
 
     # For the rooms above
-
-    @property
-    def user(self) -> str | None:
-        """Whom brokers know this client as, where it logs in with a name (PLAIN, SCRAM)."""
-        name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
-        return name
-
-    def authenticates_by(self, mechanism: Mechanism | None) -> None:
-        """Authenticate new connections by this mechanism."""
-        self.mechanism = mechanism
-
-    def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
-        """The connection to an address, whatever its state, if there is one."""
-        return self.connections.get((address, purpose))
-
-    def of_address(self, address: Address) -> list[Connection]:
-        """All connections to an address, whatever they are for."""
-        return [c for (to, _), c in self.connections.items() if to == address]
 
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
@@ -270,99 +205,6 @@ class NetworkClient:
             made.beside_of(first, now)
         return made
 
-    def send(
-        self,
-        connection: Connection,
-        body: AnyRequest,
-        now: float,
-        *,
-        patience: float = 0.0,
-        timeout: float | None = None,
-    ) -> Completion[Message]:
-        """Send a request on a ready connection; the reply may fail with any `KafkaError`."""
-        version = connection.version_for(type(body))
-        return self.send_version(
-            connection, body, version, now, patience=patience, timeout=timeout
-        ).reply
-
-    def send_version(
-        self,
-        connection: Connection,
-        body: AnyRequest,
-        version: int,
-        now: float,
-        *,
-        patience: float = 0.0,
-        timeout: float | None = None,
-        past_the_gate: bool = False,
-        answered: bool = True,
-    ) -> InFlightRequest:
-        """Send with a version that was chosen before (ApiVersions has no other way).
-
-        While a connection authenticates again, requests wait; only its own go past the gate.
-        What isn't `answered` has an empty reply once it is written.
-        """
-        limit = (self.request_timeout if timeout is None else timeout) + patience
-        in_flight, session = connection.in_flight, connection.session
-        request = in_flight.make(
-            body, version, now, timeout=limit, patience=patience, answered=answered
-        )
-        if session is not None and not past_the_gate and session.holds(now, in_flight):
-            session.hold(request, now)
-            self.changed.notify()
-            return request
-        self._transmit(connection, request, now)
-        return request
-
-    def let_go(
-        self, connection: Connection, requests: Sequence[InFlightRequest], now: float
-    ) -> None:
-        """Send what had to wait while the connection authenticated again."""
-        for request in requests:
-            request.waited(now)
-            self._transmit(connection, request, now)
-        self.changed.notify()
-
-    def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
-        connection.sends(request, now)
-        body, version, identity = request.body, request.version, request.correlation_id
-        # As these tuples' own `__new__` makes them, without a call of Python's.
-        fields = (body, version, identity, self.client_id, request.answered)
-        outgoing = tuple.__new__(OutgoingRequest, fields)
-        self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
-
-    def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
-        """The highest version of an API that both sides speak."""
-        return connection.version_for(request)
-
-    def forget_addresses(self, known: Iterable[Address], now: float, after: float) -> None:
-        """Forget addresses that metadata no longer names and that have no connection."""
-        connected = (address for address, _ in self.connections)
-        self.states.forget({*known, *connected}, now, after)
-
-    def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
-        """Have brokers told which one is meant by their address (KIP-1242)."""
-        self.meant_by = meant_by
-
-    def learned_features(self, epoch: int, levels: dict[str, int]) -> None:
-        """A broker of the cluster has told its features (KIP-584); the newest epoch counts."""
-        if epoch > self.finalized[0]:
-            self.finalized = (epoch, levels)
-
-    def close(self, connection: Connection, now: float, reason: str) -> None:
-        """Close a connection of ours: no failure of the address (R-CS-4)."""
-        if not connection.ended:
-            self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
-            self.engine.effects.append(Close(connection.id, reason))
-
-    def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection that led to another cluster: what it proved counts as nothing."""
-        if not connection.ended:
-            connection.proves(False)
-            if connection.purpose != ASIDE:
-                self.dials.disproved(connection.address)
-            self.fail(connection, error, now)
-
     def make_room(self, now: float) -> None:
         """Give up the dials that hang longest, until the dial policy allows one more (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
@@ -371,12 +213,6 @@ class NetworkClient:
             seconds = now - oldest.dialled_at
             text = f"not ready after {seconds:.1f} s ({oldest.state.value}), given up for another"
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
-
-    def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection because of what it did: a failure of the address."""
-        if not connection.ended:
-            self._end(connection, error, now, failure=True)
-            self.engine.effects.append(Close(connection.id, str(error)))
 
     # The component's part
 
@@ -581,7 +417,7 @@ class NetworkClient:
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
 
-    # Ends
+    # Ends, as the host reports them
 
     def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
         if number in self._by_id:
@@ -602,7 +438,8 @@ class NetworkClient:
             self.engine.start(self._after_the_answer(number, error))
             return
         setting_up = not connection.ready
-        suspect(self, connection, error)
+        sasl = self.mechanism is not None
+        suspect(connection, error, plaintext=self._asks_in_plaintext, sasl=sasl)
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
@@ -626,7 +463,7 @@ class NetworkClient:
 
     def _in_handshake(self, connection: Connection) -> bool:
         connecting = connection.state is ConnectionState.CONNECTING
-        return connecting and self.tls and not in_plaintext(connection)
+        return connecting and self._tls and not in_plaintext(connection)
 
     def _steps_down(self, connection: Connection) -> bool:
         head = connection.in_flight.head
@@ -636,58 +473,3 @@ class NetworkClient:
             return False
         excused = self.states.step_down(connection.address, head.version)
         return connection.ends_for_its_version(excused)
-
-    def _forget(self, connection: Connection, error: KafkaError) -> None:
-        self._by_id.pop(connection.id, None)
-        if not connection.ready:
-            self.dials.ended(connection.record)
-        connection.lost(error)
-        if self.connections.get((connection.address, connection.purpose)) is connection:
-            del self.connections[connection.address, connection.purpose]
-
-    def _end(self, connection: Connection, error: KafkaError, now: float, *, failure: bool) -> None:
-        setting_up, address = not connection.ready, connection.address
-        error = judged(connection, error)
-        if isinstance(error, ExplainedError):
-            error = error.at(address)
-        requests = connection.take_requests(now)
-        self._forget(connection, error)
-        if connection.state is ConnectionState.AUTHENTICATION_FAILED:
-            self.refused_logins += 1
-        aside = connection.purpose == ASIDE
-        if aside and failure:
-            refused = connection.state is ConnectionState.AUTHENTICATION_FAILED
-            self.asides.failed(address, now, refused=refused)
-        failure = failure and not aside
-        ends: dict[str, object] = {"in_flight": len(requests), "failure": failure}
-        ends["connection"] = connection.id
-        if aside:
-            ends["purpose"] = ASIDE
-        if failure:
-            state = connection.record
-            until = self.dials.failed(
-                state, now, error, connecting=setting_up, proved=connection.proved
-            )
-            self.events.emit(
-                now,
-                "dial_failed" if setting_up else "disconnected",
-                address=str(address),
-                error=in_words(error),
-                failures=state.failures,
-                backoff=round(until - now, 6),
-                **ends,
-            )
-        else:
-            if not aside:
-                self.states.closed(address, now)
-            self.events.emit(
-                now, "disconnected", address=str(address), error=in_words(error), **ends
-            )
-        known = isinstance(error, DisconnectedError)
-        lost = error if known else DisconnectedError(f"{address}: {in_words(error)}")
-        for request in requests:
-            if not request.reply.done:
-                request.reply.fail(lost)
-        for listener in () if aside else self.on_lost:
-            listener(connection, error, failure, now)
-        self.changed.notify()

@@ -14,6 +14,7 @@ credential: in plaintext goes nothing but ApiVersions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
@@ -26,11 +27,12 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import UnsupportedSaslMechanismError
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionState
+from odradek.network.effects import AnyRequest
 from odradek.network.failures import ended_in_handshake, ended_unexplained
 from odradek.network.flow import Flow, Wait
+from odradek.network.in_flight_requests import InFlightRequest
 
 if TYPE_CHECKING:
-    from odradek.network.network_client import NetworkClient
     from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 PATIENCE = 2.0
@@ -50,16 +52,19 @@ class Suspicion(StrEnum):
 
 
 def suspect(
-    network: NetworkClient, connection: Connection, error: BaseException | str | None
+    connection: Connection, error: BaseException | str | None, *, plaintext: bool, sasl: bool
 ) -> None:
-    """Note what the end of a connection may mean, for the next dial to ask."""
+    """Note what the end of a connection may mean; the next connection attempt asks.
+
+    `plaintext`: the client uses TLS and may ask without it. `sasl`: it authenticates.
+    """
     record = connection.record
     if record.suspicion or record.proved_at > -math.inf or not ended_unexplained(error):
         return
     if connection.state is ConnectionState.CONNECTING:
-        if network.tls and network.asks_in_plaintext:
+        if plaintext:
             record.suspect_of(Suspicion.PLAINTEXT_PORT)
-    elif connection.ready and not connection.proved and network.mechanism is None:
+    elif connection.ready and not connection.proved and not sasl:
         record.suspect_of(Suspicion.SASL_PORT)
 
 
@@ -75,7 +80,11 @@ def begin(connection: Connection, now: float) -> bool:
     return True
 
 
-def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
+def ask(
+    send: Callable[[Connection, AnyRequest, int, float], InFlightRequest],
+    connection: Connection,
+    now: float,
+) -> Flow[float]:
     """After ApiVersions were answered: raise what is known by that, or by one more question."""
     if in_plaintext(connection):
         connection.record.suspect_of(connection.asks)  # as long as that is so, it is what is asked
@@ -87,7 +96,7 @@ def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[floa
     _, newest = connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
     if newest < WITH_LIST:
         return now
-    request = network.send_version(connection, SaslHandshakeRequest(""), WITH_LIST, now)
+    request = send(connection, SaslHandshakeRequest(""), WITH_LIST, now)
     now = yield Wait((request.reply,))
     answer = cast("SaslHandshakeResponse", request.reply.result())
     if answer.error_code == UnsupportedSaslMechanismError.code:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from odradek.record import DECODER, kernel_sources
+from odradek.record import kernel_sources
 from odradek.record.builder import estimate_record_size
 from odradek.record.kernel_sources import choose_kernel
 from odradek.record.sent_columns import (
@@ -48,7 +48,7 @@ __all__ = [
 
 _asked = os.environ.get("ODRADEK_KERNEL")
 _encoder = choose_kernel(_asked, kernel_sources.ENCODER)
-KERNEL = "native" if _encoder == DECODER == "native" else "python"
+KERNEL = choose_kernel(_asked, kernel_sources.DECODER) if _encoder == "native" else "python"
 """What decodes and encodes in this process; `odradek version` prints it."""
 
 if TYPE_CHECKING:

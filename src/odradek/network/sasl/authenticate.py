@@ -7,7 +7,7 @@ is failed by the network client. Must not: trust what comes: its length and numb
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from odradek.common.errors import (
     AuthenticationError,
@@ -25,6 +25,7 @@ from odradek.common.errors.kafka import (
     UnsupportedSaslMechanismError,
     error_for,
 )
+from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import AnyRequest
@@ -44,9 +45,6 @@ from odradek.protocol.messages.sasl_authenticate import (
 )
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-if TYPE_CHECKING:
-    from odradek.network.network_client import NetworkClient
-
 M = TypeVar("M", bound=Message)
 
 MAX_TOKENS = 16
@@ -61,7 +59,7 @@ class Authentication:
     """One attempt of a connection to authenticate: a conversation of the client's mechanism."""
 
     def __init__(
-        self, network: NetworkClient, connection: Connection, mechanism: Mechanism
+        self, network: ClientConnections, connection: Connection, mechanism: Mechanism
     ) -> None:
         self._network, self._connection, self._mechanism = network, connection, mechanism
         self._talk = mechanism.conversation(connection.address, network.rng)

@@ -11,18 +11,14 @@ without a token.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.common.backoff import Backoff
 from odradek.common.errors import AuthenticationError, KafkaError
+from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.sasl.authenticate import Authentication
 from odradek.network.sasl.mechanism import Mechanism
 from odradek.network.sasl.session import SaslSession
-
-if TYPE_CHECKING:
-    from odradek.network.network_client import NetworkClient
 
 LONGEST_CALL = 30.0
 """Seconds for credentials to come: a call that hangs mustn't keep the next try away for the hours
@@ -30,7 +26,7 @@ that a session may still last."""
 
 
 def reauthenticate(
-    network: NetworkClient, connection: Connection, mechanism: Mechanism, session: SaslSession
+    network: ClientConnections, connection: Connection, mechanism: Mechanism, session: SaslSession
 ) -> Flow[None]:
     """One re-authentication; the next one is due when the session says so."""
     now = yield START
@@ -64,7 +60,7 @@ def reauthenticate(
 
 
 def _first_token(
-    network: NetworkClient,
+    network: ClientConnections,
     connection: Connection,
     mechanism: Mechanism,
     session: SaslSession,

@@ -52,14 +52,14 @@ from odradek.spark.options.registry_options import (
 )
 from odradek.spark.options.topic_names import check_pattern, checked_name, listed_names
 from odradek.spark.options.topic_patterns import compiled
-from odradek.spark.problems import OptionError
-from odradek.spark.values.decoding import (
+from odradek.spark.options.value_options import (
     DROPMALFORMED,
     FAILFAST,
-    Format,
     parse_value_format,
     value_mode,
 )
+from odradek.spark.problems import OptionError
+from odradek.spark.values.decoding import Format
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

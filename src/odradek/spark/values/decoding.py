@@ -1,8 +1,8 @@
-"""Values decoded to columns on the way to Spark, whole batches at a time: the options, and JSON.
+"""JSON values decoded to columns on the way to Spark, whole batches at a time.
 
 In: the column `value` as it came. Out: a struct column of the type that option valueSchema gives,
 by the rules of Spark's `from_json`. Must not: know Kafka or a cluster; make objects of rows whose
-batch decodes as it is. Avro is in `avro_values`, which is imported where it is asked for.
+batch decodes as it is. Avro is in `avro_values`, the options are in `spark.options.value_options`.
 
 A batch is written as lines of JSON and read by Arrow in one go. Arrow takes all lines or none, so a
 part that has a line it doesn't take is gone through value by value: what fits in it is kept.
@@ -11,7 +11,7 @@ part that has a line it doesn't take is gone through value by value: what fits i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,6 @@ from odradek.serialization.columns.column_room import FREE, LARGE, ColumnRoom, J
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json.lines import ArrowJson
 from odradek.serialization.json.values import JsonValues
-from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 CORRUPT = "_corrupt_record"
 """A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
-PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
-MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
-"""Spark's names for what becomes of values that don't fit."""
 TOGETHER = 1024
 """Values that are read together: so many are gone through one by one where one of them is bad."""
 
@@ -85,45 +81,6 @@ class JsonFormat:
     def decoder(self, target: pa.StructType) -> JsonDecoder:
         """Make what decodes the values of one task."""
         return JsonDecoder(target, fail_fast=self.fail_fast)
-
-
-def parse_value_format(plain: Mapping[str, str]) -> Format | None:
-    """Read valueFormat and the options that go with it (names in small letters)."""
-    given = plain.get("valueformat", "").strip().lower()
-    for name in ("valueSchema", "valueMode"):
-        if name.lower() in plain and not given:
-            raise OptionError(f"option {name} is given without option valueFormat")
-    for name in ("avroSchema", "avroWireFormat", "avroSchemaId"):
-        if name.lower() in plain and given != "avro":
-            raise OptionError(f"option {name} is given without valueFormat=avro")
-    if not given:
-        return None
-    if given == "protobuf":
-        raise OptionError("option valueFormat is protobuf, which needs option schemaRegistryUrl")
-    if given not in ("json", "avro"):
-        raise OptionError(f"option valueFormat must be json or avro, not {given!r}")
-    fail_fast = value_mode(plain) == FAILFAST
-    if given == "avro":
-        from odradek.spark.values.avro_values import parse_avro_format
-
-        return parse_avro_format(plain, fail_fast=fail_fast)
-    text = plain.get("valueschema", "").strip()
-    if not text:
-        raise OptionError(
-            "option valueFormat needs option valueSchema, like id bigint, tags array<string>; or "
-            "schemaRegistryUrl, where values begin with a schema's id"
-        )
-    value_schema(text)
-    return JsonFormat(text, fail_fast)
-
-
-def value_mode(plain: Mapping[str, str]) -> str:
-    """Read valueMode; where bad values have a topic of their own, they are no rows by default."""
-    usual = DROPMALFORMED if "deadlettertopic" in plain else PERMISSIVE
-    mode = plain.get("valuemode", usual).strip().upper()
-    if mode not in MODES:
-        raise OptionError(f"option valueMode must be {' or '.join(MODES)}, not {mode!r}")
-    return mode
 
 
 def in_parts(

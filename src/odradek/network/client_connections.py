@@ -1,0 +1,256 @@
+"""The connections of one client: the requests that are sent on them, and their ends.
+
+In: requests, and errors that end a connection. Out: effects for the host; the replies of requests
+that were in flight fail with `DisconnectedError`. Must not: connect, or watch deadlines:
+`network_client`, which is above the handshakes that use this module, does both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.common.config import Config
+from odradek.common.errors import DisconnectedError, ExplainedError, KafkaError
+from odradek.common.proxy import Proxy
+from odradek.common.types import Address, Rng
+from odradek.network.aside import Asides
+from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.network.connection import ASIDE, DATA, Connection
+from odradek.network.connection_state import ConnectionState
+from odradek.network.dial_governor import DialGovernor
+from odradek.network.dial_policy import DialPolicy
+from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
+from odradek.network.engine import Engine
+from odradek.network.failures import in_words
+from odradek.network.flow import Completion, Signal
+from odradek.network.frame_buffers import FrameBuffers
+from odradek.network.in_flight_requests import InFlightRequest
+from odradek.network.probe import judged
+from odradek.protocol.message import Message
+
+if TYPE_CHECKING:
+    from odradek.network.sasl.mechanism import Mechanism
+
+FRAME_SLACK = 1 << 20
+
+LostListener = Callable[[Connection, KafkaError, bool, float], None]
+"""Gets the connection, why it ended, whether that was a failure, and `now`."""
+
+
+class ClientConnections:
+    """Holds the connections of one client, by address and purpose."""
+
+    def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
+        self.engine = engine
+        self.rng = rng
+        self.proxy: Proxy | None = config["proxy.url"]
+        self.mechanism: Mechanism | None = None
+        """How connections authenticate; the facade sets it before the first connection attempt."""
+        self.retry_backoff = config.backoff("retry.backoff")
+        self.events = engine.events
+        self.states = ClusterConnectionStates(
+            config.backoff("reconnect.backoff"),
+            config.backoff("socket.connection.setup.timeout"),
+            rng,
+        )
+        own = "reconnect.backoff.ms" in config.given
+        governor = DialGovernor(rng, self.states.base if own else math.inf)
+        jitter = config["reconnect.first.jitter.ms"]
+        first_wait = jitter * rng.random() if jitter else 0.0
+        self.dials = DialPolicy(self.states, governor, first_wait)
+        self.asides = Asides(rng)
+        self.states.on_forgotten.append(self.asides.forget)
+        self.changed = Signal()
+        """Notified when a connection became ready, ended, or a reply came."""
+        self.connections: dict[tuple[Address, str], Connection] = {}
+        self.on_lost: list[LostListener] = []
+        self.request_timeout: float = config["request.timeout.ms"]
+        self.frame_limit = frame_limit + FRAME_SLACK
+        self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
+        self.refused_logins = 0
+        """Connections that ended because their authentication was refused."""
+        self._by_id: dict[int, Connection] = {}
+        self.resolving: dict[int, Completion[Sequence[str]]] = {}
+        self.client_id: str = config["client.id"]
+        self.meant_by: Callable[[Address], tuple[str | None, int]] = lambda _: (None, -1)
+        """The cluster and the broker that are meant by an address, for ApiVersions (KIP-1242)."""
+        self.finalized: tuple[int, dict[str, int]] = (-1, {})
+        """The cluster's features (KIP-584) as the newest epoch seen has them."""
+
+    @property
+    def user(self) -> str | None:
+        """Whom brokers know this client as, where it logs in with a name (PLAIN, SCRAM)."""
+        name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
+        return name
+
+    def authenticates_by(self, mechanism: Mechanism | None) -> None:
+        """Authenticate new connections by this mechanism."""
+        self.mechanism = mechanism
+
+    def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
+        """Have brokers told which one is meant by their address (KIP-1242)."""
+        self.meant_by = meant_by
+
+    def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
+        """The connection to an address, whatever its state, if there is one."""
+        return self.connections.get((address, purpose))
+
+    def of_address(self, address: Address) -> list[Connection]:
+        """All connections to an address, whatever they are for."""
+        return [c for (to, _), c in self.connections.items() if to == address]
+
+    def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
+        """The highest version of an API that both sides speak."""
+        return connection.version_for(request)
+
+    def learned_features(self, epoch: int, levels: dict[str, int]) -> None:
+        """A broker of the cluster has told its features (KIP-584); the newest epoch counts."""
+        if epoch > self.finalized[0]:
+            self.finalized = (epoch, levels)
+
+    def forget_addresses(self, known: Iterable[Address], now: float, after: float) -> None:
+        """Forget addresses that metadata no longer names and that have no connection."""
+        connected = (address for address, _ in self.connections)
+        self.states.forget({*known, *connected}, now, after)
+
+    # Requests
+
+    def send(
+        self,
+        connection: Connection,
+        body: AnyRequest,
+        now: float,
+        *,
+        patience: float = 0.0,
+        timeout: float | None = None,
+    ) -> Completion[Message]:
+        """Send a request on a ready connection; the reply may fail with any `KafkaError`."""
+        version = connection.version_for(type(body))
+        return self.send_version(
+            connection, body, version, now, patience=patience, timeout=timeout
+        ).reply
+
+    def send_version(
+        self,
+        connection: Connection,
+        body: AnyRequest,
+        version: int,
+        now: float,
+        *,
+        patience: float = 0.0,
+        timeout: float | None = None,
+        past_the_gate: bool = False,
+        answered: bool = True,
+    ) -> InFlightRequest:
+        """Send with a version that was chosen before (ApiVersions has no other way).
+
+        While a connection authenticates again, requests wait; only its own go past the gate.
+        A request without `answered` has an empty reply once it is written.
+        """
+        limit = (self.request_timeout if timeout is None else timeout) + patience
+        in_flight, session = connection.in_flight, connection.session
+        request = in_flight.make(
+            body, version, now, timeout=limit, patience=patience, answered=answered
+        )
+        if session is not None and not past_the_gate and session.holds(now, in_flight):
+            session.hold(request, now)
+            self.changed.notify()
+            return request
+        self._transmit(connection, request, now)
+        return request
+
+    def let_go(
+        self, connection: Connection, requests: Sequence[InFlightRequest], now: float
+    ) -> None:
+        """Send what had to wait while the connection authenticated again."""
+        for request in requests:
+            request.waited(now)
+            self._transmit(connection, request, now)
+        self.changed.notify()
+
+    def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
+        connection.sends(request, now)
+        body, version, identity = request.body, request.version, request.correlation_id
+        # As these tuples' own `__new__` makes them, without a call of Python's.
+        fields = (body, version, identity, self.client_id, request.answered)
+        outgoing = tuple.__new__(OutgoingRequest, fields)
+        self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
+
+    # Ends
+
+    def close(self, connection: Connection, now: float, reason: str) -> None:
+        """Close a connection; that is no failure of the address (R-CS-4)."""
+        if not connection.ended:
+            self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
+            self.engine.effects.append(Close(connection.id, reason))
+
+    def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
+        """Close a connection that led to another cluster: what it proved counts as nothing."""
+        if not connection.ended:
+            connection.proves(False)
+            if connection.purpose != ASIDE:
+                self.dials.disproved(connection.address)
+            self.fail(connection, error, now)
+
+    def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
+        """Close a connection because of what it did: a failure of the address."""
+        if not connection.ended:
+            self._end(connection, error, now, failure=True)
+            self.engine.effects.append(Close(connection.id, str(error)))
+
+    def _forget(self, connection: Connection, error: KafkaError) -> None:
+        self._by_id.pop(connection.id, None)
+        if not connection.ready:
+            self.dials.ended(connection.record)
+        connection.lost(error)
+        if self.connections.get((connection.address, connection.purpose)) is connection:
+            del self.connections[connection.address, connection.purpose]
+
+    def _end(self, connection: Connection, error: KafkaError, now: float, *, failure: bool) -> None:
+        setting_up, address = not connection.ready, connection.address
+        error = judged(connection, error)
+        if isinstance(error, ExplainedError):
+            error = error.at(address)
+        requests = connection.take_requests(now)
+        self._forget(connection, error)
+        if connection.state is ConnectionState.AUTHENTICATION_FAILED:
+            self.refused_logins += 1
+        aside = connection.purpose == ASIDE
+        if aside and failure:
+            refused = connection.state is ConnectionState.AUTHENTICATION_FAILED
+            self.asides.failed(address, now, refused=refused)
+        failure = failure and not aside
+        ends: dict[str, object] = {"in_flight": len(requests), "failure": failure}
+        ends["connection"] = connection.id
+        if aside:
+            ends["purpose"] = ASIDE
+        if failure:
+            state = connection.record
+            until = self.dials.failed(
+                state, now, error, connecting=setting_up, proved=connection.proved
+            )
+            self.events.emit(
+                now,
+                "dial_failed" if setting_up else "disconnected",
+                address=str(address),
+                error=in_words(error),
+                failures=state.failures,
+                backoff=round(until - now, 6),
+                **ends,
+            )
+        else:
+            if not aside:
+                self.states.closed(address, now)
+            self.events.emit(
+                now, "disconnected", address=str(address), error=in_words(error), **ends
+            )
+        known = isinstance(error, DisconnectedError)
+        lost = error if known else DisconnectedError(f"{address}: {in_words(error)}")
+        for request in requests:
+            if not request.reply.done:
+                request.reply.fail(lost)
+        for listener in () if aside else self.on_lost:
+            listener(connection, error, failure, now)
+        self.changed.notify()
