@@ -23,7 +23,7 @@ test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-s
 test-long: setup ## all suites with tests marked `long` and all cases of searches and tables (nightly)
 	@ODRADEK_WHOLE=1 $(BIN)/python tools/run_tests.py --long $(SUITES)
 
-quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
+quick: ## unit tests and spec cases without slow ones: for the loop of an edit
 	@$(BIN)/python tools/run_tests.py quick
 
 test-lowest: setup ## the quick suite with the lowest versions of dependencies that are let in (ARGS=--list)

@@ -76,7 +76,7 @@ STARVED_S = 1800
 """Seconds that a test may take where nobody owes it a processor."""
 
 HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
-"""`make check` and `make quick` run them."""
+"""`make check` runs them."""
 SUITES = {
     "unit": Suite(("unit",), 2, "worksteal", left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), 2, "worksteal", gives_way=True),
@@ -99,8 +99,10 @@ STAGES: Sequence[Lanes] = (
 """On two processors: one after another."""
 LANES: Lanes = (("integration",), ("spark",), ("unit", "simulation", "property", "fuzz"))
 """On four processors or more: all at once."""
-# Tests that start processes, compile, or take over a second are no part of an edit's loop.
-QUICK = Suite(("unit", "spec"), 2, "worksteal", chosen="not slow and not long")
+# Tests that start processes, compile, or take over half a second are no part of an edit's loop.
+QUICK = Suite(
+    ("unit", "spec"), 2, "worksteal", chosen="not slow and not long", left_out=HOUSE_RULES
+)
 SLOWEST = 10
 TESTS_FAILED = 1
 """pytest's exit status if tests failed and nothing else is wrong."""

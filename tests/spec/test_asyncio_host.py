@@ -21,6 +21,7 @@ from odradek.simulation import assert_same
 from odradek.simulation.world.client_host import HostMaker
 from odradek.testing.virtual.world_host import WorldAsyncioHost
 
+pytestmark = pytest.mark.slow
 SEEDS = int(os.environ.get("ODRADEK_SPEC_SEEDS", "0"))
 FILES = scripted()
 

@@ -92,6 +92,7 @@ def test_help_has_what_users_call_and_no_helpers(cls: type) -> None:
     assert set(public_members(cls)) == set(METHODS[cls].split())
 
 
+@pytest.mark.slow
 def test_help_names_no_rule_of_the_house() -> None:
     named = {cls: RULE.findall(pydoc.plain(pydoc.render_doc(cls))) for cls in CLASSES}
     assert {cls: rules for cls, rules in named.items() if rules} == {}
@@ -156,6 +157,7 @@ def test_there_are_examples_and_none_is_skipped() -> None:
     assert [t.name for t in EXAMPLES if any(e.options for e in t.examples)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
 def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
     handler = signal.getsignal(signal.SIGTERM)

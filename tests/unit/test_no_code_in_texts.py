@@ -38,6 +38,7 @@ def called(node: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
+@pytest.mark.slow
 def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
     found: dict[str, str] = {}
     for path in naming(*RUNNERS):

@@ -15,6 +15,7 @@ from odradek.simulation import SimulatedCluster
 from odradek.testing.fake.loopback import LoopbackServer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newest", [0, 3])
 def test_both_hosts_ask_them_in_an_older_version(newest: int) -> None:
     with LoopbackServer() as server:

@@ -43,6 +43,7 @@ def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
     assert "planted" not in repr(EventTopic(config, Producer))
 
 
+@pytest.mark.slow
 def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
     """With the old one it would be refused once a second for ever, and lock the user out."""
     config = {

@@ -78,6 +78,7 @@ def test_calls_after_the_end_say_why() -> None:
     broken.close()
 
 
+@pytest.mark.slow
 def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_EVENTS_DIR", str(tmp_path))
     with (

@@ -309,6 +309,7 @@ def test_a_producer_without_descriptors_at_its_first_call_works_at_the_next() ->
     assert (ended.stdout, ended.stderr) == (f"{errno.EMFILE}\n0\n", "")
 
 
+@pytest.mark.slow
 def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture) -> None:
     with one_broker() as (_, servers), consumer_of(servers, GROUP) as consumer:
         called: list[object] = []

@@ -73,6 +73,7 @@ def test_wrong_use(words: tuple[str, ...]) -> None:
     said(*words, status=2)
 
 
+@pytest.mark.slow
 def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
     file = tmp_path / "fleet.svg"
     words = ("--clients", "20", "--outage", "5", "--policy", "odradek,java")

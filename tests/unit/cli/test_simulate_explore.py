@@ -37,6 +37,7 @@ def test_seeds_are_explored_and_counted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_faults_that_took_effect_are_counted() -> None:
     found = call("explore", "--seeds", "1..6", "--family", "groups", "--json")
     faults = json.loads(found.stdout)["faults"]
@@ -80,6 +81,7 @@ def test_where_failures_go_is_settled_before_there_are_any(tmp_path: Path) -> No
     assert (tmp_path / "new" / "folder").is_dir()
 
 
+@pytest.mark.slow
 def test_the_asyncio_host_runs_the_same_schedules() -> None:
     seeds = ("explore", "--seeds", "3..8", "--family", "plain", "--json")
     found = {host: json.loads(call(*seeds, "--host", host).stdout) for host in HOSTS}
@@ -96,6 +98,7 @@ def test_the_asyncio_host_runs_the_same_schedules() -> None:
     assert traces[0]["trace"] == traces[1]["trace"]
 
 
+@pytest.mark.slow
 def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_any_text_is_read_or_refused_and_never_shown(text: str) -> None:
         assert "planted" not in str(frame.locals)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30).filter(lambda t: not set(t) & set("\r\n")))
 def test_a_quoted_value_comes_back(value: str) -> None:
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -318,6 +318,7 @@ def streams(kinds: list[str]) -> st.SearchStrategy[list[tuple[float, str, dict[s
     return st.lists(event, max_size=200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [False, True], ids=["total", "anything"])
 def test_whatever_happens_it_is_told_in_few_lines(
     answers: bool, caplog: pytest.LogCaptureFixture

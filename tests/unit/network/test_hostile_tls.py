@@ -53,6 +53,7 @@ def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
     return as_error(caught.value, setting_up=True)
 
 
+@pytest.mark.slow
 def test_a_handshake_cut_off_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
     assert len(flight) > 500
     for length in range(len(flight)):

@@ -96,6 +96,7 @@ def same(buffer: memoryview, **options: Any) -> None:
             assert (mine.validity and bytes(mine.validity)) == theirs.validity
 
 
+@pytest.mark.slow
 def test_rows_that_are_smaller_or_larger_than_before() -> None:
     """Sizes are guessed from what came last: whatever it was, the result is right."""
     for size in (0, 1, 5_000, 3, 200_000, 90, 1):

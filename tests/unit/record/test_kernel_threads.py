@@ -135,6 +135,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
         assert [one for one in found if one and one[:1] == b"c"] == written
 
 
+@pytest.mark.slow
 def test_blocks_of_the_pools_belong_to_one_at_a_time() -> None:
     gc.collect()
     lent = kernel_encode.pool_state()[2], kernel.pool_state()[2]

@@ -131,6 +131,7 @@ def test_more_records_than_a_batch_may_have(codec: str) -> None:
         decode(made, start_offset=0, limits=Limits(records=99))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
     made = encode([(5, 0, 0, None, bytes(32 * MB), ())], compression=codec)
@@ -147,6 +148,7 @@ def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
     assert fits.columns.count == 1
 
 
+@pytest.mark.slow
 def test_a_ratio_beyond_what_every_batch_may_become() -> None:
     made = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO), ())], compression="zstd")
     with (

@@ -135,6 +135,7 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
             raise AssertionError
 
 
+@pytest.mark.slow
 def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., list[Any]]) -> None:
     headers = tuple((f"name {n}", b"") for n in range(10_000))
     encoded = memoryview(encode([(0, 1, 0, None, None, headers)]))

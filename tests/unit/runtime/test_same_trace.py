@@ -211,6 +211,7 @@ def test_the_same_seed_leaves_the_same_trace() -> None:
     assert lines != simulated("bytes", 5)[0].lines()
 
 
+@pytest.mark.slow
 def test_the_selector_host_leaves_the_trace_of_the_simulated_one(
     expected: dict[str, list[str]],
 ) -> None:
@@ -219,6 +220,7 @@ def test_the_selector_host_leaves_the_trace_of_the_simulated_one(
         assert_same(expected, trace.by_connection(setting.roles), ("simulated", "selector"))
 
 
+@pytest.mark.slow
 def test_so_does_the_selector_host_over_tls(
     expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
@@ -228,6 +230,7 @@ def test_so_does_the_selector_host_over_tls(
         assert_same(expected, trace.by_connection(setting.roles), ("simulated", "TLS"))
 
 
+@pytest.mark.slow
 def test_so_does_the_thread_host(expected: dict[str, list[str]]) -> None:
     """Its thread goes on by itself: where the caller is held up, it asks for metadata before the
     caller asks again. Then the scene is played again.

@@ -167,6 +167,7 @@ def key_options(alice: KeyAndCertificate, kind: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
 def test_who_we_are(
     authority: Authority, broker: KeyAndCertificate, alice: KeyAndCertificate, kind: str

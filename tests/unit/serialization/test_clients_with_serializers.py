@@ -282,6 +282,7 @@ def test_other_partitions_are_handed_out_first_or_later(cluster: FakeCluster) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_loses_nothing(
     cluster: FakeCluster, server: RegistryServer
 ) -> None:

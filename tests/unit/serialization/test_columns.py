@@ -303,6 +303,7 @@ def test_what_would_only_fit_changed_does_not_fit(
         assert "fit its Avro schema" in found[1][0]
 
 
+@pytest.mark.slow
 def test_a_type_of_thousands_of_fields_makes_no_long_error(server: RegistryServer) -> None:
     names = {f"f{at}": ["null", "int"] for at in range(3000)}
     digits = logical("bytes", "decimal", precision=2, scale=0)

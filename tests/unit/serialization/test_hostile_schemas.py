@@ -449,6 +449,7 @@ def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.Mon
     assert JSONDeserializer(None, None, registry)(framed(b"1", 4)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -525,6 +526,7 @@ def test_bytes_of_a_schema_that_refers_to_itself(payload: bytes, why: str) -> No
         AvroReading().value(payload, parse_schema(node))
 
 
+@pytest.mark.slow
 def test_references_are_counted_before_they_are_kept() -> None:
     """Each of 2,000 definitions leads to 2,000 others: four million references in 150 KB."""
     count = 2_000

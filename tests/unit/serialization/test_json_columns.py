@@ -203,6 +203,7 @@ def test_schemas_that_are_no_object() -> None:
                 ]
 
 
+@pytest.mark.slow
 def test_columns_without_a_schema(server: RegistryServer, registry: SchemaRegistryClient) -> None:
     server.schemas = [{"schema": '"int"'}, {"schema": '{"type": 7}', "schemaType": "JSON"}]
     rows = column(None, b"x", b"\0\0\0\0\x63{}", b"\0\0\0\0\1{}", b"\0\0\0\0\2{}")
@@ -295,6 +296,7 @@ SPOILS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(DOCUMENTS, SPOILS), min_size=1, max_size=6), st.booleans())
 def test_arrow_reads_what_python_reads(rows: list[tuple[Any, Any]], validate: bool) -> None:
@@ -376,6 +378,7 @@ def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) ->
         json_to_arrow(column(good, *[None] * 2000), Answers(wide), validate=False)
 
 
+@pytest.mark.slow
 def test_what_has_no_room_is_not_made() -> None:
     """The objects of 300 KB took five minutes and 4 GB, only to be refused."""
     wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
@@ -391,6 +394,7 @@ def test_what_has_no_room_is_not_made() -> None:
     assert most < 64 << 20
 
 
+@pytest.mark.slow
 def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
     wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
     kind = pa.struct([("l", pa.list_(wide))])

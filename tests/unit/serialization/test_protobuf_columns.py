@@ -331,6 +331,7 @@ def test_a_registry_that_keeps_texts(server: RegistryServer, registry: Any) -> N
     assert protobuf_to_arrow(rows, fresh).values.to_pylist() == [{"x": "JFK"}]
 
 
+@pytest.mark.slow
 def test_messages_that_no_column_can_hold(registry: SchemaRegistryClient) -> None:
     with pytest.raises(InvalidSchemaError, match=r"m\.Tree holds itself"):
         protobuf_to_arrow(column(), registry, files()["Tree"])

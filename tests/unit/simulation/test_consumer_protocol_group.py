@@ -278,6 +278,7 @@ def test_a_group_survives_its_coordinator(setting: Setting) -> None:
     assert (a.owned, a.epoch) == (owned, epoch)
 
 
+@pytest.mark.slow
 def test_members_that_come_and_go_end_with_every_partition_owned_once() -> None:
     for seed in range(15):
         rng = random.Random(seed)

@@ -163,6 +163,7 @@ def test_a_type_with_types_in_it_can_be_used_by_its_name_again() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_schema_of_few_words_and_many_types_is_refused() -> None:
     inner: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
     for at in range(1, 40):

@@ -315,6 +315,7 @@ def test_batches_get_a_useful_number_of_rows(sizes: list[int], wanted: list[int]
     assert all(isinstance(b, pa.RecordBatch) for b in found)
 
 
+@pytest.mark.slow
 def test_batches_of_large_records_are_cut_by_bytes() -> None:
     gatherer = Gatherer()
     found = [*gatherer.add(chunk(100, 1 << 20)), *gatherer.flush()]

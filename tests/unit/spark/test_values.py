@@ -144,6 +144,7 @@ def test_a_few_bytes_take_no_memory_of_columns() -> None:
     assert found.nbytes < 100_000
 
 
+@pytest.mark.slow
 def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
     """Python would take 20 s for its 30 KB; where Arrow refuses it nobody says where it is bad."""
     ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
@@ -165,6 +166,7 @@ def test_a_string_takes_whatever_stands_there() -> None:
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
 
 
+@pytest.mark.slow
 def test_nesting_of_any_depth_ends_no_query() -> None:
     for depth in (100, *range(800, 1010), 100_000):  # some can be read, not written
         given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"

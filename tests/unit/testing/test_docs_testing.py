@@ -26,6 +26,7 @@ def blocks(kind: str) -> dict[str, tuple[str, int]]:
     return {name: (text, int(count or 0)) for name, count, text in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", blocks("test"))
 def test_example(name: str, pytester: pytest.Pytester) -> None:
     for file, (text, _) in blocks("file").items():

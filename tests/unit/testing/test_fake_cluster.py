@@ -49,6 +49,7 @@ def test_what_is_sent_is_there(cluster: FakeCluster) -> None:
         assert sorted(admin.list_topics()) == ["flights", "one"]
 
 
+@pytest.mark.slow
 def test_a_broker_is_killed_started_and_moved(cluster: FakeCluster) -> None:
     leader = cluster.leader("flights")
     with producer(cluster) as ours:
@@ -79,6 +80,7 @@ def test_a_paused_broker_answers_when_it_goes_on(cluster: FakeCluster) -> None:
         assert future.result(timeout=PATIENCE).offset == 1
 
 
+@pytest.mark.slow
 def test_errors_and_delays(cluster: FakeCluster) -> None:
     with producer(cluster) as ours:
         cluster.refuse("Produce", "not_leader_or_follower", times=2)

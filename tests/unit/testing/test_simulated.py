@@ -163,6 +163,7 @@ def test_an_action_that_fails_fails_the_call_that_waits(simulation: KafkaSimulat
     assert consumer.poll(1.0) == []
 
 
+@pytest.mark.slow
 def test_a_loop_that_never_waits_is_found(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()

@@ -232,6 +232,7 @@ def test_loop_factories_for_pytest_asyncio() -> None:
         loop.close()
 
 
+@pytest.mark.slow
 def test_tests_that_are_coroutines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -47,6 +47,7 @@ UNSEEN = {
 """Rules that a case names, without a mutation of the rule that the case notices."""
 
 
+@pytest.mark.slow
 def test_every_text_is_in_the_sources() -> None:
     gone = []
     for mutation in MUTATIONS:

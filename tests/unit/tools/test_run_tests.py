@@ -91,6 +91,7 @@ def test_every_suite_has_a_lane(beside: bool) -> None:
     assert few == (both if beside else [[["unit"], ["fuzz"]], [["spark"]]])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="not on Linux")
 def test_what_gives_way_does_so_for_all_sessions() -> None:
     command = [sys.executable, "-c", "import os; input(); print(os.sched_getscheduler(0))"]

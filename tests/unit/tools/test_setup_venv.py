@@ -16,6 +16,7 @@ def setup_venv() -> ModuleType:
     return load_tool("setup_venv")
 
 
+@pytest.mark.slow
 def test_it_says_every_few_seconds_how_far_pip_is(
     setup_venv: ModuleType,
     tmp_path: Path,

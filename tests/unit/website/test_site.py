@@ -202,6 +202,7 @@ def test_the_timelines_are_what_the_simulation_plays_today(
     assert set(re.findall(r'data-trace="(\w+)"', page)) == {story.name for story in traces.STORIES}
 
 
+@pytest.mark.slow
 def test_the_timelines_tell_what_the_page_says(stories: list[traces.Shown]) -> None:
     told = {story["name"]: story for story in stories}
     for name in ("move", "leader", "hang", "outage"):

@@ -311,6 +311,7 @@ def test_who_waits_is_told_what_fails_meanwhile(monkeypatch: pytest.MonkeyPatch)
     assert said == [f"{wanted}  i:2: the name has no address"]
 
 
+@pytest.mark.slow
 def test_what_takes_long_at_first_is_told_until_it_succeeds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -45,6 +45,7 @@ def get(port: int, path: str = "/metrics", how: str = "GET") -> tuple[int, str, 
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_scrape_gets_the_text() -> None:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     with MetricsEndpoint("127.0.0.1", 0, lambda: ["häuser 1\n".encode(), b"", b"?"]) as served:
@@ -59,6 +60,7 @@ def test_a_scrape_gets_the_text() -> None:
         get(port)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said() -> None:
     """Of one address, and of all that the machine has."""
     for host in ("127.0.0.1", ""):
@@ -74,6 +76,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         MetricsEndpoint("a" * 300, 0, list)
 
 
+@pytest.mark.slow
 def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
         MetricsEndpoint("other.example", 0, list)
 
 
+@pytest.mark.slow
 def test_those_who_hold_connections_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "LONGEST", -1.0)
     with MetricsEndpoint("127.0.0.1", 0, lambda: [b"a 1\n"]) as served:

@@ -123,6 +123,7 @@ def test_a_producers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
     assert sum(b["tx"] for b in mine["brokers"].values()) == mine["tx"]
 
 
+@pytest.mark.slow
 def test_a_consumers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
     produced(ours, cluster)
     mine, theirs = consumed(ours, cluster), consumed(confluent_kafka, cluster)
@@ -138,6 +139,7 @@ def test_a_consumers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
     assert ends[0] == ends[1]
 
 
+@pytest.mark.slow
 @LIBRARIES
 def test_they_come_in_poll_and_at_their_interval(library: Any, cluster: FakeCluster) -> None:
     told: list[Json] = []
@@ -214,6 +216,7 @@ def test_statistics_keep_no_client_alive(cluster: FakeCluster) -> None:
     assert told == []
 
 
+@pytest.mark.slow
 def test_asyncio_clients_are_told_in_their_polls(cluster: FakeCluster) -> None:
     asyncio.run(asyncio.wait_for(_polled_in_a_loop(cluster), 60.0))
 
