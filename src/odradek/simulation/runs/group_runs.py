@@ -33,8 +33,8 @@ from odradek.simulation.runs.schedule import (
     ScheduledClient,
     settings,
 )
-from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
+from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
 """Virtual seconds after the last fault: a session, a rebalance and a request that hangs."""
