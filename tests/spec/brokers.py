@@ -25,7 +25,7 @@ from odradek.simulation.brokers.broker import (
     SimulatedBroker,
 )
 from odradek.simulation.brokers.injected_errors import mark
-from odradek.simulation.brokers.sasl import Hostile
+from odradek.simulation.brokers.sasl_listener import Hostile
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 from odradek.simulation.world.environment import ReceivedRequest

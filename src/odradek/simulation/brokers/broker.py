@@ -24,7 +24,8 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY, ClusterPicture, a
 from odradek.simulation.brokers.fetch_sessions import FetchSessions
 from odradek.simulation.brokers.injected_errors import OUT_OF_ORDER, Injection, find
 from odradek.simulation.brokers.produce_handler import written_before
-from odradek.simulation.brokers.sasl import Door, SaslListener
+from odradek.simulation.brokers.sasl import Door
+from odradek.simulation.brokers.sasl_listener import SaslListener
 from odradek.simulation.brokers.zombie_leader import is_answered, unacknowledged
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
 
@@ -111,7 +112,7 @@ class BrokerSession:
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
         """Whether a request may be worked on; if not, it is answered here."""
         if self.door is None:
-            self.door = Door(sasl, self.broker, self)
+            self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
 
     def go_on(self) -> None:

@@ -22,7 +22,7 @@ from odradek.simulation.brokers.admin_state import AdminState
 from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS
 from odradek.simulation.brokers.front_door import SimulatedFrontDoor as SimulatedFrontDoor
-from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.sasl_listener import SaslListener
 from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS, TelemetryReceiver
 from odradek.simulation.brokers.zombie_leader import ZombieCoordinators
 from odradek.simulation.coordinators.group_coordinator import GroupSettings, GroupTopic
