@@ -8,7 +8,7 @@ them; there are no Streams groups. Must not: know connections.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
@@ -24,7 +24,8 @@ from odradek.protocol.messages import list_groups as ls
 from odradek.protocol.messages import offset_delete as od
 from odradek.protocol.messages import share_group_describe as sg
 from odradek.protocol.messages import streams_group_describe as st
-from odradek.simulation.brokers.admin_state import AdminHandler, Reply, each
+from odradek.simulation.brokers.admin_state import each
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.offset_handlers import shard_of_consumers
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.coordinators.classic_members import ClassicState
@@ -36,14 +37,11 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
 from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.shards import GROUP
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
 EMPTY = "Empty"
 HOST = "/simulated"
 
 
-def _shard(broker: SimulatedBroker, group_id: str) -> GroupShard:
+def _shard(broker: BrokerState, group_id: str) -> GroupShard:
     if not group_id:
         raise errors.InvalidGroupIdError("a group without an id")
     found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
@@ -60,7 +58,7 @@ def _state(group: ClassicGroup | ConsumerProtocolGroup) -> str:
 
 
 def list_groups(
-    broker: SimulatedBroker, request: ls.ListGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ls.ListGroupsRequest, version: int, reply: Reply
 ) -> ls.ListGroupsResponse:
     """The groups that this broker coordinates."""
     topic = broker.cluster.groups
@@ -96,7 +94,7 @@ def list_groups(
 
 
 def describe_groups(
-    broker: SimulatedBroker, request: dg.DescribeGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dg.DescribeGroupsRequest, version: int, reply: Reply
 ) -> dg.DescribeGroupsResponse:
     """Classic groups; what isn't there is dead, from version 6 on an error."""
 
@@ -141,7 +139,7 @@ def describe_groups(
 
 
 def consumer_group_describe(
-    broker: SimulatedBroker, request: cd.ConsumerGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: cd.ConsumerGroupDescribeRequest, version: int, reply: Reply
 ) -> cd.ConsumerGroupDescribeResponse:
     """Groups of the consumer protocol."""
     names = {t.id: t.name for t in broker.cluster.topics.values()}
@@ -195,7 +193,7 @@ def consumer_group_describe(
 
 
 def share_group_describe(
-    broker: SimulatedBroker, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
 ) -> sg.ShareGroupDescribeResponse:
     """Share groups: those that have offsets, without members."""
 
@@ -217,7 +215,7 @@ def share_group_describe(
 
 
 def streams_group_describe(
-    broker: SimulatedBroker, request: st.StreamsGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: st.StreamsGroupDescribeRequest, version: int, reply: Reply
 ) -> st.StreamsGroupDescribeResponse:
     """There are none."""
 
@@ -233,7 +231,7 @@ def streams_group_describe(
 
 
 def delete_groups(
-    broker: SimulatedBroker, request: x.DeleteGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: x.DeleteGroupsRequest, version: int, reply: Reply
 ) -> x.DeleteGroupsResponse | None:
     """Delete groups without members: answered when that is replicated."""
     names = dict.fromkeys(request.groups_names)
@@ -260,7 +258,7 @@ def delete_groups(
 
 
 def offset_delete(
-    broker: SimulatedBroker, request: od.OffsetDeleteRequest, version: int, reply: Reply
+    broker: BrokerState, request: od.OffsetDeleteRequest, version: int, reply: Reply
 ) -> od.OffsetDeleteResponse:
     """Delete committed offsets, but not of topics that a member subscribes to."""
     group_id = request.group_id
@@ -295,7 +293,7 @@ def offset_delete(
 
 
 def describe_share_offsets(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: sl.DescribeShareGroupOffsetsRequest,
     version: int,
     reply: Reply,
@@ -340,7 +338,7 @@ def describe_share_offsets(
 
 
 def alter_share_offsets(
-    broker: SimulatedBroker, request: sa.AlterShareGroupOffsetsRequest, version: int, reply: Reply
+    broker: BrokerState, request: sa.AlterShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sa.AlterShareGroupOffsetsResponse:
     """Set where a share group begins."""
     try:
@@ -379,7 +377,7 @@ def alter_share_offsets(
 
 
 def delete_share_offsets(
-    broker: SimulatedBroker, request: sd.DeleteShareGroupOffsetsRequest, version: int, reply: Reply
+    broker: BrokerState, request: sd.DeleteShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sd.DeleteShareGroupOffsetsResponse:
     """Forget where a share group begins."""
     try:
@@ -408,7 +406,7 @@ def delete_share_offsets(
     )
 
 
-GROUP_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+GROUP_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     cd.ConsumerGroupDescribeRequest: consumer_group_describe,
     dg.DescribeGroupsRequest: describe_groups,
     ls.ListGroupsRequest: list_groups,

@@ -8,8 +8,7 @@ one. Must not: use the client's own code, which is what it tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -19,13 +18,11 @@ from odradek.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.sasl_listener import Hostile, SaslListener
 from odradek.simulation.brokers.sasl_mechanisms import SERVERS, RefusedError
 from odradek.simulation.world.environment import ReceivedRequest
 from odradek.simulation.world.virtual_time import VirtualTime
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 REAUTH_INTERVAL = 1.0
 """Seconds between two re-authentications of a connection that a broker allows."""
@@ -174,7 +171,7 @@ _TOKENS = {
 
 
 def _illegal_handshake(
-    broker: SimulatedBroker, request: SaslHandshakeRequest, version: int, reply: Any
+    broker: BrokerState, request: SaslHandshakeRequest, version: int, reply: Reply
 ) -> Message:
     """On a port without SASL, or to a client that has no reason to authenticate again."""
     listener = broker.cluster.sasl
@@ -183,13 +180,13 @@ def _illegal_handshake(
 
 
 def _illegal_token(
-    broker: SimulatedBroker, request: SaslAuthenticateRequest, version: int, reply: Any
+    broker: BrokerState, request: SaslAuthenticateRequest, version: int, reply: Reply
 ) -> Message:
     code = errors.IllegalSaslStateError.code
     return SaslAuthenticateResponse(code, "SaslAuthenticate request received after success")
 
 
-SASL_HANDLERS: Mapping[type[Message], Callable[..., Message | None]] = {
+SASL_HANDLERS: dict[type[Message], Handler] = {
     SaslHandshakeRequest: _illegal_handshake,
     SaslAuthenticateRequest: _illegal_token,
 }
