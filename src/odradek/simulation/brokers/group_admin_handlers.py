@@ -26,7 +26,7 @@ from odradek.protocol.messages import share_group_describe as sg
 from odradek.protocol.messages import streams_group_describe as st
 from odradek.simulation.brokers.admin_state import each
 from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
-from odradek.simulation.brokers.offset_handlers import shard_of_consumers
+from odradek.simulation.brokers.offset_handlers import group_shard, shard_of_consumers
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.consumer_protocol_group import (
@@ -34,18 +34,9 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     Places,
     Reconciliation,
 )
-from odradek.simulation.coordinators.group_coordinator import GroupShard
-from odradek.simulation.coordinators.shards import GROUP
 
 EMPTY = "Empty"
 HOST = "/simulated"
-
-
-def _shard(broker: BrokerState, group_id: str) -> GroupShard:
-    if not group_id:
-        raise errors.InvalidGroupIdError("a group without an id")
-    found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
-    return found
 
 
 def _state(group: ClassicGroup | ConsumerProtocolGroup) -> str:
@@ -99,7 +90,7 @@ def describe_groups(
     """Classic groups; what isn't there is dead, from version 6 on an error."""
 
     def told(group_id: str) -> ClassicGroup:
-        group = _shard(broker, group_id).groups.get(group_id)
+        group = group_shard(broker, group_id).groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             raise errors.GroupIdNotFoundError(f"Group {group_id} not found.")
         return group
@@ -153,7 +144,7 @@ def consumer_group_describe(
         )
 
     def told(group_id: str) -> ConsumerProtocolGroup:
-        group = _shard(broker, group_id).groups.get(group_id)
+        group = group_shard(broker, group_id).groups.get(group_id)
         if not isinstance(group, ConsumerProtocolGroup):
             raise errors.GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         return group
@@ -198,7 +189,7 @@ def share_group_describe(
     """Share groups: those that have offsets, without members."""
 
     def told(group_id: str) -> str:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         if group_id not in broker.cluster.admin.share_offsets:
             raise errors.GroupIdNotFoundError(f"Group {group_id} is not a share group.")
         return EMPTY
@@ -220,7 +211,7 @@ def streams_group_describe(
     """There are none."""
 
     def told(group_id: str) -> None:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         raise errors.GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
 
     return st.StreamsGroupDescribeResponse(
@@ -247,7 +238,7 @@ def delete_groups(
 
     for name in names:
         try:
-            shard = _shard(broker, name)
+            shard = group_shard(broker, name)
             if broker.cluster.admin.share_offsets.pop(name, None) is None:
                 shard.delete(name, partial(settle, name))
             else:
@@ -263,7 +254,7 @@ def offset_delete(
     """Delete committed offsets, but not of topics that a member subscribes to."""
     group_id = request.group_id
     try:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         shard = shard_of_consumers(broker, group_id)
         subscribed = shard.subscribed(group_id)
     except BrokerError as error:
@@ -302,7 +293,7 @@ def describe_share_offsets(
     topics = broker.cluster.topics
 
     def told(g: sl.DescribeShareGroupOffsetsRequestGroup) -> list[Any]:
-        _shard(broker, g.group_id)
+        group_shard(broker, g.group_id)
         offsets = broker.cluster.admin.share_offsets.get(g.group_id)
         if offsets is None:
             raise errors.GroupIdNotFoundError(f"Group {g.group_id} not found.")
@@ -342,7 +333,7 @@ def alter_share_offsets(
 ) -> sa.AlterShareGroupOffsetsResponse:
     """Set where a share group begins."""
     try:
-        if request.group_id in _shard(broker, request.group_id).groups:
+        if request.group_id in group_shard(broker, request.group_id).groups:
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
     except BrokerError as error:
         return sa.AlterShareGroupOffsetsResponse(error_code=error.code or -1)
@@ -381,7 +372,7 @@ def delete_share_offsets(
 ) -> sd.DeleteShareGroupOffsetsResponse:
     """Forget where a share group begins."""
     try:
-        _shard(broker, request.group_id)
+        group_shard(broker, request.group_id)
         offsets = broker.cluster.admin.share_offsets.get(request.group_id)
         if offsets is None:
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} not found.")

@@ -22,7 +22,7 @@ from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
-from odradek.simulation.brokers.offset_handlers import offset_commit, offset_fetch
+from odradek.simulation.brokers.offset_handlers import group_shard, offset_commit, offset_fetch
 from odradek.simulation.coordinators.classic_members import Join, Joined, Synced
 from odradek.simulation.coordinators.consumer_protocol_group import (
     LEAVE_EPOCH,
@@ -31,19 +31,9 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     BeatAnswer,
     Places,
 )
-from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.server_assignors import ASSIGNORS
-from odradek.simulation.coordinators.shards import GROUP
 
 NO_NODE = -1
-
-
-def group_shard(broker: BrokerState, group_id: str, *, empty_id: bool = False) -> GroupShard:
-    """The shard that answers for a group, if this broker coordinates it."""
-    if not group_id and not empty_id:
-        raise errors.InvalidGroupIdError("a group without an id")
-    found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
-    return found
 
 
 def find_coordinator(

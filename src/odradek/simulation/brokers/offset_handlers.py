@@ -30,6 +30,13 @@ def _shard(broker: BrokerState, group_id: str) -> GroupShard:
     return found
 
 
+def group_shard(broker: BrokerState, group_id: str) -> GroupShard:
+    """Return the shard of a group, if this broker coordinates it and the group has an id."""
+    if not group_id:
+        raise errors.InvalidGroupIdError("a group without an id")
+    return _shard(broker, group_id)
+
+
 def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
     """Where a group of consumers has its offsets. A share group's are none that a consumer commits
     or deletes: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). What
