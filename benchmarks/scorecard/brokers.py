@@ -20,7 +20,8 @@ from odradek.common.types import Address as Place
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.registry import api_name
 from odradek.simulation import SimulatedCluster, SimulatedFrontDoor
-from odradek.simulation.brokers.broker import BrokerSession, Misbehaviour
+from odradek.simulation.brokers.broker import BrokerSession
+from odradek.simulation.brokers.cluster_state import Misbehaviour
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict

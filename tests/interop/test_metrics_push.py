@@ -22,7 +22,7 @@ from tests.interop.group_members import end_program, java_program
 
 from odradek import Admin, AlterConfigOp, ConfigResource, Consumer, NewTopic, Producer
 from odradek.record.compression import decompress
-from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
+from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.testing import FakeCluster, LocalCluster, jars
 from odradek.testing.java import java_home
 

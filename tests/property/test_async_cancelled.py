@@ -31,7 +31,7 @@ from odradek import (
     TopicPartition,
 )
 from odradek.simulation import World
-from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
+from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.testing import KafkaSimulation, VirtualLoop
 
 RECORDS = 60

@@ -28,7 +28,7 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
+from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 
 T0 = TopicPartition("t", 0)
 FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {

@@ -32,7 +32,8 @@ from odradek.protocol.message import Message
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import BrokerSession
 from odradek.simulation.brokers.broker_handlers import HANDLERS
-from odradek.simulation.brokers.injected_errors import Injection, Reply
+from odradek.simulation.brokers.cluster_state import Reply
+from odradek.simulation.brokers.injected_errors import Injection
 
 VERBS = """
 topics list

@@ -8,7 +8,7 @@ from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
-from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.sasl_listener import SaslListener
 
 USER, PASSWORD = "alice", "planted-secret"
 PARTITIONS = 3

@@ -26,7 +26,8 @@ from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest
 from odradek.record.compression import decompress
-from odradek.simulation.brokers.telemetry_handlers import NO_ID, Pushed, TelemetryReceiver
+from odradek.simulation.brokers.telemetry_handlers import NO_ID
+from odradek.simulation.brokers.telemetry_receiver import Pushed, TelemetryReceiver
 from odradek.testing import KafkaSimulation
 
 SENT = "org.apache.kafka.producer.record.send.total"

@@ -20,7 +20,7 @@ from odradek.common.errors import (
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.network.connection import COORDINATOR
-from odradek.simulation.brokers.sasl import Hostile
+from odradek.simulation.brokers.sasl_listener import Hostile
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.random_schedules import random_schedule
 from odradek.simulation.world.link import Mode

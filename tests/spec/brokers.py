@@ -17,15 +17,10 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.simulation import SimulatedCluster
-from odradek.simulation.brokers.broker import (
-    BrokerSession,
-    LateRequests,
-    Misbehaviour,
-    SimulatedBroker,
-)
+from odradek.simulation import Misbehaviour, SimulatedCluster
+from odradek.simulation.brokers.broker import BrokerSession, LateRequests, SimulatedBroker
 from odradek.simulation.brokers.injected_errors import mark
-from odradek.simulation.brokers.sasl import Hostile
+from odradek.simulation.brokers.sasl_listener import Hostile
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 from odradek.simulation.world.environment import ReceivedRequest
@@ -90,7 +85,7 @@ class ClusterPicture:
         made.replication_delay = 0.0
         made.sasl = world.sasl
         for number, address in self.brokers.items():
-            made.brokers[number] = SimulatedBroker(made, number, parse(address))
+            made.brokers[number] = SimulatedBroker(made, number, parse(address), ())
             made.brokers[number].alive = True
             made.brokers[number].register()
         for name, leaders in self.topics.items():
@@ -179,7 +174,7 @@ class ScriptedBroker(SimulatedBroker):
         self.world = world
         self.place = place
         self._picture: ClusterPicture | None = None
-        super().__init__(ClusterPicture().cluster(world, {}), NO_ID, parse(address))
+        super().__init__(ClusterPicture().cluster(world, {}), NO_ID, parse(address), ())
         self.late = [LateRequests(NO_ID, 0.0, 0)]  # so that each request is looked at
         self._due: dict[int, float] = {}
         """When requests that have arrived may be worked on, by their objects' ids."""

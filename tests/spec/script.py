@@ -25,7 +25,7 @@ from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.types import Address
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from odradek.simulation.world.client_host import HostMaker
+from odradek.simulation.world.world import HostMaker
 
 
 def within(value: float, bounds: Any) -> bool:

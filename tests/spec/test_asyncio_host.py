@@ -18,7 +18,7 @@ from tests.spec.script import Script
 from tests.spec.world import World
 
 from odradek.simulation import assert_same
-from odradek.simulation.world.client_host import HostMaker
+from odradek.simulation.world.world import HostMaker
 from odradek.testing.virtual.world_host import WorldAsyncioHost
 
 pytestmark = pytest.mark.slow

@@ -40,11 +40,11 @@ from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
 from odradek.protocol.message import Message
 from odradek.simulation import LinkProfile
 from odradek.simulation import World as Simulation
-from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.sasl_listener import SaslListener
 from odradek.simulation.logs.partition_log import PartitionLog
-from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.environment import Peer, Session, Verdict
 from odradek.simulation.world.link import Mode
+from odradek.simulation.world.world import HostMaker
 
 __all__ = ["ClusterPicture", "Completion", "World", "ask", "parse", "up"]
 

@@ -23,7 +23,7 @@ from odradek.api.base import Client
 from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
-from odradek.simulation.brokers.broker import Misbehaviour
+from odradek.simulation.brokers.cluster_state import Misbehaviour
 from odradek.testing import KafkaSimulation
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -170,9 +170,9 @@ class Recorder:
 
     def look(self) -> None:
         """Note which brokers are how."""
-        behind = self.world.front_door.cluster
-        alive = [broker for broker in behind.brokers.values() if broker.alive]
-        foreign = "" if behind is self.world.cluster else " of the other cluster"
+        behind = self.world.front_door.brokers
+        alive = [broker for broker in behind.values() if broker.alive]
+        foreign = "" if behind is self.world.brokers else " of the other cluster"
         front = self.world.bootstrap_servers
         self.state(front, "up" if alive else "down", "bootstrap address")
         for broker in alive:

@@ -21,8 +21,9 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
 steps a client only inside its own calls, as `SelectorHost` does.
 """
 
-from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
+from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.cluster import SimulatedCluster, SimulatedFrontDoor
+from odradek.simulation.brokers.cluster_state import Misbehaviour
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.trace import Trace, assert_same, difference, run_twice

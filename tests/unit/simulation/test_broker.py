@@ -21,7 +21,7 @@ from odradek.record import BatchBuilder, decode
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker_handlers import HANDLERS
 from odradek.simulation.brokers.group_handlers import GROUP_HANDLERS
-from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
+from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
 
 COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}

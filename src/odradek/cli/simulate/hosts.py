@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from odradek.simulation.world.client_host import HostMaker
+    from odradek.simulation.world.world import HostMaker
 
 SIMULATED, ASYNCIO, MOODY = "simulated", "asyncio", "moody-asyncio"
 HOSTS = (

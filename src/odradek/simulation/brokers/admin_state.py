@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
 from odradek.simulation.brokers.topic_options import TOPIC_OPTIONS
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 I = TypeVar("I")  # noqa: E741  # an item
 R = TypeVar("R")
-Reply = Callable[[Message | None], None]
-AdminHandler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's numbers of what has a configuration."""

@@ -1,18 +1,16 @@
 """A simulated broker: accepts connections, answers requests in order, and fails on demand.
 
 In: dials and requests from links (or from real sockets, see `odradek.testing`). Out: real protocol
-messages in the version that was asked, after a small processing time. What each API does stands in
-`broker_handlers`; what the cluster knows in `cluster`. Must not: know bytes, or who the client is.
+messages in the version that was asked, after a small processing time. Each API has a handler in
+`broker_handlers`, which answers from `cluster_state`. Must not: know bytes, or who the client is.
 """
 
 from __future__ import annotations
 
-import copy
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from odradek.common.errors.kafka import RebootstrapRequiredError
 from odradek.common.types import Address
@@ -20,41 +18,17 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.registry import api_name
-from odradek.simulation.brokers.broker_handlers import BY_KEY, ClusterPicture, api_versions, picture
-from odradek.simulation.brokers.fetch_sessions import FetchSessions
+from odradek.simulation.brokers.broker_handlers import BY_KEY, api_versions, picture
+from odradek.simulation.brokers.cluster_state import BrokerState, ClusterState, Misbehaviour
 from odradek.simulation.brokers.injected_errors import OUT_OF_ORDER, Injection, find
 from odradek.simulation.brokers.produce_handler import written_before
-from odradek.simulation.brokers.sasl import Door, SaslListener
-from odradek.simulation.brokers.zombie_leader import is_answered, unacknowledged
+from odradek.simulation.brokers.sasl import Door
+from odradek.simulation.brokers.sasl_listener import SaslListener
+from odradek.simulation.brokers.zombie_leader import ZombieCluster, is_answered, unacknowledged
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.cluster import SimulatedCluster
 
 NAMES_WHO_IS_MEANT = 5
 """From this version on ApiVersions names the cluster and the broker that are meant."""
-
-
-class Misbehaviour(Enum):
-    """How a broker that runs misbehaves."""
-
-    NONE = "none"
-    PAUSED = "paused"
-    """Stopped by a signal: the kernel accepts dials, nothing is answered until it goes on."""
-    BLACK_HOLE = "black_hole"
-    """Its network is gone: dials and bytes vanish."""
-    ACCEPT_RESET = "accept_reset"
-    """Accepts each dial and resets it at once."""
-    READY_CLOSE = "ready_close"
-    """Answers ApiVersions, then closes."""
-    SILENT = "silent"
-    """Accepts dials and reads requests, but never answers."""
-    ZOMBIE = "zombie"
-    """The other brokers don't hear it, nor it them; clients do, and are answered as of then."""
-
-
-CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
-"""Faults of which the other brokers notice that they can't reach it."""
 
 
 class BrokerSession:
@@ -111,7 +85,7 @@ class BrokerSession:
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
         """Whether a request may be worked on; if not, it is answered here."""
         if self.door is None:
-            self.door = Door(sasl, self.broker, self)
+            self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
 
     def go_on(self) -> None:
@@ -195,24 +169,18 @@ class LateRequests:
     left: int
 
 
-class SimulatedBroker:
+class SimulatedBroker(BrokerState):
     """One broker of a simulated cluster."""
 
-    def __init__(self, cluster: SimulatedCluster, node_id: int, address: Address) -> None:
-        self.cluster = cluster
-        self.id = node_id
-        self.address = address
-        self.time = cluster.environment.time
-        self.alive = False
-        self.registered = False
-        """The controller believes it to be alive: it stands in metadata answers and may lead."""
-        self.fault = Misbehaviour.NONE
+    def __init__(
+        self,
+        cluster: ClusterState,
+        node_id: int,
+        address: Address,
+        observers: Sequence[Observer],
+    ) -> None:
+        super().__init__(cluster, node_id, address)
         self.sessions: dict[BrokerSession, None] = {}
-        self.fetch_sessions = FetchSessions()
-        self.rack: str | None = None
-        """With one, it serves fetches as a follower, and sends clients to followers (KIP-392)."""
-        self.behind = 0
-        """How many offsets it lacks, as a follower, at the end of each log."""
         self.processing = 0.0002
         """Seconds of work on a request, on average."""
         self.throttle = 0.0
@@ -226,20 +194,15 @@ class SimulatedBroker:
         """Errors that are to be answered."""
         self.late: list[LateRequests] = []
         """Requests that are to arrive after their connection has ended."""
-        self.versions: Mapping[int, tuple[int, int]] | None = None
-        """What it speaks, where that isn't what its cluster does (a rolling upgrade)."""
         self.closes_on_unknown = False
         """It closes on a version of ApiVersions that it doesn't know, as Azure Event Hubs does."""
         self.cut_from: dict[str, None] = {}
         """Clients between which and this broker nothing travels."""
-        self.picture: ClusterPicture | None = None
-        """What metadata answers show instead of the present (`stale_metadata`)."""
-        self.zombie: SimulatedBroker | None = None
-        """A copy of it as it was when it was cut off from the others (`zombie_leader`)."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
         """Requests that wait until it is back with the others."""
         self.requests: Counter[str] = Counter()
         """Requests worked on, by the API's name."""
+        self._observers = observers
         self._rng = cluster.environment.rng(f"{cluster.name}/broker/{node_id}")
 
     def __repr__(self) -> str:
@@ -310,30 +273,9 @@ class SimulatedBroker:
         self.injections.clear()
         self.late.clear()
 
-    @property
-    def spoken(self) -> Mapping[int, tuple[int, int]]:
-        """The APIs that it knows, with their versions."""
-        return self.cluster.versions if self.versions is None else self.versions
-
-    @property
-    def reachable(self) -> bool:
-        """Other brokers can talk to it."""
-        return self.alive and self.fault not in CUT_OFF
-
-    @property
-    def view(self) -> SimulatedBroker:
-        """The state that it answers from: its own, or its copy from when it was cut off."""
-        return self if self.zombie is None else self.zombie
-
-    def copied(self, cluster: SimulatedCluster) -> SimulatedBroker:
-        """Return the broker as it is now, in a copy of its cluster."""
-        made = copy.copy(self)
-        made.cluster, made.zombie = cluster, None
-        return made
-
-    def cut_off(self) -> SimulatedBroker:
+    def cut_off(self) -> BrokerState:
         """Answer from a copy of what is known now, until it is back; returns the copy."""
-        self.zombie = self.cluster.cut_off(self)
+        self.zombie = ZombieCluster(self.cluster, self).brokers[self.id]
         return self.zombie
 
     def is_back(self) -> None:
@@ -348,21 +290,6 @@ class SimulatedBroker:
         for session, request in held:
             if not session.ended:
                 self.work(session, request)
-
-    def known_leader(self, topic: str, index: int) -> int | None:
-        """Return the leader of a partition as far as this broker knows, if it is registered."""
-        leader = self.cluster.topics[topic].partitions[index].leader
-        if self.picture is not None and topic in self.picture.topics:
-            leader = self.picture.topics[topic].partitions[index].leader_id
-            known = {b.node_id for b in self.picture.brokers}
-        else:
-            known = {b.id for b in self.cluster.brokers.values() if b.registered}
-        return leader if leader in known else None
-
-    @property
-    def paused(self) -> bool:
-        """Its process is stopped; it goes on as if nothing had been."""
-        return self.alive and self.fault is Misbehaviour.PAUSED
 
     def processing_time(self) -> float:
         """Seconds until the next request is worked on, drawn anew."""
@@ -439,7 +366,7 @@ class SimulatedBroker:
         if request.body is None or not low <= request.version <= high:
             session.end()  # as Kafka does: it can't know the layout
             return
-        for observe in self.cluster.observers:
+        for observe in self._observers:
             observe(self, session.peer.client, request)
         reply = self._reply(session, request)
         if self.injections:
@@ -525,3 +452,7 @@ class SimulatedBroker:
             self.time.after(late, answer)
         else:
             answer()
+
+
+Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
+"""Gets the broker, the name of the client's host and the request."""

@@ -8,10 +8,6 @@ Must not: know connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -51,6 +47,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.simulation.brokers.admin_state import FEATURES, TOPIC
 from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_HANDLERS
+from odradek.simulation.brokers.cluster_state import BrokerState, ClusterPicture, Handler, Reply
 from odradek.simulation.brokers.epoch_handlers import EPOCH_HANDLERS
 from odradek.simulation.brokers.group_admin_handlers import GROUP_ADMIN_HANDLERS
 from odradek.simulation.brokers.group_handlers import GROUP_HANDLERS
@@ -66,19 +63,13 @@ from odradek.simulation.brokers.transaction_admin_handlers import (
 from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
-Reply = Callable[[Message | None], None]
-Handler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
-
 TOPIC_NAME_LIMIT = 249
 TRANSACTION_VERSION = "transaction.version"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def api_versions(
-    broker: SimulatedBroker, *, only: tuple[int, int] | None = None
+    broker: BrokerState, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
     """The versions that this cluster speaks, or an error with `only` those of ApiVersions."""
     if only is not None:
@@ -97,7 +88,7 @@ def api_versions(
 
 
 def metadata(
-    broker: SimulatedBroker, request: MetadataRequest, version: int, reply: Reply
+    broker: BrokerState, request: MetadataRequest, version: int, reply: Reply
 ) -> MetadataResponse:
     """Brokers that are registered, and the topics that were asked for."""
     cluster = broker.cluster
@@ -133,23 +124,14 @@ def metadata(
     return response
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPicture:
-    """What a broker knew of its cluster at some time: brokers, leaders, epochs."""
-
-    controller_id: int
-    brokers: tuple[MetadataResponseBroker, ...]
-    topics: Mapping[str, MetadataResponseTopic]
-
-
-def picture(broker: SimulatedBroker) -> ClusterPicture:
+def picture(broker: BrokerState) -> ClusterPicture:
     """What metadata answers say now."""
     cluster = broker.cluster
     topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
     return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics)
 
 
-def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
+def _brokers(broker: BrokerState) -> list[MetadataResponseBroker]:
     return [
         MetadataResponseBroker(b.id, b.address.host, b.address.port, b.rack)
         for b in broker.cluster.brokers.values()
@@ -157,7 +139,7 @@ def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
     ]
 
 
-def _topic_metadata(broker: SimulatedBroker, topic: SimulatedTopic) -> MetadataResponseTopic:
+def _topic_metadata(broker: BrokerState, topic: SimulatedTopic) -> MetadataResponseTopic:
     old = broker.picture.topics.get(topic.name) if broker.picture is not None else None
     if old is not None and old.topic_id == topic.id:
         return old
@@ -166,7 +148,7 @@ def _topic_metadata(broker: SimulatedBroker, topic: SimulatedTopic) -> MetadataR
 
 
 def _partition_metadata(
-    broker: SimulatedBroker, partition: SimulatedPartition
+    broker: BrokerState, partition: SimulatedPartition
 ) -> MetadataResponsePartition:
     brokers = broker.cluster.brokers
     there = [r for r in partition.replicas if brokers[r].registered]
@@ -183,7 +165,7 @@ def _partition_metadata(
 
 
 def create_topics(
-    broker: SimulatedBroker, request: CreateTopicsRequest, version: int, reply: Reply
+    broker: BrokerState, request: CreateTopicsRequest, version: int, reply: Reply
 ) -> CreateTopicsResponse:
     """Create topics; any broker takes this, as with KRaft it is handed to the controller."""
     return CreateTopicsResponse(
@@ -195,7 +177,7 @@ def create_topics(
 
 
 def _create(
-    broker: SimulatedBroker, asked: CreatableTopic, version: int, *, validate_only: bool
+    broker: BrokerState, asked: CreatableTopic, version: int, *, validate_only: bool
 ) -> CreatableTopicResult:
     cluster = broker.cluster
     try:
@@ -230,7 +212,7 @@ def check_topic_name(name: str) -> None:
 
 
 def _check_new_topic(
-    broker: SimulatedBroker, asked: CreatableTopic, assignments: dict[int, list[int]]
+    broker: BrokerState, asked: CreatableTopic, assignments: dict[int, list[int]]
 ) -> None:
     cluster = broker.cluster
     name = asked.name
@@ -264,7 +246,7 @@ def _check_new_topic(
 
 
 def delete_topics(
-    broker: SimulatedBroker, request: DeleteTopicsRequest, version: int, reply: Reply
+    broker: BrokerState, request: DeleteTopicsRequest, version: int, reply: Reply
 ) -> DeleteTopicsResponse:
     """Delete topics by name or id."""
     cluster = broker.cluster
@@ -285,7 +267,7 @@ def delete_topics(
 
 
 def _delete(
-    broker: SimulatedBroker, name: str | None, topic: SimulatedTopic | None, version: int
+    broker: BrokerState, name: str | None, topic: SimulatedTopic | None, version: int
 ) -> DeletableTopicResult:
     if topic is None:
         return DeletableTopicResult(name, error_code=errors.UnknownTopicOrPartitionError.code)
@@ -294,7 +276,7 @@ def _delete(
 
 
 def describe_cluster(
-    broker: SimulatedBroker, request: DescribeClusterRequest, version: int, reply: Reply
+    broker: BrokerState, request: DescribeClusterRequest, version: int, reply: Reply
 ) -> DescribeClusterResponse:
     """The cluster's id, controller and registered brokers."""
     cluster = broker.cluster

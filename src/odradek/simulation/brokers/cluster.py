@@ -1,49 +1,33 @@
-"""A simulated Kafka cluster: brokers, topics, elections, replication, a front door, and its faults.
+"""A simulated Kafka cluster: its brokers, their faults and elections after them, a front door.
 
-In: a world (or the loopback server of `odradek.testing`) and verbs named as `LocalCluster` names
-them; brokers have ids from 1 on. Out: brokers that listen in the world. All verbs return at once;
-what takes time happens as virtual time goes on.
-Simplified: one shared log for each partition; every replica that lives may lead; the controller
-is never lost; all brokers but zombies know the same at the same time. Must not: know clients.
+In: a world (or the loopback server of `odradek.testing`) and methods named as `LocalCluster` names
+them; brokers have ids from 1 on. Out: brokers that listen in the world, and a state that is true of
+them (`cluster_state`). All methods return at once, and their effects happen in virtual time. Must
+not: know clients, or answer requests.
 """
 
 from __future__ import annotations
 
-import copy
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Literal
 
 from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.record.columns import Row
-from odradek.simulation.brokers.admin_state import AdminState
-from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
+from odradek.simulation.brokers.broker import Observer, SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.brokers.cluster_state import ClusterState, Misbehaviour
 from odradek.simulation.brokers.front_door import SimulatedFrontDoor as SimulatedFrontDoor
-from odradek.simulation.brokers.sasl import SaslListener
-from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS, TelemetryReceiver
-from odradek.simulation.brokers.zombie_leader import ZombieCoordinators
-from odradek.simulation.coordinators.group_coordinator import GroupSettings, GroupTopic
-from odradek.simulation.coordinators.shards import GROUP, TRANSACTION, CoordinatorTopic
-from odradek.simulation.coordinators.transaction_coordinator import TransactionTopic
-from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
+from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS
+from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
-from odradek.simulation.world.environment import Environment, ReceivedRequest
+from odradek.simulation.world.environment import Environment
 
-FIRST_PRODUCER_ID = 1000
-HELD_LOOK = 0.01
-"""Seconds between two looks at whether a replica that holds up a batch is back or given up."""
 OldAddresses = Literal["refused", "blackholed"]
-Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
-"""Gets the broker, the name of the client's host and the request."""
-
-
 OFFERED = [kind for kind in HANDLERS if kind not in TELEMETRY_HANDLERS]
 
 
-class SimulatedCluster:
+class SimulatedCluster(ClusterState):
     """N brokers that speak the real protocol in virtual time."""
 
     def __init__(
@@ -60,53 +44,27 @@ class SimulatedCluster:
         first_id: int = 1,
         start: bool = True,
     ) -> None:
-        self.environment = environment
-        self.name = name
-        self.cluster_id = cluster_id
-        self.auto_create = auto_create
-        self.telemetry: TelemetryReceiver | None = None
         kinds: list[type[Message]] = [ApiVersionsRequest, *OFFERED]
-        self.versions = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
-        self.versions.update(versions or {})
-        self.default_replication = min(3, brokers)
-        self.min_insync_replicas = 1
-        self.replication_delay = 0.0005
-        """Seconds from an append until all replicas have it."""
+        spoken = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
+        spoken.update(versions or {})
+        super().__init__(environment, cluster_id, name, spoken, min(3, brokers))
+        self.auto_create = auto_create
         self.session_timeout = 2.0
-        """Seconds until the controller gives a broker up that is gone or unreachable."""
+        """Seconds until the controller fences a broker that is gone or unreachable."""
         self.startup = 0.05  # seconds from a broker's start until it is registered
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
         self.retired = False
         """Another cluster has taken its place: its brokers don't start again."""
-        self.answers_empty_brokers = False
-        self.answers_129 = False
-        self.sasl: SaslListener | None = None  # what clients have to show, if anything
-        self.topics: dict[str, SimulatedTopic] = {}
         self.observers: list[Observer] = []
         """Told of every request that is worked on (ApiVersions apart)."""
-        self.on_change: dict[Callable[[], None], None] = {}  # when a leader or a topic changes
-        self.duplicates_refused = 0
-        self.late: Counter[str] = Counter()  # requests after their connection's end, by API
         self.deleted: list[SimulatedTopic] = []  # by faults; see `disturbances`
-        self.hits: Counter[str] = Counter()  # how often faults took effect, by what they did
         self.injected: set[int] = set()  # codes that were answered by order of a schedule
-        self.group_settings = GroupSettings()
-        self.groups: GroupTopic = GroupTopic(self, self.group_settings)
-        self.transactions = TransactionTopic(self, self.groups)
-        self.coordinators: dict[int, CoordinatorTopic[Any]] = {
-            GROUP: self.groups,
-            TRANSACTION: self.transactions,
-        }
-        """By FindCoordinator's key type."""
-        self.admin = AdminState()
-        self._topics_by_id: dict[bytes, SimulatedTopic] = {}
         self._black_holes: list[Address] = []
-        self._next_producer_id = FIRST_PRODUCER_ID
-        self._rng = environment.rng(f"{name}/cluster")
-        self.present: SimulatedCluster | None = None  # if this one is a zombie's copy of it
         ids = range(first_id, first_id + brokers)
-        self.brokers = {i: SimulatedBroker(self, i, environment.new_address()) for i in ids}
+        self.brokers: dict[int, SimulatedBroker] = {
+            i: SimulatedBroker(self, i, environment.new_address(), self.observers) for i in ids
+        }
         self.front_door = front_door = front_door or self._new_front_door()
         self.bootstrap_servers = str(front_door.address)
         if bootstrap_name is not None:
@@ -121,7 +79,7 @@ class SimulatedCluster:
         address = self.environment.new_address()
         made = SimulatedFrontDoor(address, self.environment.rng(f"{self.name}/front door"))
         self.environment.listen(address, made)
-        made.lead_to(self)
+        made.lead_to(self.brokers)
         return made
 
     def move_front_door(self) -> None:
@@ -131,13 +89,6 @@ class SimulatedCluster:
         name = self.bootstrap_servers.partition(":")[0]
         self.environment.dns[name] = [self.front_door.address.host]
 
-    # What brokers ask
-
-    @property
-    def controller_id(self) -> int:
-        """The first registered broker, -1 without one."""
-        return next((b.id for b in self.brokers.values() if b.registered), -1)
-
     def receive_telemetry(self, receiver: TelemetryReceiver) -> None:
         """Offer clients to take their metrics (KIP-714); connections that are open don't know."""
         self.telemetry = receiver
@@ -145,136 +96,9 @@ class SimulatedCluster:
             {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in TELEMETRY_HANDLERS}
         )
 
-    def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
-        """The topic with this id."""
-        if self.present is not None:
-            return next((t for t in self.topics.values() if t.id == topic_id), None)
-        return self._topics_by_id.get(topic_id)
-
-    def cut_off(self, zombie: SimulatedBroker) -> SimulatedBroker:
-        """Return a copy of a broker, in a copy of the cluster that stays as it is now."""
-        made = copy.copy(self)
-        made.present, made.auto_create, made.on_change = self, False, {}
-        made.topics = {name: topic.copied() for name, topic in self.topics.items()}
-        made.brokers = {i: broker.copied(made) for i, broker in self.brokers.items()}
-        made.coordinators = {
-            kind: cast(
-                "CoordinatorTopic[Any]",
-                ZombieCoordinators(topic, zombie, made.topics.get(topic.name)),
-            )
-            for kind, topic in self.coordinators.items()
-        }
-        return made.brokers[zombie.id]
-
-    def new_producer_id(self) -> int:
-        """A producer id that was never given before."""
-        if self.present is not None:
-            return self.present.new_producer_id()
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
-
-    def require_in_sync(self, replicas: int = 1) -> None:
-        """Let leaders take batches with acks=all only while this number of replicas lives."""
-        self.min_insync_replicas = replicas
-
-    def in_sync(self, partition: SimulatedPartition) -> int:
-        """How many replicas of a partition could take a batch now."""
-        if self.present is not None:  # only the controller could tell it otherwise
-            return len(partition.replicas)
-        return sum(self.brokers[r].reachable for r in partition.replicas)
-
-    def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment from now, unless its leader is lost before.
-
-        A replica that is gone holds it up until the controller has given that broker up. No replica
-        fetches from a zombie.
-        """
-        if self.present is not None:
-            return
-        leader = self.brokers[partition.leader]
-
-        def commit() -> None:
-            if not leader.reachable or partition.leader != leader.id:
-                return
-            if any(self.brokers[r].registered > self.brokers[r].reachable for r in replicas):
-                self.environment.time.after(HELD_LOOK, commit)
-            else:
-                partition.log.commit(batch)
-
-        replicas = partition.replicas
-
-        self.environment.time.after(self.replication_delay, commit)
-
-    # Topics
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        replication_factor: int | None = None,
-        *,
-        assignments: Mapping[int, Sequence[int]] | None = None,
-    ) -> SimulatedTopic:
-        """Create a topic; leaders go round the brokers."""
-        ids = [b.id for b in self.brokers.values() if b.registered] or list(self.brokers)
-        factor = min(replication_factor or self.default_replication, len(ids))
-        made = []
-        for index in range(len(assignments) if assignments else partitions):
-            replicas = [ids[(index + k) % len(ids)] for k in range(factor)]
-            if assignments:
-                replicas = list(assignments[index])
-            made.append(SimulatedPartition(index, replicas, NO_LEADER, leader_epoch=-1))
-            made[-1].elect(self._candidates())
-        topic = SimulatedTopic(name, self._rng.randbytes(16), made)
-        self.topics[name] = topic
-        self._topics_by_id[topic.id] = topic
-        self._changed()
-        return topic
-
-    def add_partitions(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] = ()
-    ) -> None:
-        """Give a topic so many partitions more, on the replicas of its first one unless others are
-        named.
-        """
-        partitions = self.topics[name].partitions
-        for place, index in enumerate(range(len(partitions), len(partitions) + count)):
-            replicas = list(assignments[place] if assignments else partitions[0].replicas)
-            partitions.append(SimulatedPartition(index, replicas, NO_LEADER, -1))
-            partitions[-1].elect(self._candidates())
-        self._changed()
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records, and with what groups have committed for it."""
-        topic = self.topics.pop(name)
-        del self._topics_by_id[topic.id]
-        # (Kafka's coordinator misses a deletion while it isn't loaded: docs/simulation.md.)
-        self.groups.tell(lambda shard: shard.forget_topic(name))
-        self._changed()
-
-    def log(self, topic: str, partition: int) -> PartitionLog:
-        """A partition's log."""
-        return self.topics[topic].partitions[partition].log
-
-    def records(self, topic: str, partition: int) -> list[Row]:
-        """A partition's committed records: offset, timestamp, type, key, value, headers."""
-        return self.log(topic, partition).rows()
-
     def leader(self, topic: str, partition: int) -> SimulatedBroker | None:
         """Who leads a partition now."""
         return self.brokers.get(self.topics[topic].partitions[partition].leader)
-
-    def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
-        """Hand a leadership over in order, to the next live replica unless one is named."""
-        found = self.topics[topic].partitions[partition]
-        others = [r for r in found.replicas if r != found.leader and r in self._candidates()]
-        found.lead(to if to is not None else others[0])
-        self._changed()
-
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put a partition on other brokers; the first of them leads it."""
-        self.topics[topic].partitions[partition].reassign(replicas, self._candidates())
-        self._changed()
 
     def hand_over(self, topic: str, partition: int) -> None:
         """As `move_leader`, where there is another replica that could lead; else nothing."""
@@ -422,7 +246,7 @@ class SimulatedCluster:
             else:
                 self._commit_led_by(broker)
                 if self._elect_missing():  # made while nobody could lead them
-                    self._changed()
+                    self.changed()
 
     def heal(self) -> None:
         """End every fault of this cluster: all brokers live, answer and are reachable."""
@@ -494,20 +318,17 @@ class SimulatedCluster:
             foreign.restart(i, after=after)
         for topic in self.topics.values() if topics else ():
             foreign.create_topic(topic.name, len(topic.partitions))
-        self.front_door.lead_to(foreign)
+        self.front_door.lead_to(foreign.brokers)
         return foreign
 
     # Inside
-
-    def _candidates(self) -> set[int]:
-        return {b.id for b in self.brokers.values() if b.registered and b.reachable}
 
     def _register(self, broker: SimulatedBroker) -> None:
         if not broker.reachable:
             return
         broker.register()
         self._elect_missing()
-        self._changed()
+        self.changed()
 
     def _elect_missing(self) -> bool:
         now = self.environment.time.now
@@ -557,7 +378,7 @@ class SimulatedCluster:
                 partition.log.leader_lost(keep=len(partition.log.uncommitted()))
             else:
                 partition.lose_leader(self._rng)
-        self._changed()
+        self.changed()
 
     def _commit_led_by(self, broker: SimulatedBroker) -> None:
         for partition in self._led_by(broker):
@@ -570,7 +391,3 @@ class SimulatedCluster:
 
     def _led_by(self, broker: SimulatedBroker) -> list[SimulatedPartition]:
         return [p for p in self._all_partitions() if p.leader == broker.id]
-
-    def _changed(self) -> None:
-        for action in list(self.on_change):
-            action()

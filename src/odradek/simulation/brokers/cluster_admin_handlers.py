@@ -8,7 +8,7 @@ Must not: know connections.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
@@ -24,25 +24,17 @@ from odradek.protocol.messages import remove_raft_voter as rv
 from odradek.protocol.messages import unregister_broker as ub
 from odradek.protocol.messages import unregister_controller as uc
 from odradek.protocol.messages import update_features as uf
-from odradek.simulation.brokers.admin_state import (
-    FEATURES,
-    LOG_DIRS,
-    AdminHandler,
-    Reply,
-    each,
-)
+from odradek.simulation.brokers.admin_state import FEATURES, LOG_DIRS, each
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.record_handlers import find_topic
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 UPGRADE = 1
 PREFERRED = 0
 FREE_BYTES = 1 << 40
 
 
-def _partition(broker: SimulatedBroker, topic: str, number: int) -> SimulatedPartition:
+def _partition(broker: BrokerState, topic: str, number: int) -> SimulatedPartition:
     found = find_topic(broker, topic, b"", by_id=False)
     if not 0 <= number < len(found.partitions):
         raise errors.UnknownTopicOrPartitionError(f"{topic}-{number}")
@@ -53,7 +45,7 @@ def _partition(broker: SimulatedBroker, topic: str, number: int) -> SimulatedPar
 
 
 def alter_partition_reassignments(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: ar.AlterPartitionReassignmentsRequest,
     version: int,
     reply: Reply,
@@ -95,7 +87,7 @@ def alter_partition_reassignments(
     )
 
 
-def _moved(broker: SimulatedBroker, at: TopicPartition, replicas: list[int]) -> None:
+def _moved(broker: BrokerState, at: TopicPartition, replicas: list[int]) -> None:
     state, topics = broker.cluster.admin, broker.cluster.topics
     if at in state.reassignments and state.reassignments[at][1] == replicas:
         del state.reassignments[at]
@@ -104,7 +96,7 @@ def _moved(broker: SimulatedBroker, at: TopicPartition, replicas: list[int]) -> 
 
 
 def list_partition_reassignments(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: lr.ListPartitionReassignmentsRequest,
     version: int,
     reply: Reply,
@@ -130,7 +122,7 @@ def list_partition_reassignments(
 
 
 def elect_leaders(
-    broker: SimulatedBroker, request: el.ElectLeadersRequest, version: int, reply: Reply
+    broker: BrokerState, request: el.ElectLeadersRequest, version: int, reply: Reply
 ) -> el.ElectLeadersResponse:
     """Hand leaderships to preferred replicas, or to any where nobody leads."""
     cluster = broker.cluster
@@ -174,13 +166,13 @@ def elect_leaders(
 # Log directories
 
 
-def _place(broker: SimulatedBroker, topic: str, partition: int) -> str:
+def _place(broker: BrokerState, topic: str, partition: int) -> str:
     places = broker.cluster.admin.places
     return places.get((topic, partition, broker.id), LOG_DIRS[0])
 
 
 def describe_log_dirs(
-    broker: SimulatedBroker, request: dl.DescribeLogDirsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dl.DescribeLogDirsRequest, version: int, reply: Reply
 ) -> dl.DescribeLogDirsResponse:
     """What lies in which directory of this broker."""
     found: dict[str, dict[str, list[dl.DescribeLogDirsPartition]]] = {d: {} for d in LOG_DIRS}
@@ -204,7 +196,7 @@ def describe_log_dirs(
 
 
 def alter_replica_log_dirs(
-    broker: SimulatedBroker, request: al.AlterReplicaLogDirsRequest, version: int, reply: Reply
+    broker: BrokerState, request: al.AlterReplicaLogDirsRequest, version: int, reply: Reply
 ) -> al.AlterReplicaLogDirsResponse:
     """Move replicas of this broker to other directories."""
 
@@ -235,7 +227,7 @@ def alter_replica_log_dirs(
 
 
 def update_features(
-    broker: SimulatedBroker, request: uf.UpdateFeaturesRequest, version: int, reply: Reply
+    broker: BrokerState, request: uf.UpdateFeaturesRequest, version: int, reply: Reply
 ) -> uf.UpdateFeaturesResponse:
     """Change levels: all, or none."""
     state, topic = broker.cluster.admin, broker.cluster.transactions
@@ -266,7 +258,7 @@ def update_features(
 
 
 def describe_quorum(
-    broker: SimulatedBroker, request: dq.DescribeQuorumRequest, version: int, reply: Reply
+    broker: BrokerState, request: dq.DescribeQuorumRequest, version: int, reply: Reply
 ) -> dq.DescribeQuorumResponse:
     """The brokers, which are controllers as well, and those that were let vote besides."""
     cluster = broker.cluster
@@ -293,7 +285,7 @@ def describe_quorum(
 
 
 def unregister_broker(
-    broker: SimulatedBroker, request: ub.UnregisterBrokerRequest, version: int, reply: Reply
+    broker: BrokerState, request: ub.UnregisterBrokerRequest, version: int, reply: Reply
 ) -> ub.UnregisterBrokerResponse:
     """Forget a broker."""
     state = broker.cluster.admin
@@ -305,7 +297,7 @@ def unregister_broker(
 
 
 def unregister_controller(
-    broker: SimulatedBroker, request: uc.UnregisterControllerRequest, version: int, reply: Reply
+    broker: BrokerState, request: uc.UnregisterControllerRequest, version: int, reply: Reply
 ) -> uc.UnregisterControllerResponse:
     """Forget a controller; the brokers are the only ones, and stay."""
     why = f"Controller {request.controller_id} is not registered."
@@ -314,7 +306,7 @@ def unregister_controller(
 
 
 def add_raft_voter(
-    broker: SimulatedBroker, request: av.AddRaftVoterRequest, version: int, reply: Reply
+    broker: BrokerState, request: av.AddRaftVoterRequest, version: int, reply: Reply
 ) -> av.AddRaftVoterResponse:
     """Let a controller vote."""
     voters = broker.cluster.admin.voters
@@ -328,7 +320,7 @@ def add_raft_voter(
 
 
 def remove_raft_voter(
-    broker: SimulatedBroker, request: rv.RemoveRaftVoterRequest, version: int, reply: Reply
+    broker: BrokerState, request: rv.RemoveRaftVoterRequest, version: int, reply: Reply
 ) -> rv.RemoveRaftVoterResponse:
     """Let a controller vote no more."""
     voters = broker.cluster.admin.voters
@@ -341,7 +333,7 @@ def remove_raft_voter(
     return rv.RemoveRaftVoterResponse(error_message=None)
 
 
-CLUSTER_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+CLUSTER_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     al.AlterReplicaLogDirsRequest: alter_replica_log_dirs,
     ar.AlterPartitionReassignmentsRequest: alter_partition_reassignments,
     av.AddRaftVoterRequest: add_raft_voter,

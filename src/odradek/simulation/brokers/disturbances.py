@@ -9,17 +9,13 @@ nobody's fault. Must not: know clients.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from odradek.protocol.api_keys import API_NAMES
-from odradek.simulation.brokers.broker import LateRequests
+from odradek.simulation.brokers.broker import LateRequests, SimulatedBroker
+from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-    from odradek.simulation.brokers.cluster import SimulatedCluster
 
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
@@ -160,11 +156,6 @@ def _log(cluster: SimulatedCluster, topic: str, index: int) -> SimulatedPartitio
     return found.partitions[index] if found and index < len(found.partitions) else None
 
 
-def _changed(cluster: SimulatedCluster) -> None:
-    for action in list(cluster.on_change):
-        action()
-
-
 def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
     """Delete a topic; it comes back, empty and with another id, when the faults end."""
     found = cluster.topics.get(topic)
@@ -209,7 +200,7 @@ def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost
     cluster.hand_over(topic, partition)
     if found.leader in cluster.brokers:
         found.begin_epoch()
-    _changed(cluster)
+    cluster.changed()
 
 
 def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share: float) -> None:
@@ -218,7 +209,7 @@ def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share:
     if found is not None:
         log = found.log
         log.delete_before(round(log.start_offset + share * (log.high_watermark - log.start_offset)))
-        _changed(cluster)
+        cluster.changed()
 
 
 def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:

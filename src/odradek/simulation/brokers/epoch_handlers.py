@@ -6,9 +6,6 @@ above it, and the offset behind that epoch's last record. Must not: know connect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
 from odradek.common.errors import BrokerError
 from odradek.protocol.message import Message
 from odradek.protocol.messages.offset_for_leader_epoch import (
@@ -17,20 +14,18 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.record_handlers import find_topic, led_partition
 from odradek.simulation.logs.topics import SimulatedPartition
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 UNDEFINED = (-1, -1)
 
 
 def offset_for_leader_epoch(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: OffsetForLeaderEpochRequest,
     version: int,
-    reply: Callable[[Message | None], None],
+    reply: Reply,
 ) -> OffsetForLeaderEpochResponse:
     """Answer for each partition, from its leader's log alone."""
     response = OffsetForLeaderEpochResponse()
@@ -60,4 +55,6 @@ def end_of_epoch(partition: SimulatedPartition, epoch: int) -> tuple[int, int]:
     return (below[-1] if below else epoch), partition.log.end_offset
 
 
-EPOCH_HANDLERS: Mapping[type[Message], Any] = {OffsetForLeaderEpochRequest: offset_for_leader_epoch}
+EPOCH_HANDLERS: dict[type[Message], Handler] = {
+    OffsetForLeaderEpochRequest: offset_for_leader_epoch
+}

@@ -6,13 +6,11 @@ In: dials. Out: what a living broker makes of them, or a refusal. Must not: know
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from odradek.common.types import Address
+from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import Peer, Session, Verdict
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.cluster import SimulatedCluster
 
 
 class SimulatedFrontDoor:
@@ -20,13 +18,13 @@ class SimulatedFrontDoor:
 
     def __init__(self, address: Address, rng: random.Random) -> None:
         self.address = address
-        self.cluster: SimulatedCluster | None = None
+        self.brokers: Mapping[int, SimulatedBroker] = {}
         self.open = True
         self._rng = rng
 
-    def lead_to(self, cluster: SimulatedCluster) -> None:
-        """Lead to the brokers of this cluster from now on."""
-        self.cluster = cluster
+    def lead_to(self, brokers: Mapping[int, SimulatedBroker]) -> None:
+        """Lead to these brokers from now on."""
+        self.brokers = brokers
 
     def close(self, on: bool) -> None:
         """Refuse all connection attempts, or accept them again."""
@@ -34,8 +32,7 @@ class SimulatedFrontDoor:
 
     def accept(self, peer: Peer) -> Session | Verdict:
         """Hand a dial on, or refuse it when nobody lives."""
-        cluster = self.cluster
-        alive = [b for b in cluster.brokers.values() if b.alive] if cluster is not None else []
+        alive = [b for b in self.brokers.values() if b.alive]
         if not alive or not self.open:
             return Verdict.REFUSED
         return alive[int(self._rng.random() * len(alive))].accept(peer)

@@ -8,7 +8,7 @@ them; there are no Streams groups. Must not: know connections.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
@@ -24,8 +24,9 @@ from odradek.protocol.messages import list_groups as ls
 from odradek.protocol.messages import offset_delete as od
 from odradek.protocol.messages import share_group_describe as sg
 from odradek.protocol.messages import streams_group_describe as st
-from odradek.simulation.brokers.admin_state import AdminHandler, Reply, each
-from odradek.simulation.brokers.offset_handlers import shard_of_consumers
+from odradek.simulation.brokers.admin_state import each
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
+from odradek.simulation.brokers.offset_handlers import group_shard, shard_of_consumers
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.consumer_protocol_group import (
@@ -33,21 +34,9 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     Places,
     Reconciliation,
 )
-from odradek.simulation.coordinators.group_coordinator import GroupShard
-from odradek.simulation.coordinators.shards import GROUP
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 EMPTY = "Empty"
 HOST = "/simulated"
-
-
-def _shard(broker: SimulatedBroker, group_id: str) -> GroupShard:
-    if not group_id:
-        raise errors.InvalidGroupIdError("a group without an id")
-    found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
-    return found
 
 
 def _state(group: ClassicGroup | ConsumerProtocolGroup) -> str:
@@ -60,7 +49,7 @@ def _state(group: ClassicGroup | ConsumerProtocolGroup) -> str:
 
 
 def list_groups(
-    broker: SimulatedBroker, request: ls.ListGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ls.ListGroupsRequest, version: int, reply: Reply
 ) -> ls.ListGroupsResponse:
     """The groups that this broker coordinates."""
     topic = broker.cluster.groups
@@ -96,12 +85,12 @@ def list_groups(
 
 
 def describe_groups(
-    broker: SimulatedBroker, request: dg.DescribeGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dg.DescribeGroupsRequest, version: int, reply: Reply
 ) -> dg.DescribeGroupsResponse:
     """Classic groups; what isn't there is dead, from version 6 on an error."""
 
     def told(group_id: str) -> ClassicGroup:
-        group = _shard(broker, group_id).groups.get(group_id)
+        group = group_shard(broker, group_id).groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             raise errors.GroupIdNotFoundError(f"Group {group_id} not found.")
         return group
@@ -141,7 +130,7 @@ def describe_groups(
 
 
 def consumer_group_describe(
-    broker: SimulatedBroker, request: cd.ConsumerGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: cd.ConsumerGroupDescribeRequest, version: int, reply: Reply
 ) -> cd.ConsumerGroupDescribeResponse:
     """Groups of the consumer protocol."""
     names = {t.id: t.name for t in broker.cluster.topics.values()}
@@ -155,7 +144,7 @@ def consumer_group_describe(
         )
 
     def told(group_id: str) -> ConsumerProtocolGroup:
-        group = _shard(broker, group_id).groups.get(group_id)
+        group = group_shard(broker, group_id).groups.get(group_id)
         if not isinstance(group, ConsumerProtocolGroup):
             raise errors.GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         return group
@@ -195,12 +184,12 @@ def consumer_group_describe(
 
 
 def share_group_describe(
-    broker: SimulatedBroker, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
 ) -> sg.ShareGroupDescribeResponse:
     """Share groups: those that have offsets, without members."""
 
     def told(group_id: str) -> str:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         if group_id not in broker.cluster.admin.share_offsets:
             raise errors.GroupIdNotFoundError(f"Group {group_id} is not a share group.")
         return EMPTY
@@ -217,12 +206,12 @@ def share_group_describe(
 
 
 def streams_group_describe(
-    broker: SimulatedBroker, request: st.StreamsGroupDescribeRequest, version: int, reply: Reply
+    broker: BrokerState, request: st.StreamsGroupDescribeRequest, version: int, reply: Reply
 ) -> st.StreamsGroupDescribeResponse:
     """There are none."""
 
     def told(group_id: str) -> None:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         raise errors.GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
 
     return st.StreamsGroupDescribeResponse(
@@ -233,7 +222,7 @@ def streams_group_describe(
 
 
 def delete_groups(
-    broker: SimulatedBroker, request: x.DeleteGroupsRequest, version: int, reply: Reply
+    broker: BrokerState, request: x.DeleteGroupsRequest, version: int, reply: Reply
 ) -> x.DeleteGroupsResponse | None:
     """Delete groups without members: answered when that is replicated."""
     names = dict.fromkeys(request.groups_names)
@@ -249,7 +238,7 @@ def delete_groups(
 
     for name in names:
         try:
-            shard = _shard(broker, name)
+            shard = group_shard(broker, name)
             if broker.cluster.admin.share_offsets.pop(name, None) is None:
                 shard.delete(name, partial(settle, name))
             else:
@@ -260,12 +249,12 @@ def delete_groups(
 
 
 def offset_delete(
-    broker: SimulatedBroker, request: od.OffsetDeleteRequest, version: int, reply: Reply
+    broker: BrokerState, request: od.OffsetDeleteRequest, version: int, reply: Reply
 ) -> od.OffsetDeleteResponse:
     """Delete committed offsets, but not of topics that a member subscribes to."""
     group_id = request.group_id
     try:
-        _shard(broker, group_id)
+        group_shard(broker, group_id)
         shard = shard_of_consumers(broker, group_id)
         subscribed = shard.subscribed(group_id)
     except BrokerError as error:
@@ -295,7 +284,7 @@ def offset_delete(
 
 
 def describe_share_offsets(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: sl.DescribeShareGroupOffsetsRequest,
     version: int,
     reply: Reply,
@@ -304,7 +293,7 @@ def describe_share_offsets(
     topics = broker.cluster.topics
 
     def told(g: sl.DescribeShareGroupOffsetsRequestGroup) -> list[Any]:
-        _shard(broker, g.group_id)
+        group_shard(broker, g.group_id)
         offsets = broker.cluster.admin.share_offsets.get(g.group_id)
         if offsets is None:
             raise errors.GroupIdNotFoundError(f"Group {g.group_id} not found.")
@@ -340,11 +329,11 @@ def describe_share_offsets(
 
 
 def alter_share_offsets(
-    broker: SimulatedBroker, request: sa.AlterShareGroupOffsetsRequest, version: int, reply: Reply
+    broker: BrokerState, request: sa.AlterShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sa.AlterShareGroupOffsetsResponse:
     """Set where a share group begins."""
     try:
-        if request.group_id in _shard(broker, request.group_id).groups:
+        if request.group_id in group_shard(broker, request.group_id).groups:
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
     except BrokerError as error:
         return sa.AlterShareGroupOffsetsResponse(error_code=error.code or -1)
@@ -379,11 +368,11 @@ def alter_share_offsets(
 
 
 def delete_share_offsets(
-    broker: SimulatedBroker, request: sd.DeleteShareGroupOffsetsRequest, version: int, reply: Reply
+    broker: BrokerState, request: sd.DeleteShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sd.DeleteShareGroupOffsetsResponse:
     """Forget where a share group begins."""
     try:
-        _shard(broker, request.group_id)
+        group_shard(broker, request.group_id)
         offsets = broker.cluster.admin.share_offsets.get(request.group_id)
         if offsets is None:
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} not found.")
@@ -408,7 +397,7 @@ def delete_share_offsets(
     )
 
 
-GROUP_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+GROUP_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     cd.ConsumerGroupDescribeRequest: consumer_group_describe,
     dg.DescribeGroupsRequest: describe_groups,
     ls.ListGroupsRequest: list_groups,

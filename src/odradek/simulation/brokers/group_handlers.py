@@ -6,9 +6,6 @@ None when it comes later. Must not: know connections, or what groups do with wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -24,7 +21,8 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek.simulation.brokers.offset_handlers import offset_commit, offset_fetch
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
+from odradek.simulation.brokers.offset_handlers import group_shard, offset_commit, offset_fetch
 from odradek.simulation.coordinators.classic_members import Join, Joined, Synced
 from odradek.simulation.coordinators.consumer_protocol_group import (
     LEAVE_EPOCH,
@@ -33,28 +31,13 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     BeatAnswer,
     Places,
 )
-from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.server_assignors import ASSIGNORS
-from odradek.simulation.coordinators.shards import GROUP
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
-Reply = Callable[[Message | None], None]
-Handler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
 NO_NODE = -1
 
 
-def group_shard(broker: SimulatedBroker, group_id: str, *, empty_id: bool = False) -> GroupShard:
-    """The shard that answers for a group, if this broker coordinates it."""
-    if not group_id and not empty_id:
-        raise errors.InvalidGroupIdError("a group without an id")
-    found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
-    return found
-
-
 def find_coordinator(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: FindCoordinatorRequest,
     version: int,
     reply: Reply,
@@ -74,7 +57,7 @@ def find_coordinator(
     )
 
 
-def _find(broker: SimulatedBroker, key: str, kind: int) -> Coordinator:
+def _find(broker: BrokerState, key: str, kind: int) -> Coordinator:
     try:
         topic = broker.cluster.coordinators.get(kind)
         if topic is None:
@@ -93,7 +76,7 @@ def _code(error: BrokerError | None) -> int:
 
 
 def join_group(
-    broker: SimulatedBroker, request: j.JoinGroupRequest, version: int, reply: Reply
+    broker: BrokerState, request: j.JoinGroupRequest, version: int, reply: Reply
 ) -> None:
     """Join: answered when the join phase is over."""
 
@@ -138,9 +121,7 @@ def join_group(
         answer(Joined(error, request.member_id))
 
 
-def sync_group(
-    broker: SimulatedBroker, request: SyncGroupRequest, version: int, reply: Reply
-) -> None:
+def sync_group(broker: BrokerState, request: SyncGroupRequest, version: int, reply: Reply) -> None:
     """Sync: answered when the leader has brought the assignment."""
 
     def answer(synced: Synced) -> None:
@@ -166,7 +147,7 @@ def sync_group(
 
 
 def heartbeat(
-    broker: SimulatedBroker, request: HeartbeatRequest, version: int, reply: Reply
+    broker: BrokerState, request: HeartbeatRequest, version: int, reply: Reply
 ) -> HeartbeatResponse:
     """A member of a classic group lives."""
     try:
@@ -178,7 +159,7 @@ def heartbeat(
 
 
 def leave_group(
-    broker: SimulatedBroker, request: lg.LeaveGroupRequest, version: int, reply: Reply
+    broker: BrokerState, request: lg.LeaveGroupRequest, version: int, reply: Reply
 ) -> lg.LeaveGroupResponse:
     """Members go: one, from version 3 on many."""
     response = lg.LeaveGroupResponse()
@@ -208,7 +189,7 @@ def leave_group(
 
 
 def consumer_group_heartbeat(
-    broker: SimulatedBroker, request: h.ConsumerGroupHeartbeatRequest, version: int, reply: Reply
+    broker: BrokerState, request: h.ConsumerGroupHeartbeatRequest, version: int, reply: Reply
 ) -> None:
     """The one request of the consumer protocol: join, live, acknowledge, leave."""
 
@@ -284,7 +265,7 @@ def _by_topic(places: Places) -> list[h.ConsumerGroupHeartbeatResponseTopicParti
     return [h.ConsumerGroupHeartbeatResponseTopicPartitions(k, v) for k, v in found.items()]
 
 
-GROUP_HANDLERS: Mapping[type[Message], Handler] = {
+GROUP_HANDLERS: dict[type[Message], Handler] = {
     FindCoordinatorRequest: find_coordinator,
     HeartbeatRequest: heartbeat,
     OffsetCommitRequest: offset_commit,

@@ -9,7 +9,7 @@ it was looked at (so before the look for duplicates, too). Must not: know connec
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +24,13 @@ from odradek.protocol.messages.delete_topics import DeletableTopicResult
 from odradek.protocol.primitives import Records
 from odradek.record import read_header
 from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_REFUSALS
+from odradek.simulation.brokers.cluster_state import Reply
 from odradek.simulation.brokers.group_admin_handlers import GROUP_ADMIN_REFUSALS
 from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_REFUSALS
 from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_REFUSALS
 from odradek.simulation.brokers.transaction_admin_handlers import (
     TRANSACTION_ADMIN_REFUSALS,
 )
-
-Reply = Callable[[Message | None], None]
 
 READS = frozenset(
     ("DescribeCluster", "Fetch", "FindCoordinator", "ListOffsets", "Metadata", "OffsetFetch")

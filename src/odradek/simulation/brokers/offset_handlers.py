@@ -6,36 +6,38 @@ None when it comes later. Must not: know connections or what a group's members d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
 from odradek.protocol.messages import offset_commit as c
 from odradek.protocol.messages import offset_fetch as f
+from odradek.simulation.brokers.cluster_state import BrokerState, Reply
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
 from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.shards import GROUP
 from odradek.simulation.logs.topics import SimulatedTopic
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
-Reply = Callable[[Message | None], None]
 NO_OFFSET = -1
 BY_ID = 10
 """From this version on topics are named by their ids."""
 
 
-def _shard(broker: SimulatedBroker, group_id: str) -> GroupShard:
+def _shard(broker: BrokerState, group_id: str) -> GroupShard:
     found: GroupShard = broker.cluster.coordinators[GROUP].shard(broker, group_id)
     return found
 
 
-def shard_of_consumers(broker: SimulatedBroker, group_id: str) -> GroupShard:
+def group_shard(broker: BrokerState, group_id: str) -> GroupShard:
+    """Return the shard of a group, if this broker coordinates it and the group has an id."""
+    if not group_id:
+        raise errors.InvalidGroupIdError("a group without an id")
+    return _shard(broker, group_id)
+
+
+def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
     """Where a group of consumers has its offsets. A share group's are none that a consumer commits
     or deletes: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). What
     it is asked to fetch of one it answers with no offsets.
@@ -47,7 +49,7 @@ def shard_of_consumers(broker: SimulatedBroker, group_id: str) -> GroupShard:
 
 
 def offset_commit(
-    broker: SimulatedBroker, request: c.OffsetCommitRequest, version: int, reply: Reply
+    broker: BrokerState, request: c.OffsetCommitRequest, version: int, reply: Reply
 ) -> c.OffsetCommitResponse | None:
     """Commit: answered when the offsets are replicated."""
     offsets: dict[TopicPartition, Committed] = {}
@@ -95,9 +97,7 @@ def offset_commit(
     return None
 
 
-def _topic(
-    broker: SimulatedBroker, name: str, topic_id: bytes, version: int
-) -> SimulatedTopic | None:
+def _topic(broker: BrokerState, name: str, topic_id: bytes, version: int) -> SimulatedTopic | None:
     cluster = broker.cluster
     return cluster.topic_by_id(topic_id) if version >= BY_ID else cluster.topics.get(name)
 
@@ -109,7 +109,7 @@ def _unknown(version: int) -> int:
 
 
 def offset_fetch(
-    broker: SimulatedBroker, request: f.OffsetFetchRequest, version: int, reply: Reply
+    broker: BrokerState, request: f.OffsetFetchRequest, version: int, reply: Reply
 ) -> f.OffsetFetchResponse:
     """Offsets of one group, from version 8 on of many."""
     if version >= 8:
@@ -145,7 +145,7 @@ def offset_fetch(
 
 
 def _group(
-    broker: SimulatedBroker, asked: f.OffsetFetchRequestGroup, version: int, stable: bool
+    broker: BrokerState, asked: f.OffsetFetchRequestGroup, version: int, stable: bool
 ) -> f.OffsetFetchResponseGroup:
     response = f.OffsetFetchResponseGroup(asked.group_id)
     try:

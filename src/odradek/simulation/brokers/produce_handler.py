@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
 from odradek.protocol.primitives import Records
 from odradek.record import BatchHeader
+from odradek.simulation.brokers.cluster_state import BrokerState, Reply
 from odradek.simulation.brokers.record_handlers import MOVED, find_topic, led_partition, place
 from odradek.simulation.logs.partition_log import (
     RefusedRecordsError,
@@ -28,9 +27,6 @@ from odradek.simulation.logs.partition_log import (
     check_keys,
 )
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 IMPLICIT = 12
 """From this version on a batch adds its partition to the transaction."""
@@ -44,19 +40,18 @@ _SAID_BY_COORDINATORS = (
 )
 """What old producers don't expect from a leader: they are told to retry, NOT_ENOUGH_REPLICAS."""
 
-Reply = Callable[[Message | None], None]
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]
 
 
 def produce(
-    broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
+    broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
 ) -> p.ProduceResponse | None:
     """Append batches; with acks=all answer when all of them are settled."""
     return _Produce(broker, request, version, reply).begin()
 
 
-def written_before(broker: SimulatedBroker, request: p.ProduceRequest, version: int) -> bool:
+def written_before(broker: BrokerState, request: p.ProduceRequest, version: int) -> bool:
     """Whether the log has a batch of it already."""
     for asked in request.topic_data:
         try:
@@ -77,7 +72,7 @@ class _Produce:
     """One request with the partitions that have no outcome yet."""
 
     def __init__(
-        self, broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
+        self, broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
     ) -> None:
         self._broker, self._request, self._version = broker, request, version
         self._reply = reply
@@ -160,7 +155,7 @@ class _Produce:
 
 
 def append(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: p.ProduceRequest,
     version: int,
     topic: SimulatedTopic,
@@ -225,7 +220,7 @@ def _as_producers_know(error: BrokerError, version: int) -> BrokerError:
 
 
 def _writable(
-    broker: SimulatedBroker, topic: SimulatedTopic, index: int, acks: int
+    broker: BrokerState, topic: SimulatedTopic, index: int, acks: int
 ) -> SimulatedPartition:
     partition = led_partition(broker, topic, index)
     cluster = broker.cluster
@@ -235,7 +230,7 @@ def _writable(
 
 
 def _append(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     topic: SimulatedTopic,
     index: int,
     acks: int,
@@ -261,7 +256,7 @@ def _as_bytes(records: Records) -> bytes:
 
 
 def _refusal(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     index: int,
     topic: SimulatedTopic | None,
     error: BrokerError,

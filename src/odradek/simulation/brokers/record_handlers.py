@@ -8,11 +8,9 @@ Must not: know connections.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
-from odradek.protocol.message import Message
 from odradek.protocol.messages import fetch as f
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,12 +19,8 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.simulation.brokers.cluster_state import BrokerState, Reply
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
-Reply = Callable[[Message | None], None]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 READ_COMMITTED = 1
@@ -34,7 +28,7 @@ READ_COMMITTED = 1
 
 
 def led_partition(
-    broker: SimulatedBroker, topic: SimulatedTopic, index: int, leader_epoch: int = -1
+    broker: BrokerState, topic: SimulatedTopic, index: int, leader_epoch: int = -1
 ) -> SimulatedPartition:
     """The partition, if this broker leads it under the epoch that the client believes in."""
     if not 0 <= index < len(topic.partitions):
@@ -56,7 +50,7 @@ def _check_epoch(partition: SimulatedPartition, leader_epoch: int) -> None:
 
 
 def _fetched_partition(
-    broker: SimulatedBroker, topic: SimulatedTopic, asked: f.FetchPartition, version: int
+    broker: BrokerState, topic: SimulatedTopic, asked: f.FetchPartition, version: int
 ) -> SimulatedPartition:
     """As `led_partition`, but from version 11 on followers with a rack serve consumers as well."""
     if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
@@ -68,8 +62,8 @@ def _fetched_partition(
 
 
 def _closer_replica(
-    broker: SimulatedBroker, partition: SimulatedPartition, rack: str, offset: int
-) -> SimulatedBroker | None:
+    broker: BrokerState, partition: SimulatedPartition, rack: str, offset: int
+) -> BrokerState | None:
     """The follower in a client's rack that a leader sends it to: one that has the offset."""
     if not rack or partition.leader != broker.id or broker.rack in (None, rack):
         return None
@@ -80,9 +74,7 @@ def _closer_replica(
     return None
 
 
-def find_topic(
-    broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bool
-) -> SimulatedTopic:
+def find_topic(broker: BrokerState, name: str, topic_id: bytes, *, by_id: bool) -> SimulatedTopic:
     """The topic by what the version carries."""
     found = broker.cluster.topic_by_id(topic_id) if by_id else broker.cluster.topics.get(name)
     if found is None:
@@ -95,7 +87,7 @@ def find_topic(
 MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
 
 
-def place(broker: SimulatedBroker) -> tuple[str, int]:
+def place(broker: BrokerState) -> tuple[str, int]:
     """A broker's host and port."""
     return broker.address.host, broker.address.port
 
@@ -104,7 +96,7 @@ def place(broker: SimulatedBroker) -> tuple[str, int]:
 
 
 def fetch(
-    broker: SimulatedBroker, request: f.FetchRequest, version: int, reply: Reply
+    broker: BrokerState, request: f.FetchRequest, version: int, reply: Reply
 ) -> f.FetchResponse | None:
     """Read committed bytes; with too few of them wait for more, at most `max_wait_ms`."""
     try:
@@ -125,7 +117,7 @@ class _LongPoll:
 
     def __init__(
         self,
-        broker: SimulatedBroker,
+        broker: BrokerState,
         request: f.FetchRequest,
         version: int,
         reply: Callable[[f.FetchResponse], None],
@@ -162,7 +154,7 @@ class _LongPoll:
 
 
 def _read_all(
-    broker: SimulatedBroker, request: f.FetchRequest, version: int
+    broker: BrokerState, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
     """The answer as of now, the bytes in it, and whether it can't wait for more of them."""
     broker = broker.view  # it may have been cut off since the fetch came
@@ -211,7 +203,7 @@ def _read_all(
 
 
 def _read(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     partition: SimulatedPartition,
     asked: f.FetchPartition,
     room: int,
@@ -250,7 +242,7 @@ def _read(
 
 
 def _refusal(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     index: int,
     topic: SimulatedTopic | None,
     error: BrokerError,
@@ -273,7 +265,7 @@ def _refusal(
 
 
 def list_offsets(
-    broker: SimulatedBroker, request: ListOffsetsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ListOffsetsRequest, version: int, reply: Reply
 ) -> ListOffsetsResponse:
     """Offsets at the ends of partitions, or for a time."""
     response = ListOffsetsResponse()
@@ -298,7 +290,7 @@ def list_offsets(
 
 
 def _offset(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     topic: SimulatedTopic,
     asked: ListOffsetsPartition,
     *,

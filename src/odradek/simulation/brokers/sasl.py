@@ -8,10 +8,7 @@ one. Must not: use the client's own code, which is what it tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -21,69 +18,32 @@ from odradek.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from odradek.simulation.brokers.sasl_mechanisms import SERVERS, RefusedError, Users
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
+from odradek.simulation.brokers.sasl_listener import Hostile, SaslListener
+from odradek.simulation.brokers.sasl_mechanisms import SERVERS, RefusedError
 from odradek.simulation.world.environment import ReceivedRequest
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import BrokerSession, SimulatedBroker
+from odradek.simulation.world.virtual_time import VirtualTime
 
 REAUTH_INTERVAL = 1.0
 """Seconds between two re-authentications of a connection that a broker allows."""
-
-
-class Hostile(Enum):
-    """How a peer that isn't what it says misbehaves during SASL."""
-
-    NO = "no"
-    WRONG_SIGNATURE = "wrong_signature"
-    NO_PROOF = "no_proof"
-    """Accepts SCRAM's first token at once, without having proved anything."""
-    FEW_ITERATIONS = "few_iterations"
-    MANY_ITERATIONS = "many_iterations"
-    FOREIGN_NONCE = "foreign_nonce"
-    GARBAGE = "garbage"
-    HUGE = "huge"
-    ENDLESS = "endless"
-    """One challenge after the other."""
-    SILENT = "silent"
-    CLOSES = "closes"
-    """Ends the connection at the first token without a word, as brokers before Kafka 1.0 do."""
-
-
-@dataclass(slots=True)
-class SaslListener:
-    """What all brokers of a cluster know; tests change it while the cluster runs."""
-
-    users: Users = field(default_factory=dict)
-    """Names and passwords."""
-    tokens: dict[str, float] = field(default_factory=dict)
-    """Tokens that OAUTHBEARER takes, and their ends in seconds since the epoch."""
-    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-    session_lifetime: float = 0.0
-    """Seconds; `connections.max.reauth.ms`. 0: sessions don't end."""
-    failure_delay: float = 0.1
-    """Seconds; `connection.failed.authentication.delay.ms`."""
-    refusing: set[int] = field(default_factory=set)
-    """Brokers that take nobody's password."""
-    hostile: Hostile = Hostile.NO
-    wall_clock: Callable[[], float] = lambda: 0.0
-    authenticated: int = 0
-    reauthenticated: int = 0
-    refused: int = 0
-    killed: int = 0
-    """Connections ended because a request came after the session's end."""
 
 
 class Door:
     """What one connection is allowed."""
 
     def __init__(
-        self, listener: SaslListener, broker: SimulatedBroker, session: BrokerSession
+        self,
+        listener: SaslListener,
+        broker_id: int,
+        time: VirtualTime,
+        answer: Callable[[ReceivedRequest, Message, int], None],
+        end: Callable[[], None],
     ) -> None:
+        """`answer` and `end` are those of the connection."""
         self._listener = listener
-        self._broker = broker
-        self._session = session
-        self._time = broker.time
+        self._broker_id = broker_id
+        self._time = time
+        self._send, self._end = answer, end
         self._open = False
         self._server: Generator[bytes, bytes, str] | None = None
         self._mechanism = ""
@@ -109,8 +69,8 @@ class Door:
             self._end_later()
             return False
         if self._ends_at is not None and self._time.now > self._ends_at:
-            self._listener.killed += 1
-            self._session.end()
+            self._listener.count_kill()
+            self._end()
             return False
         return True
 
@@ -140,7 +100,7 @@ class Door:
         listener = self._listener
         if listener.hostile in (Hostile.SILENT, Hostile.CLOSES):
             if listener.hostile is Hostile.CLOSES:
-                self._session.end()
+                self._end()
             return
         if listener.hostile in _TOKENS:
             self._answer(request, SaslAuthenticateResponse(auth_bytes=_TOKENS[listener.hostile]))
@@ -149,7 +109,7 @@ class Door:
         if server is None:
             return
         try:
-            if self._broker.id in listener.refusing:
+            if self._broker_id in listener.refusing:
                 raise RefusedError("this broker takes nobody")
             if not self._begun:
                 next(server)
@@ -169,8 +129,7 @@ class Door:
 
     def _succeeded(self, request: ReceivedRequest, last: bytes) -> None:
         listener = self._listener
-        listener.authenticated += 1
-        listener.reauthenticated += self._began_again >= 0.0
+        listener.count_authentication(again=self._began_again >= 0.0)
         self._server, self._open = None, True
         lifetime = listener.session_lifetime
         token_end = listener.tokens.get(self._principal or "")
@@ -187,19 +146,19 @@ class Door:
         self._refuse(request, SaslAuthenticateResponse(code, f"Authentication failed: {why}"))
 
     def _refuse(self, request: ReceivedRequest, response: Message) -> None:
-        self._listener.refused += 1
+        self._listener.count_refusal()
 
         def later() -> None:
             self._answer(request, response)
-            self._session.end()
+            self._end()
 
         self._time.after(self._listener.failure_delay, later)
 
     def _end_later(self) -> None:
-        self._time.after(self._listener.failure_delay, self._session.end)
+        self._time.after(self._listener.failure_delay, self._end)
 
     def _answer(self, request: ReceivedRequest, response: Message) -> None:
-        self._session.answer(request, response, request.version)
+        self._send(request, response, request.version)
 
 
 _TOKENS = {
@@ -212,7 +171,7 @@ _TOKENS = {
 
 
 def _illegal_handshake(
-    broker: SimulatedBroker, request: SaslHandshakeRequest, version: int, reply: Any
+    broker: BrokerState, request: SaslHandshakeRequest, version: int, reply: Reply
 ) -> Message:
     """On a port without SASL, or to a client that has no reason to authenticate again."""
     listener = broker.cluster.sasl
@@ -221,13 +180,13 @@ def _illegal_handshake(
 
 
 def _illegal_token(
-    broker: SimulatedBroker, request: SaslAuthenticateRequest, version: int, reply: Any
+    broker: BrokerState, request: SaslAuthenticateRequest, version: int, reply: Reply
 ) -> Message:
     code = errors.IllegalSaslStateError.code
     return SaslAuthenticateResponse(code, "SaslAuthenticate request received after success")
 
 
-SASL_HANDLERS: Mapping[type[Message], Callable[..., Message | None]] = {
+SASL_HANDLERS: dict[type[Message], Handler] = {
     SaslHandshakeRequest: _illegal_handshake,
     SaslAuthenticateRequest: _illegal_token,
 }

@@ -11,12 +11,10 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.sasl_listener import Hostile, SaslListener
 
-Users = dict[str, str]
 Server = Generator[bytes, bytes, Any]
 ITERATIONS = 4096
 SERVER_NONCE = "simulated"
@@ -48,7 +46,6 @@ def _salted(hash_name: str, password: str, salt: bytes) -> bytes:
 def scram(listener: SaslListener, name: str) -> Server:
     """RFC 5802, with a fixed nonce of the server's, so that runs repeat."""
     hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name]
-    hostile = listener.hostile.value
     first = (yield b"").decode()
     _demand(first.startswith("n,,"))
     bare = first[3:]
@@ -58,10 +55,11 @@ def scram(listener: SaslListener, name: str) -> Server:
     if password is None:
         raise RefusedError("invalid credentials")
     nonce = fields["r"] + SERVER_NONCE
-    if hostile == "foreign_nonce":
+    if listener.hostile is Hostile.FOREIGN_NONCE:
         nonce = "another" + SERVER_NONCE
     salt = hashlib.sha256(user.encode()).digest()[:16]
-    count = {"few_iterations": 1, "many_iterations": 2_000_000_000}.get(hostile, ITERATIONS)
+    counts = {Hostile.FEW_ITERATIONS: 1, Hostile.MANY_ITERATIONS: 2_000_000_000}
+    count = counts.get(listener.hostile, ITERATIONS)
     challenge = f"r={nonce},s={b64encode(salt).decode()},i={count}"
     final = (yield challenge.encode()).decode()
     without_proof, _, proof = final.rpartition(",p=")
@@ -76,7 +74,7 @@ def scram(listener: SaslListener, name: str) -> Server:
         raise RefusedError("invalid credentials")
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     answer = hmac.digest(server_key, signed, hash_name)
-    if hostile == "wrong_signature":
+    if listener.hostile is Hostile.WRONG_SIGNATURE:
         answer = bytes(len(answer))
     return user, b"v=" + b64encode(answer)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -24,16 +24,8 @@ from odradek.protocol.messages import describe_delegation_token as dt
 from odradek.protocol.messages import describe_user_scram_credentials as du
 from odradek.protocol.messages import expire_delegation_token as et
 from odradek.protocol.messages import renew_delegation_token as rt
-from odradek.simulation.brokers.admin_state import (
-    TOKEN_LIFE,
-    AdminHandler,
-    Reply,
-    SimulatedToken,
-    each,
-)
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.admin_state import TOKEN_LIFE, SimulatedToken, each
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
 DAY = 86400
@@ -46,7 +38,7 @@ Acl = tuple[int, str, int, str, str, int, int]
 
 
 def create_acls(
-    broker: SimulatedBroker, request: ca.CreateAclsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ca.CreateAclsRequest, version: int, reply: Reply
 ) -> ca.CreateAclsResponse:
     """Make ACLs."""
 
@@ -65,7 +57,7 @@ def create_acls(
     )
 
 
-def _meant(broker: SimulatedBroker, f: Any) -> list[Acl]:
+def _meant(broker: BrokerState, f: Any) -> list[Acl]:
     def fits(acl: Acl) -> bool:
         kind, name, pattern, principal, host, operation, permission = acl
         if f.pattern_type_filter == MATCH:
@@ -90,7 +82,7 @@ def _meant(broker: SimulatedBroker, f: Any) -> list[Acl]:
 
 
 def describe_acls(
-    broker: SimulatedBroker, request: ds.DescribeAclsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ds.DescribeAclsRequest, version: int, reply: Reply
 ) -> ds.DescribeAclsResponse:
     """The ACLs that a filter means, by resource."""
     resources: dict[tuple[int, str, int], list[ds.AclDescription]] = {}
@@ -103,7 +95,7 @@ def describe_acls(
 
 
 def delete_acls(
-    broker: SimulatedBroker, request: da.DeleteAclsRequest, version: int, reply: Reply
+    broker: BrokerState, request: da.DeleteAclsRequest, version: int, reply: Reply
 ) -> da.DeleteAclsResponse:
     """Delete the ACLs that filters mean."""
 
@@ -126,7 +118,7 @@ def delete_acls(
 
 
 def describe_scram(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: du.DescribeUserScramCredentialsRequest,
     version: int,
     reply: Reply,
@@ -155,7 +147,7 @@ def describe_scram(
 
 
 def alter_scram(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: au.AlterUserScramCredentialsRequest,
     version: int,
     reply: Reply,
@@ -197,7 +189,7 @@ def alter_scram(
 
 
 def describe_quotas(
-    broker: SimulatedBroker, request: dq.DescribeClientQuotasRequest, version: int, reply: Reply
+    broker: BrokerState, request: dq.DescribeClientQuotasRequest, version: int, reply: Reply
 ) -> dq.DescribeClientQuotasResponse:
     """The quotas of those who fit."""
 
@@ -227,7 +219,7 @@ def describe_quotas(
 
 
 def alter_quotas(
-    broker: SimulatedBroker, request: aq.AlterClientQuotasRequest, version: int, reply: Reply
+    broker: BrokerState, request: aq.AlterClientQuotasRequest, version: int, reply: Reply
 ) -> aq.AlterClientQuotasResponse:
     """Set quotas and take them away."""
     quotas = broker.cluster.admin.quotas
@@ -267,12 +259,12 @@ def alter_quotas(
 # Delegation tokens
 
 
-def _now(broker: SimulatedBroker) -> int:
+def _now(broker: BrokerState) -> int:
     return int(broker.time.now * 1000)
 
 
 def create_token(
-    broker: SimulatedBroker, request: ct.CreateDelegationTokenRequest, version: int, reply: Reply
+    broker: BrokerState, request: ct.CreateDelegationTokenRequest, version: int, reply: Reply
 ) -> ct.CreateDelegationTokenResponse:
     """Make a token, for the user "admin" unless another is named."""
     tokens, now = broker.cluster.admin.tokens, _now(broker)
@@ -296,7 +288,7 @@ def create_token(
     )  # fmt: skip
 
 
-def _token(broker: SimulatedBroker, hmac: bytes) -> SimulatedToken:
+def _token(broker: BrokerState, hmac: bytes) -> SimulatedToken:
     for token in broker.cluster.admin.tokens:
         if token.hmac == hmac:
             return token
@@ -304,7 +296,7 @@ def _token(broker: SimulatedBroker, hmac: bytes) -> SimulatedToken:
 
 
 def renew_token(
-    broker: SimulatedBroker, request: rt.RenewDelegationTokenRequest, version: int, reply: Reply
+    broker: BrokerState, request: rt.RenewDelegationTokenRequest, version: int, reply: Reply
 ) -> rt.RenewDelegationTokenResponse:
     """Let a token hold for longer."""
     try:
@@ -318,7 +310,7 @@ def renew_token(
 
 
 def expire_token(
-    broker: SimulatedBroker, request: et.ExpireDelegationTokenRequest, version: int, reply: Reply
+    broker: BrokerState, request: et.ExpireDelegationTokenRequest, version: int, reply: Reply
 ) -> et.ExpireDelegationTokenResponse:
     """End a token, at once or later."""
     try:
@@ -333,13 +325,13 @@ def expire_token(
     return et.ExpireDelegationTokenResponse(0, until)
 
 
-def _replace(broker: SimulatedBroker, token: SimulatedToken, expires: int) -> None:
+def _replace(broker: BrokerState, token: SimulatedToken, expires: int) -> None:
     tokens = broker.cluster.admin.tokens
     tokens[tokens.index(token)] = replace(token, expires=expires)
 
 
 def describe_tokens(
-    broker: SimulatedBroker, request: dt.DescribeDelegationTokenRequest, version: int, reply: Reply
+    broker: BrokerState, request: dt.DescribeDelegationTokenRequest, version: int, reply: Reply
 ) -> dt.DescribeDelegationTokenResponse:
     """The tokens of some owners, or all."""
     wanted = None
@@ -363,7 +355,7 @@ def describe_tokens(
     )
 
 
-SECURITY_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+SECURITY_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     aq.AlterClientQuotasRequest: alter_quotas,
     au.AlterUserScramCredentialsRequest: alter_scram,
     ca.CreateAclsRequest: create_acls,

@@ -6,9 +6,6 @@ brokers don't offer these APIs, as Kafka's don't without its plug-in. Must not: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
 from odradek.protocol.messages.get_telemetry_subscriptions import (
@@ -16,47 +13,14 @@ from odradek.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from odradek.simulation.brokers.admin_state import AdminHandler, Reply
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
+from odradek.simulation.brokers.telemetry_receiver import Pushed, TelemetryReceiver
 
 NO_ID = bytes(16)
 
 
-@dataclass(slots=True)
-class Pushed:
-    """One push that was taken."""
-
-    at: float
-    client_instance_id: bytes
-    terminating: bool
-    compression_type: int
-    metrics: bytes
-
-
-@dataclass(slots=True)
-class TelemetryReceiver:
-    """What brokers subscribe to, and what they were pushed."""
-
-    requested_metrics: tuple[str, ...] = ("",)
-    """Prefixes of names; an empty one for all, none for nothing."""
-    interval: float = 10.0
-    """Seconds."""
-    compression_types: tuple[int, ...] = ()
-    delta: bool = True
-    max_bytes: int = 1 << 20
-    subscription_id: int = 1
-    """Another number makes clients ask again."""
-    asked: list[bytes] = field(default_factory=list)
-    """The ids of clients that asked what is wanted, zeros for those that had none."""
-    pushed: list[Pushed] = field(default_factory=list)
-    refuses: list[int] = field(default_factory=list)
-    """Codes that the next pushes are answered with."""
-
-
 def get_telemetry_subscriptions(
-    broker: SimulatedBroker, request: GetTelemetrySubscriptionsRequest, version: int, reply: Reply
+    broker: BrokerState, request: GetTelemetrySubscriptionsRequest, version: int, reply: Reply
 ) -> GetTelemetrySubscriptionsResponse:
     """What is wanted of a client, and its id."""
     receiver = _receiver(broker)
@@ -74,7 +38,7 @@ def get_telemetry_subscriptions(
 
 
 def push_telemetry(
-    broker: SimulatedBroker, request: PushTelemetryRequest, version: int, reply: Reply
+    broker: BrokerState, request: PushTelemetryRequest, version: int, reply: Reply
 ) -> PushTelemetryResponse:
     """Take a push, if it is of the subscription of now."""
     receiver = _receiver(broker)
@@ -90,15 +54,14 @@ def push_telemetry(
     return PushTelemetryResponse()
 
 
-def _receiver(broker: SimulatedBroker) -> TelemetryReceiver:
-    found: Any = broker.cluster.telemetry
-    if found is None:
+def _receiver(broker: BrokerState) -> TelemetryReceiver:
+    receiver = broker.cluster.telemetry
+    if receiver is None:
         raise errors.InvalidRequestError("there is no receiver")
-    receiver: TelemetryReceiver = found
     return receiver
 
 
-TELEMETRY_HANDLERS: dict[type[Message], AdminHandler] = {
+TELEMETRY_HANDLERS: dict[type[Message], Handler] = {
     GetTelemetrySubscriptionsRequest: get_telemetry_subscriptions,
     PushTelemetryRequest: push_telemetry,
 }

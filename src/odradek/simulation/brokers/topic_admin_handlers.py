@@ -6,7 +6,7 @@ Must not: know connections.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -27,14 +27,10 @@ from odradek.simulation.brokers.admin_state import (
     LIST,
     TOPIC,
     WHOLE_NUMBERS,
-    AdminHandler,
-    Reply,
     each,
 )
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.record_handlers import find_topic, led_partition
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DEFAULT_CONFIG = 5
@@ -52,7 +48,7 @@ KIND_NAMES = {
 
 
 def create_partitions(
-    broker: SimulatedBroker, request: cp.CreatePartitionsRequest, version: int, reply: Reply
+    broker: BrokerState, request: cp.CreatePartitionsRequest, version: int, reply: Reply
 ) -> cp.CreatePartitionsResponse:
     """Give topics more partitions."""
     cluster = broker.cluster
@@ -81,7 +77,7 @@ def create_partitions(
 
 
 def delete_records(
-    broker: SimulatedBroker, request: dr.DeleteRecordsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dr.DeleteRecordsRequest, version: int, reply: Reply
 ) -> dr.DeleteRecordsResponse:
     """Delete records of partitions that this broker leads."""
 
@@ -112,7 +108,7 @@ def delete_records(
 # Options
 
 
-def _check_resource(broker: SimulatedBroker, kind: int, name: str) -> None:
+def _check_resource(broker: BrokerState, kind: int, name: str) -> None:
     if kind == TOPIC:
         find_topic(broker, name, b"", by_id=False)
     elif kind in (BROKER, BROKER_LOGGER):
@@ -125,7 +121,7 @@ def _check_resource(broker: SimulatedBroker, kind: int, name: str) -> None:
 
 
 def describe_configs(
-    broker: SimulatedBroker, request: dc.DescribeConfigsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dc.DescribeConfigsRequest, version: int, reply: Reply
 ) -> dc.DescribeConfigsResponse:
     """What options are, and where their values come from."""
 
@@ -151,7 +147,7 @@ def describe_configs(
 
 
 def _option(
-    broker: SimulatedBroker, kind: int, name: str, option: str, *, synonyms: bool
+    broker: BrokerState, kind: int, name: str, option: str, *, synonyms: bool
 ) -> dc.DescribeConfigsResourceResult:
     configs = broker.cluster.admin.configs
     default, value_type = DEFAULTS[kind][option]
@@ -172,7 +168,7 @@ def _option(
 
 
 def incremental_alter_configs(
-    broker: SimulatedBroker, request: ac.IncrementalAlterConfigsRequest, version: int, reply: Reply
+    broker: BrokerState, request: ac.IncrementalAlterConfigsRequest, version: int, reply: Reply
 ) -> ac.IncrementalAlterConfigsResponse:
     """Change options."""
     state = broker.cluster.admin
@@ -235,7 +231,7 @@ def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
 
 
 def list_config_resources(
-    broker: SimulatedBroker, request: lc.ListConfigResourcesRequest, version: int, reply: Reply
+    broker: BrokerState, request: lc.ListConfigResourcesRequest, version: int, reply: Reply
 ) -> lc.ListConfigResourcesResponse:
     """What has options of its own; version 0 lists client metrics only."""
     cluster = broker.cluster
@@ -255,7 +251,7 @@ def list_config_resources(
     return lc.ListConfigResourcesResponse(config_resources=found)
 
 
-TOPIC_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+TOPIC_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     ac.IncrementalAlterConfigsRequest: incremental_alter_configs,
     cp.CreatePartitionsRequest: create_partitions,
     dc.DescribeConfigsRequest: describe_configs,

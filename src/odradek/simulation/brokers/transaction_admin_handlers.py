@@ -7,7 +7,7 @@ Must not: know connections.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -15,17 +15,15 @@ from odradek.protocol.messages import describe_producers as dp
 from odradek.protocol.messages import describe_transactions as dt
 from odradek.protocol.messages import list_transactions as lt
 from odradek.protocol.messages import write_txn_markers as w
-from odradek.simulation.brokers.admin_state import AdminHandler, Reply, each
+from odradek.simulation.brokers.admin_state import each
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.record_handlers import find_topic, led_partition
 from odradek.simulation.coordinators.transaction_states import State, TransactionMetadata
 from odradek.simulation.logs.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
 
 def describe_producers(
-    broker: SimulatedBroker, request: dp.DescribeProducersRequest, version: int, reply: Reply
+    broker: BrokerState, request: dp.DescribeProducersRequest, version: int, reply: Reply
 ) -> dp.DescribeProducersResponse:
     """The producers of partitions that this broker leads."""
 
@@ -64,7 +62,7 @@ def _producers(log: PartitionLog) -> list[dp.ProducerState]:
 
 
 def describe_transactions(
-    broker: SimulatedBroker, request: dt.DescribeTransactionsRequest, version: int, reply: Reply
+    broker: BrokerState, request: dt.DescribeTransactionsRequest, version: int, reply: Reply
 ) -> dt.DescribeTransactionsResponse:
     """What this broker knows as coordinator."""
 
@@ -99,7 +97,7 @@ def describe_transactions(
 
 
 def list_transactions(
-    broker: SimulatedBroker, request: lt.ListTransactionsRequest, version: int, reply: Reply
+    broker: BrokerState, request: lt.ListTransactionsRequest, version: int, reply: Reply
 ) -> lt.ListTransactionsResponse:
     """The transactional ids that this broker coordinates."""
     topic = broker.cluster.transactions
@@ -135,7 +133,7 @@ def list_transactions(
 
 
 def write_txn_markers(
-    broker: SimulatedBroker, request: w.WriteTxnMarkersRequest, version: int, reply: Reply
+    broker: BrokerState, request: w.WriteTxnMarkersRequest, version: int, reply: Reply
 ) -> w.WriteTxnMarkersResponse:
     """Write markers into logs that this broker leads."""
 
@@ -172,7 +170,7 @@ def write_txn_markers(
     )
 
 
-TRANSACTION_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+TRANSACTION_ADMIN_HANDLERS: dict[type[Message], Handler] = {
     dp.DescribeProducersRequest: describe_producers,
     dt.DescribeTransactionsRequest: describe_transactions,
     lt.ListTransactionsRequest: list_transactions,

@@ -8,7 +8,6 @@ coordinator. Must not: know connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as errors
@@ -22,16 +21,12 @@ from odradek.protocol.messages.add_offsets_to_txn import (
 )
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.simulation.brokers.cluster_state import BrokerState, Handler, Reply
 from odradek.simulation.brokers.offset_handlers import shard_of_consumers
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC
 from odradek.simulation.coordinators.transaction_coordinator import TransactionShard
 from odradek.simulation.coordinators.transaction_states import KIP_890, TransactionMetadata
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-
-Reply = Callable[[Message | None], None]
 
 EPOCH_OF_EACH = 5
 """From this version of EndTxn on each transaction has an epoch of its own (KIP-890)."""
@@ -57,14 +52,14 @@ def _code(error: BrokerError | None, *, fenced: bool = True) -> int:
     return error.code if error.code is not None else -1
 
 
-def _shard(broker: SimulatedBroker, transactional_id: str) -> TransactionShard:
+def _shard(broker: BrokerState, transactional_id: str) -> TransactionShard:
     if not transactional_id:
         raise errors.InvalidRequestError("an empty transactional id")
     return broker.cluster.transactions.shard(broker, transactional_id)
 
 
 def init_producer_id(
-    broker: SimulatedBroker, request: InitProducerIdRequest, version: int, reply: Reply
+    broker: BrokerState, request: InitProducerIdRequest, version: int, reply: Reply
 ) -> InitProducerIdResponse | None:
     """A fresh id; with a transactional id the one that it has, under an epoch that fences.
 
@@ -97,7 +92,7 @@ def init_producer_id(
 
 
 def add_partitions(
-    broker: SimulatedBroker, request: a.AddPartitionsToTxnRequest, version: int, reply: Reply
+    broker: BrokerState, request: a.AddPartitionsToTxnRequest, version: int, reply: Reply
 ) -> a.AddPartitionsToTxnResponse | None:
     """Add partitions to a transaction: all of them or none."""
     if version > LAST_OF_CLIENTS:
@@ -144,7 +139,7 @@ def add_partitions(
 
 
 def add_offsets(
-    broker: SimulatedBroker, request: AddOffsetsToTxnRequest, version: int, reply: Reply
+    broker: BrokerState, request: AddOffsetsToTxnRequest, version: int, reply: Reply
 ) -> None:
     """Add a group to a transaction: the partition that holds its offsets."""
 
@@ -160,7 +155,7 @@ def add_offsets(
         answer(error)
 
 
-def end_txn(broker: SimulatedBroker, request: EndTxnRequest, version: int, reply: Reply) -> None:
+def end_txn(broker: BrokerState, request: EndTxnRequest, version: int, reply: Reply) -> None:
     """Commit or abort."""
 
     def answer(found: TransactionMetadata | BrokerError) -> None:
@@ -187,7 +182,7 @@ def end_txn(broker: SimulatedBroker, request: EndTxnRequest, version: int, reply
 
 
 def txn_offset_commit(
-    broker: SimulatedBroker, request: o.TxnOffsetCommitRequest, version: int, reply: Reply
+    broker: BrokerState, request: o.TxnOffsetCommitRequest, version: int, reply: Reply
 ) -> None:
     """Keep offsets for a transaction's end, once its coordinator knows of the group."""
     names = [topic.name for topic in request.topics]
@@ -243,7 +238,7 @@ def txn_offset_commit(
 
 
 def _offsets_of_existing(
-    broker: SimulatedBroker, names: Sequence[str], request: o.TxnOffsetCommitRequest
+    broker: BrokerState, names: Sequence[str], request: o.TxnOffsetCommitRequest
 ) -> dict[TopicPartition, Committed]:
     """Return the offsets of partitions that exist; Kafka looks when the request arrives."""
     topics = broker.cluster.topics
@@ -262,7 +257,7 @@ def _offsets_of_existing(
 
 
 def _keep(
-    broker: SimulatedBroker,
+    broker: BrokerState,
     request: o.TxnOffsetCommitRequest,
     offsets: dict[TopicPartition, Committed],
     answer: Callable[[int], None],
@@ -282,7 +277,7 @@ def _keep(
     )
 
 
-TRANSACTION_HANDLERS: dict[type[Message], Any] = {
+TRANSACTION_HANDLERS: dict[type[Message], Handler] = {
     AddOffsetsToTxnRequest: add_offsets,
     a.AddPartitionsToTxnRequest: add_partitions,
     EndTxnRequest: end_txn,

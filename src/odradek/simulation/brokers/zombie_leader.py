@@ -11,7 +11,7 @@ change the cluster itself.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from odradek.common.errors import kafka as errors
 from odradek.protocol.message import Message
@@ -24,15 +24,12 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.simulation.brokers.cluster_state import BrokerState, ClusterState
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
 from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
 from odradek.simulation.coordinators.shards import GROUP, CoordinatorTopic
-from odradek.simulation.logs.topics import SimulatedTopic
-
-if TYPE_CHECKING:
-    from odradek.simulation.brokers.broker import SimulatedBroker
-    from odradek.simulation.brokers.cluster import SimulatedCluster
-    from odradek.simulation.logs.partition_log import StoredBatch
+from odradek.simulation.logs.partition_log import StoredBatch
+from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 ANSWERED = frozenset(
     kind.API_KEY
@@ -75,7 +72,7 @@ class ZombieCoordinators:
     """One internal topic as a zombie knows it: who coordinates what, and its own shards."""
 
     def __init__(
-        self, topic: CoordinatorTopic[Any], zombie: SimulatedBroker, found: SimulatedTopic | None
+        self, topic: CoordinatorTopic[Any], zombie: BrokerState, found: SimulatedTopic | None
     ) -> None:
         self._topic, self._found = topic, found
         self._shards: dict[int, ZombieShard] = {}
@@ -87,7 +84,7 @@ class ZombieCoordinators:
                 if shard is not None:
                     self._shards[partition.index] = ZombieShard(shard)
 
-    def coordinator(self, key: str, asked: SimulatedBroker) -> int:
+    def coordinator(self, key: str, asked: BrokerState) -> int:
         """Return the id of the coordinator of a key by the leaders of that moment."""
         if self._found is None:
             raise errors.CoordinatorNotAvailableError("it isn't known to this broker")
@@ -97,7 +94,7 @@ class ZombieCoordinators:
             raise errors.CoordinatorNotAvailableError("it has no leader")
         return leader
 
-    def shard(self, _: SimulatedBroker, key: str) -> ZombieShard:
+    def shard(self, _: BrokerState, key: str) -> ZombieShard:
         """Return the shard that answers for a key, if the zombie led its partition."""
         found = self._shards.get(self._topic.index(key))
         if found is None:
@@ -105,7 +102,40 @@ class ZombieCoordinators:
         return found
 
 
-def unacknowledged(zombie: SimulatedBroker) -> list[StoredBatch]:
+class ZombieCluster(ClusterState):
+    """A cluster as a zombie knows it: as it was when the zombie was cut off."""
+
+    def __init__(self, present: ClusterState, zombie: BrokerState) -> None:
+        vars(self).update(vars(present))
+        self._present = present
+        self.auto_create, self.on_change = False, {}
+        self.topics = {name: topic.copied() for name, topic in present.topics.items()}
+        self.brokers = {i: broker.copied(self) for i, broker in present.brokers.items()}
+        self.coordinators = {
+            kind: cast(
+                "CoordinatorTopic[Any]",
+                ZombieCoordinators(topic, zombie, self.topics.get(topic.name)),
+            )
+            for kind, topic in present.coordinators.items()
+        }
+
+    def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
+        """Return the topic with this id, if it existed then."""
+        return next((t for t in self.topics.values() if t.id == topic_id), None)
+
+    def new_producer_id(self) -> int:
+        """Return a producer id that no broker of the present cluster has used either."""
+        return self._present.new_producer_id()
+
+    def in_sync(self, partition: SimulatedPartition) -> int:
+        """Return the number of all replicas: only the controller could report a lost one."""
+        return len(partition.replicas)
+
+    def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
+        """Never commit the batch: no replica fetches from a zombie."""
+
+
+def unacknowledged(zombie: BrokerState) -> list[StoredBatch]:
     """Return the batches that a zombie has appended and that no replica got."""
     return [
         batch
@@ -116,7 +146,7 @@ def unacknowledged(zombie: SimulatedBroker) -> list[StoredBatch]:
     ]
 
 
-def committed_to_zombies(cluster: SimulatedCluster, group_id: str) -> list[StoredGroupOffsets]:
+def committed_to_zombies(cluster: ClusterState, group_id: str) -> list[StoredGroupOffsets]:
     """Return what zombies that coordinated a group say that it has committed."""
     found = []
     for broker in cluster.brokers.values():

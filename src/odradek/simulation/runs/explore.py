@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from odradek.simulation.runs.group_runs import run_of
 from odradek.simulation.runs.random_schedules import Family, random_schedule
 from odradek.simulation.runs.schedule import Schedule
-from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
+from odradek.simulation.world.world import HostMaker
 
 
 @dataclass(frozen=True, slots=True)

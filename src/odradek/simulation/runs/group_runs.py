@@ -22,6 +22,7 @@ from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.faults.verbs import heal
 from odradek.simulation.logs.partition_log import check_batch
 from odradek.simulation.runs.group_workload import MemberDriver
+from odradek.simulation.runs.held_records import HoldingDriver
 from odradek.simulation.runs.processing_workload import ProcessorDriver
 from odradek.simulation.runs.runs import Run
 from odradek.simulation.runs.schedule import (
@@ -33,8 +34,8 @@ from odradek.simulation.runs.schedule import (
     ScheduledClient,
     settings,
 )
-from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
+from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
 """Virtual seconds after the last fault: a session, a rebalance and a request that hangs."""
@@ -153,7 +154,7 @@ class GroupRun(Run):
                 *common, self.history, self._incarnation, self.drivers.append
             )
         else:
-            made = MemberDriver(*common)
+            made = (HoldingDriver if client.habits.get("holds") else MemberDriver)(*common)
         self.members.append(made)
         return made
 

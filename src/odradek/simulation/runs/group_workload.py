@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 from weakref import ref
 
+from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import KafkaError
@@ -21,7 +23,6 @@ from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.habits import COMMIT_TIMEOUT, Habits
-from odradek.simulation.runs.held_records import HeldRecords
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC
@@ -62,9 +63,6 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = -1
         """The highest that a callback was told in."""
         self._idle_until = 0.0
-        self._holding = False
-        self.thawed_at = -1.0
-        """When its process was continued last after a stop (SIGCONT)."""
         super().__init__(stage, client, mode, checkers)
 
     @property
@@ -168,11 +166,8 @@ class MemberDriver(ReadingDriver):
         """Go on; `member_id`: which one it had when it was stopped."""
         self._frozen = False
         if not self.over:
-            self.thawed_at = self.world.now
             if not self.ledger.is_member(member_id):
                 self.ledger.hits["frozen beyond its session"] += 1
-                if self._holding:
-                    self.ledger.hits["frozen beyond its session while it held records"] += 1
             self.host.freeze(on=False)
             if self._leaving and not self._polling:
                 self._later(0.0)
@@ -252,38 +247,16 @@ class MemberDriver(ReadingDriver):
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
         """What the application does with what `poll` gave, and then it polls again."""
-        if not (self.habits.commits or self.habits.holds):
+        if not self.habits.commits:
             self.ledger.works_on(self, first)
-        if records and self.habits.holds:
-            self._hold(records)
-        elif records and self.habits.commits:
-            self._commit()
+        if records and self.habits.commits:
+            self._before_next_poll("commit", self.consumer.commit(None, COMMIT_TIMEOUT))
         else:
             self._later(self.rng.uniform(0.0, self.habits.work))
 
-    @property
-    def busy_for(self) -> float:
-        """Seconds for which the application is busy with something else from now on."""
-        return max(0.0, self._idle_until - self.world.now)
+    def _before_next_poll(self, what: str, flow: CallerFlow[Any]) -> None:
+        """Run the application's calls, and poll again when they have ended."""
 
-    def _hold(self, records: list[ConsumerRecord]) -> None:
-        """Work on the records and commit them before the next poll."""
-        self._polling = self._holding = True
-
-        def ended(_: object = None) -> None:
-            self._polling = self._holding = False
-            self._later(self.rng.uniform(0.0, self.habits.work))
-
-        def failed(error: Exception) -> None:
-            if not isinstance(error, KafkaError | ApplicationError):
-                raise error
-            self.errors.append(error)
-            ended()
-
-        flow = HeldRecords(self, records).work()
-        self.caller.begin(f"{self.name}: work on what it holds", flow, ended, failed)
-
-    def _commit(self) -> None:
         def ended(_: object) -> None:
             self._later(self.rng.uniform(0.0, self.habits.work))
 
@@ -293,8 +266,7 @@ class MemberDriver(ReadingDriver):
             self.errors.append(error)
             ended(error)
 
-        flow = self.consumer.commit(None, COMMIT_TIMEOUT)
-        self.caller.begin(f"{self.name}: commit", flow, ended, failed)
+        self.caller.begin(f"{self.name}: {what}", flow, ended, failed)
 
     # Its end
 

@@ -11,7 +11,7 @@ of the group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
@@ -19,10 +19,8 @@ from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaErr
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.runs.caller import pause
+from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.habits import COMMIT_TIMEOUT
-
-if TYPE_CHECKING:
-    from odradek.simulation.runs.group_workload import MemberDriver
 
 PARTS = 3
 """In how many parts the records of a poll are worked on, at most; each is committed."""
@@ -30,10 +28,44 @@ AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
 """Seconds of further work after the process was stopped and continued."""
 
 
+class HoldingDriver(MemberDriver):
+    """A member that commits the records of one poll before the next one."""
+
+    _holding = False
+    thawed_at = -1.0
+    """When its process was continued last after a stop (SIGCONT)."""
+
+    @property
+    def busy_for(self) -> float:
+        """Seconds for which the application is busy with something else from now on."""
+        return max(0.0, self._idle_until - self.world.now)
+
+    def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
+        """Work on the records and commit them before the next poll."""
+        if records:
+            self._before_next_poll("work on what it holds", self._hold(records))
+        else:
+            super().work(records, first)
+
+    def _hold(self, records: list[ConsumerRecord]) -> CallerFlow[None]:
+        self._polling = self._holding = True
+        try:
+            yield from HeldRecords(self, records).work()
+        finally:
+            self._polling = self._holding = False
+
+    def _thaw(self, member_id: str) -> None:
+        if not self.over:
+            self.thawed_at = self.world.now
+            if self._holding and not self.ledger.is_member(member_id):
+                self.ledger.hits["frozen beyond its session while it held records"] += 1
+        super()._thaw(member_id)
+
+
 class HeldRecords:
     """The records that one poll returned."""
 
-    def __init__(self, driver: MemberDriver, records: list[ConsumerRecord]) -> None:
+    def __init__(self, driver: HoldingDriver, records: list[ConsumerRecord]) -> None:
         self._driver = driver
         self._records = records
         self._partitions = list(dict.fromkeys(r.topic_partition for r in records))

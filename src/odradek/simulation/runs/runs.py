@@ -32,9 +32,8 @@ from odradek.simulation.runs.schedule import (
 )
 from odradek.simulation.runs.transaction_workload import TransactionalDriver
 from odradek.simulation.runs.workload import PROBE_AGAIN, TOPIC, AdminDriver, Driver, MetadataDriver
-from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
-from odradek.simulation.world.world import World
+from odradek.simulation.world.world import HostMaker, World
 
 DRIVERS: dict[str, type[Driver]] = {
     PRODUCER: ProducerDriver,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from odradek.common.secret import Secret
 from odradek.network.sasl.mechanism import Credentials, Mechanism
 from odradek.network.sasl.scram import Scram
-from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.sasl_listener import SaslListener
 from odradek.simulation.world.virtual_time import derived_rng
 from odradek.simulation.world.world import World
 

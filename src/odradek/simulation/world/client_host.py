@@ -6,15 +6,12 @@ In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from odradek.common.events import EventLog
 from odradek.network.host import LoopHost
 from odradek.simulation.world.link import LinkProfile, Mode, Watcher
 from odradek.simulation.world.trace import Trace
-
-if TYPE_CHECKING:
-    from odradek.simulation.world.world import World
 
 
 class ClientHost(LoopHost, Protocol):
@@ -41,18 +38,3 @@ class ClientHost(LoopHost, Protocol):
 
     def freeze(self, on: bool = True) -> None:
         """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
-
-
-class HostMaker(Protocol):
-    """Makes the hosts of a world."""
-
-    def __call__(
-        self,
-        world: World,
-        name: str,
-        mode: Mode,
-        profile: LinkProfile,
-        *,
-        background: bool,
-        traced: bool = True,
-    ) -> ClientHost: ...

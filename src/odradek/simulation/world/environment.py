@@ -1,13 +1,14 @@
 """What a simulated broker finds around it: time, random numbers, addresses, connections' far ends.
 
-In: nothing. Out: the protocols that join brokers to a world. `World` implements them in virtual
-time; the loopback server of `odradek.testing` does so with real sockets, so that one broker serves
-both. Must not: know what a broker does.
+In: nothing. Out: the protocols that join brokers and the hosts of clients to a world. `World`
+implements them in virtual time; the loopback server of `odradek.testing` implements those of
+brokers with real sockets, so that one broker serves both. Must not: know what a broker does.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -116,6 +117,36 @@ class Environment(Protocol):
 
     def black_hole(self, address: Address, on: bool) -> None:
         """Swallow dials to an address, whether or not anything listens there."""
+
+
+class Timekeeper(Protocol):
+    """An event loop that advances virtual time while a program does other things."""
+
+    def is_closed(self) -> bool:
+        """Whether the loop was closed."""
+
+
+class HostEnvironment(Protocol):
+    """The part of a world that the hosts of its clients need."""
+
+    time: VirtualTime
+    hot_loops: list[str]
+
+    @property
+    def driver(self) -> Timekeeper | None:
+        """The event loop that advances virtual time, None where calls of clients do."""
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch, as the clients' clocks have them."""
+
+    def rng(self, name: str) -> random.Random:
+        """A generator of this name's own."""
+
+    def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
+        """Return what a connection attempt finds when it arrives."""
+
+    def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
+        """Look a name up, and call back with its addresses or an error."""
 
 
 def read_request(frame: bytes | memoryview, *, whole: bool = True) -> ReceivedRequest:

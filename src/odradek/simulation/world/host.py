@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.events import EventLog
@@ -19,13 +19,11 @@ from odradek.common.types import NullLock
 from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
+from odradek.simulation.world.environment import HostEnvironment, Timekeeper
 from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
 from odradek.simulation.world.step_count import StepCount
 from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError, Timer
-
-if TYPE_CHECKING:
-    from odradek.simulation.world.world import Timekeeper, World
 
 NO_DRIVER = (
     "the event loop that runs here doesn't let virtual time go on, so that this call would never "
@@ -53,7 +51,7 @@ class SimulatedHost(StepCount):
 
     def __init__(
         self,
-        world: World,
+        world: HostEnvironment,
         name: str,
         mode: Mode,
         profile: LinkProfile,

@@ -15,8 +15,14 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol
 
 from odradek.common.types import Address
-from odradek.simulation.world.client_host import ClientHost, HostMaker
-from odradek.simulation.world.environment import Endpoint, Peer, Session, Verdict
+from odradek.simulation.world.client_host import ClientHost
+from odradek.simulation.world.environment import (
+    Endpoint,
+    Peer,
+    Session,
+    Timekeeper,
+    Verdict,
+)
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile, Mode
 from odradek.simulation.world.virtual_time import Timer, VirtualTime, derived_rng
@@ -38,11 +44,19 @@ class Dial(NamedTuple):
     """accepted, refused or dropped"""
 
 
-class Timekeeper(Protocol):
-    """What lets time go on while a program does other things: an event loop."""
+class HostMaker(Protocol):
+    """Makes the hosts of a world."""
 
-    def is_closed(self) -> bool:
-        """Whether it came to its end."""
+    def __call__(
+        self,
+        world: World,
+        name: str,
+        mode: Mode,
+        profile: LinkProfile,
+        *,
+        background: bool,
+        traced: bool = True,
+    ) -> ClientHost: ...
 
 
 class World:

@@ -133,7 +133,7 @@ class FakeCluster:
         )
         cluster.session_timeout = self._session_timeout
         cluster.group_settings.consumer_heartbeat_interval = self._heartbeat_interval
-        door.lead_to(cluster)
+        door.lead_to(cluster.brokers)
         server.listen(door.address, door)
         for name, partitions in self._topics.items():
             cluster.create_topic(name, partitions)

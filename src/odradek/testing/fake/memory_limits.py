@@ -24,6 +24,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.brokers.cluster_state import ClusterState
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.logs.partition_log import BATCH_OVERHEAD
@@ -81,7 +82,7 @@ class MemoryLimits:
 
     # Records
 
-    def _produce(self, cluster: SimulatedCluster, request: ProduceRequest) -> None:
+    def _produce(self, cluster: ClusterState, request: ProduceRequest) -> None:
         for topic in request.topic_data:
             for data in topic.partition_data:
                 self._produced += BATCH_OVERHEAD + _size(data.records)
@@ -89,7 +90,7 @@ class MemoryLimits:
             self._produced = 0
             self.trim(cluster)
 
-    def trim(self, cluster: SimulatedCluster) -> None:
+    def trim(self, cluster: ClusterState) -> None:
         """Delete the oldest half of the largest logs until all of them keep the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
@@ -112,7 +113,7 @@ class MemoryLimits:
 
     # What coordinators keep
 
-    def _refusal(self, cluster: SimulatedCluster, body: Any) -> int | None:
+    def _refusal(self, cluster: ClusterState, body: Any) -> int | None:
         """The code of the error that answers a request which would make too much; else None."""
         refused: type[BrokerError] | None = None
         if isinstance(body, CreateTopicsRequest):
@@ -139,11 +140,11 @@ class MemoryLimits:
                 refused = errors.OffsetMetadataTooLargeError
         return None if refused is None else refused.code
 
-    def _room(self, cluster: SimulatedCluster, wanted: int) -> bool:
+    def _room(self, cluster: ClusterState, wanted: int) -> bool:
         present = sum(len(topic.partitions) for topic in cluster.topics.values())
         return present + wanted <= MOST_PARTITIONS
 
-    def _count(self, cluster: SimulatedCluster) -> None:
+    def _count(self, cluster: ClusterState) -> None:
         """Count from time to time what groups keep; what is asked between counts as new."""
         self._asked += 1
         near = self._members >= MOST_MEMBERS or self._offsets >= MOST_OFFSETS

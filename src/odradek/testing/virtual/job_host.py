@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from odradek.common.errors import IllegalStateError
 from odradek.network.flow import Completion
 from odradek.runtime.locks import new_lock
+from odradek.simulation.world.environment import HostEnvironment
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.virtual_time import Timer
-from odradek.simulation.world.world import World
 from odradek.testing.virtual.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ ONE_THREAD = (
 )
 
 
-def loop_of_this_job(world: World) -> VirtualLoop:
+def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
     """The loop that this thread works for; raises `IllegalStateError` where there is none."""
     loop = world.driver
     if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
@@ -37,7 +37,7 @@ def loop_of_this_job(world: World) -> VirtualLoop:
     return loop
 
 
-def in_loop(world: World, action: Callable[[], T]) -> T:
+def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
     """Have the loop do something for a job, and wait for it."""
     ended: Future[T] = Future()
 
@@ -54,7 +54,7 @@ def in_loop(world: World, action: Callable[[], T]) -> T:
 class JobHost(SimulatedHost):
     """Runs one engine in a world, for callers in more than one thread."""
 
-    def __init__(self, world: World, *rest: Any, **options: Any) -> None:
+    def __init__(self, world: HostEnvironment, *rest: Any, **options: Any) -> None:
         super().__init__(world, *rest, **options)
         self.lock = new_lock()
         self._own = threading.get_ident()

@@ -1,0 +1,67 @@
+"""The SASL settings of a simulated cluster: users, tokens, mechanisms, session lifetime, faults.
+
+In: values that tests and schedules set. Out: the same, to `sasl` and `sasl_mechanisms`. Must not:
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Hostile(Enum):
+    """How a peer that isn't what it says misbehaves during SASL."""
+
+    NO = "no"
+    WRONG_SIGNATURE = "wrong_signature"
+    NO_PROOF = "no_proof"
+    """Accepts SCRAM's first token at once, without having proved anything."""
+    FEW_ITERATIONS = "few_iterations"
+    MANY_ITERATIONS = "many_iterations"
+    FOREIGN_NONCE = "foreign_nonce"
+    GARBAGE = "garbage"
+    HUGE = "huge"
+    ENDLESS = "endless"
+    """One challenge after the other."""
+    SILENT = "silent"
+    CLOSES = "closes"
+    """Ends the connection at the first token without a word, as brokers before Kafka 1.0 do."""
+
+
+@dataclass(slots=True)
+class SaslListener:
+    """SASL settings and counts of all brokers of a cluster; tests change them while it runs."""
+
+    users: dict[str, str] = field(default_factory=dict)
+    """Names and passwords."""
+    tokens: dict[str, float] = field(default_factory=dict)
+    """Tokens that OAUTHBEARER takes, and their ends in seconds since the epoch."""
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    session_lifetime: float = 0.0
+    """Seconds; `connections.max.reauth.ms`. 0: sessions don't end."""
+    failure_delay: float = 0.1
+    """Seconds; `connection.failed.authentication.delay.ms`."""
+    refusing: set[int] = field(default_factory=set)
+    """Ids of brokers that refuse all credentials."""
+    hostile: Hostile = Hostile.NO
+    wall_clock: Callable[[], float] = lambda: 0.0
+    authenticated: int = 0
+    reauthenticated: int = 0
+    refused: int = 0
+    killed: int = 0
+    """Connections ended because a request came after the session's end."""
+
+    def count_authentication(self, *, again: bool) -> None:
+        """Count a connection that was authenticated."""
+        self.authenticated += 1
+        self.reauthenticated += again
+
+    def count_refusal(self) -> None:
+        """Count credentials or a mechanism that were refused."""
+        self.refused += 1
+
+    def count_kill(self) -> None:
+        """Count a connection that was ended because its session had expired."""
+        self.killed += 1
