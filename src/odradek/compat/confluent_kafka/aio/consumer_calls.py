@@ -31,14 +31,14 @@ class AIOConsumerCalls:
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Join the group and read these topics; one that begins with ^ is a regular expression.
+        """Join the group and read these topics; a name that begins with ^ is a regular expression.
 
         See `Consumer.subscribe`.
         """
         await awaited(self._core.subscribe(self, topics, on_assign, on_revoke, on_lost))
 
     async def unsubscribe(self) -> None:
-        """Leave the group; `on_revoke` is called in here.
+        """Leave the group; calls `on_revoke`.
 
         See `Consumer.unsubscribe`.
         """
@@ -47,64 +47,63 @@ class AIOConsumerCalls:
     # Assignments
 
     async def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, from their offsets; in `on_assign`, begin there.
+        """Read these partitions from their offsets; in `on_assign`, set the start offsets.
 
         See `Consumer.assign`.
         """
         await awaited(self._core.assign(partitions))
 
     async def unassign(self) -> None:
-        """Read nothing any more; in a rebalance callback it says nothing new.
+        """Drop all partitions; has no effect in a rebalance callback.
 
         See `Consumer.unassign`.
         """
         await awaited(self._core.unassign())
 
     async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too; in `on_assign`, begin there.
+        """Read these partitions, too; in `on_assign`, set the start offsets.
 
         See `Consumer.incremental_assign`.
         """
         await awaited(self._core.incremental_assign(partitions))
 
     async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these no more; in `on_revoke` it says nothing new.
+        """Drop these partitions; has no effect in `on_revoke`.
 
         See `Consumer.incremental_unassign`.
         """
         await awaited(self._core.incremental_unassign(partitions))
 
     async def assignment(self) -> list[TopicPartition]:
-        """What is assigned.
+        """Return the assigned partitions.
 
         See `Consumer.assignment`.
         """
         return self._core.assignment()
 
     async def seek(self, partition: TopicPartition) -> None:
-        """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
-        assigned.
+        """Set the position of a partition; raises `_UNKNOWN_PARTITION` if it isn't assigned.
 
         See `Consumer.seek`.
         """
         await awaited(self._core.seek(partition))
 
     async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Behind the last message that was handed out; `OFFSET_INVALID` before the first one.
+        """Return the offsets after the last returned messages, or `OFFSET_INVALID`.
 
         See `Consumer.position`.
         """
         return self._core.position(partitions)
 
     async def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume()`.
+        """Stop returning messages of these partitions until `resume()`.
 
         See `Consumer.pause`.
         """
         self._core.pause(partitions)
 
     async def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these again.
+        """Return messages of these partitions again.
 
         See `Consumer.resume`.
         """
@@ -118,7 +117,7 @@ class AIOConsumerCalls:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit what is behind a message, these offsets, or what is stored.
+        """Commit the offset after a message, these offsets, or the stored offsets.
 
         See `Consumer.commit`.
         """
@@ -127,7 +126,7 @@ class AIOConsumerCalls:
     async def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+        """Store offsets of processed messages, which later commits send.
 
         See `Consumer.store_offsets`.
         """
@@ -138,7 +137,7 @@ class AIOConsumerCalls:
     async def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """What the group has committed; `OFFSET_INVALID` where it has nothing.
+        """Return the group's committed offsets; `OFFSET_INVALID` for a partition without one.
 
         See `Consumer.committed`.
         """
@@ -147,7 +146,7 @@ class AIOConsumerCalls:
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """The first offset that is there, and the one that the next message gets.
+        """Return the first offset, and the offset of the next message.
 
         See `Consumer.get_watermark_offsets`.
         """
@@ -156,7 +155,7 @@ class AIOConsumerCalls:
     async def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """For each partition, whose `offset` is a time in ms, the first message at or after it.
+        """Return each partition's first message at or after the time (ms) that is its `offset`.
 
         See `Consumer.offsets_for_times`.
         """
@@ -165,28 +164,28 @@ class AIOConsumerCalls:
     # Group and cluster
 
     async def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction()`.
+        """Return this consumer's membership, for `send_offsets_to_transaction()`.
 
         See `Consumer.consumer_group_metadata`.
         """
         return self._core.consumer_group_metadata()
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; it makes no topic.
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics.
 
         See `Consumer.list_topics`.
         """
         return await awaited(self._core.list_topics(topic, timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id.
+        """Return the cluster's id.
 
         See `Consumer.cluster_id`.
         """
         return await awaited(self._core.cluster_id(timeout))
 
     async def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM).
+        """Use these credentials from the next login on (PLAIN and SCRAM).
 
         See `Consumer.set_sasl_credentials`.
         """
