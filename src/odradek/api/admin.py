@@ -144,7 +144,7 @@ class Admin(GroupAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Increase the number of partitions of topics, to a total by topic (KIP-195).
+        """Increase the number of partitions of topics to a new total (KIP-195).
 
         New records of a key may go to a different partition afterwards. Raises
         `InvalidPartitionsError` if a topic already has at least as many partitions, and
@@ -201,8 +201,8 @@ class Admin(GroupAdmin):
     ) -> list[ConfigResource]:
         """Return the resources with a configuration, of these types or of all, sorted (KIP-1142).
 
-        Brokers before 4.1 only support client metrics (KIP-714); other types, and no types, raise
-        `UnsupportedVersionError`.
+        Brokers before 4.1 only support client metrics (KIP-714); for other types, or all, they
+        raise `UnsupportedVersionError`.
         """
         return self._ask(configs.resources(types), timeout)
 
@@ -364,7 +364,7 @@ class Admin(GroupAdmin):
     ) -> Examination:
         """Check the cluster as `odradek doctor` does.
 
-        The result has that of `describe_reachability`; for the `topics` named, this client's
+        The result contains that of `describe_reachability`; for the `topics` named, this client's
         permissions; and for `group` its permissions, its committed offsets and its lag. A part that
         can't be determined is an error in the result. Raises an error only if no metadata can be
         loaded; `explain()` then shows at which stage each address fails.

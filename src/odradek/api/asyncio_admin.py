@@ -124,7 +124,7 @@ class AsyncAdmin(AsyncGroupAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Increase the number of partitions of topics, to a total by topic (KIP-195).
+        """Increase the number of partitions of topics to a new total (KIP-195).
 
         See `Admin.create_partitions`.
         """

@@ -107,7 +107,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         return found or []
 
     def records(self, timeout: float | None = None) -> AsyncIterator[ConsumerRecord]:
-        """Iterate over records until all `until` are reached or none arrives for `timeout` seconds.
+        """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
         Every few records the iterator yields to the event loop, so that a fast reader doesn't block
         other tasks. See `Consumer.records`.

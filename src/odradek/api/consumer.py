@@ -86,8 +86,8 @@ class Consumer(GroupConsumer):
         `key_deserializer`, `value_deserializer`: functions that convert bytes to objects. They take
         the bytes, or the bytes and a `SerializationContext`. None stays None, and Arrow batches
         keep bytes. If one fails, reading raises `RecordDeserializationError`, after the records
-        before it have been returned; skip the record with `seek(error.partition,
-        error.next_offset)`.
+        before it have been returned; to skip the record, seek to `error.next_offset` of
+        `error.partition`.
 
         Raises `ConfigurationError` for an unknown option or an invalid value, and
         `UnsupportedFeatureError` for a feature that this release doesn't support.
@@ -132,11 +132,12 @@ class Consumer(GroupConsumer):
         return found or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
-        """Iterate over records until all `until` are reached or none arrives for `timeout` seconds.
+        """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
         The position moves with each record, so it is right if the loop is left early. `seek`,
-        `pause` and `assign` take effect before the next record. Without a timeout the loop waits
-        forever. Raises what `poll` raises; a new iterator continues after the error.
+        `pause` and `assign` take effect before the next record. The iterator also ends once all
+        `until` offsets of `assign` are reached. Raises what `poll` raises; a new iterator continues
+        after the error.
         """
         return self._reader.records(
             lambda: self._read(self._calls.iterated(timeout)), self._calls, self._host.now
@@ -185,11 +186,11 @@ class Consumer(GroupConsumer):
     ) -> Iterator[pa.RecordBatch]:
         """Iterate over the Arrow batches that `poll_arrow` returns.
 
-        The iterator ends once all offsets of `until` are reached, or after `timeout` seconds
-        without records; without a timeout it waits forever, during outages, too. The position of a
-        partition is after the last batch that the loop received. To limit memory, drop each batch
-        before requesting the next. Raises what `poll` raises; a new iterator continues after the
-        error.
+        The iterator ends once all `until` offsets of `assign` are reached, or after `timeout`
+        seconds without records; without a timeout it waits forever, during outages, too. The
+        position of a partition is after the last batch that the loop received. To limit memory,
+        drop each batch before requesting the next. Raises what `poll` raises; a new iterator
+        continues after the error.
 
         >>> sum(batch.num_rows for batch in consumer.batches(timeout=5.0))
         2
