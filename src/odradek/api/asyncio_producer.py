@@ -189,10 +189,10 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     def transaction(self) -> AbstractAsyncContextManager[Self]:
         """Begin a transaction; commit it at the end of the block, or abort it if the block raises.
 
-        Cancelling the task in the block aborts the transaction. During the commit, which can't be
-        revoked, `CancelledError` is raised once the commit has finished. During the abort it is
-        raised at once, and the abort continues. After that, or after a second cancellation during a
-        commit, the next block first waits for the earlier transaction to finish.
+        Cancelling the task in the block aborts the transaction. A cancellation during the commit,
+        which can't be revoked, raises `CancelledError` once the commit has finished. One during the
+        abort raises it at once, and the abort continues. After that, or after a second cancellation
+        during a commit, the next block first waits for the earlier transaction to finish.
 
         See `Producer.transaction`.
         """

@@ -229,8 +229,8 @@ class Producer(RecordSending[RecordFuture], Transactional):
         The block's error is raised again, with a note if the abort failed. If the commit fails with
         `AbortableTransactionError`, the transaction is aborted, so that the next one can begin. If
         the commit times out (`KafkaTimeoutError`), it continues: `commit_transaction()` waits for
-        it. Ctrl-C in the block aborts the transaction, too. During the commit, which can't be
-        revoked, `KeyboardInterrupt` is raised once the commit has finished. If the abort timed out
+        it. Ctrl-C in the block aborts the transaction, too. A Ctrl-C during the commit, which can't
+        be revoked, raises `KeyboardInterrupt` once the commit has finished. If the abort timed out
         (`max.block.ms`), or a second Ctrl-C interrupted the commit, the next block first waits for
         that transaction to finish, and raises the error if its commit failed.
 

@@ -67,7 +67,7 @@ class AIOKafkaConsumer:
     Keywords, their defaults and errors are aiokafka's; `docs/switching.md` lists the differences.
     The consumer keeps working when its brokers are replaced (KIP-899). Any number of tasks may
     request records at the same time. A task that requests records of some partitions doesn't wait
-    for tasks that read others (R-HO-6).
+    for tasks that read others.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ In: the partitions that each task reads. Out: the end of its wait, when there ma
 Must not: take records: each task takes its own, so records of a cancelled task aren't lost.
 
 Only one call of the wrapped consumer can wait. One of the tasks makes it on behalf of all; when it
-ends, all of them check for records, and one of the others makes the next.
+ends, all of them check for records, and one of the others makes the next (R-HO-6).
 """
 
 from __future__ import annotations
