@@ -23,12 +23,10 @@ SOURCES = {
     "api/transactions.py": ("Producer", "api/asyncio_transactions.py"),
     f"{CONFLUENT}/consumer_calls.py": ("Consumer", f"{CONFLUENT}/aio/consumer_calls.py"),
 }
-"""Modules with calls that wait: the class of users that has these calls, and the asyncio module."""
+"""Modules with calls that wait, the public class of these calls, and the asyncio module."""
 PUBLIC_CLASS = '''\
 class Admin(GroupAdmin):
-    """Makes, describes, changes and deletes what a cluster has; its calls are awaited.
-
-    Options, errors and timeouts (in seconds) are those of `\\Admin`.
+    """\\Admin client for asyncio; calls, options, errors and timeouts are those of `\\Admin`.
 
     >>> async with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
     ...     print(await admin.list_topics())
@@ -37,9 +35,11 @@ class Admin(GroupAdmin):
 
     @with_settings(ADMIN)
     def __init__(self, config: Settings = None, **options: Unpack[AdminOptions]) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet.
 
-        Raises `ConfigurationError`.
+        `config`: a dict, or the path of a properties file.
+
+        Raises `ConfigurationError` for an unknown option or an invalid value.
         """
         super().__init__(config, loop_host, admin_engine, event_producer)
 
@@ -53,14 +53,14 @@ RENAMED = (
     (r"usual_host", "loop_host"),
     (r"from functools import partial\n", "from odradek.api.admin import admin_engine\n"),
     (r"an admin client", "an asyncio admin client"),
-    (r"client as users see it\.", "client for asyncio: `\\\\Admin`, awaited."),
+    (r"Public admin client\.", "Public admin client for asyncio: `\\\\Admin`, awaited."),
     (r"Calls of a consumer", "Calls of an asyncio consumer"),
-    (r"half of the producer", "half of the asyncio producer"),
+    (r"methods of the producer", "methods of the asyncio producer"),
     (r"\bcarried_out\(", "await awaited("),
     (r"import carried_out", "import awaited"),
     (r"class ConsumerCalls", "class AIOConsumerCalls"),
 )
-"""Patterns of texts that differ, and their texts in an asyncio module."""
+"""Patterns of texts that differ, and their replacements in an asyncio module."""
 METHOD = re.compile(
     r'    def (?P<name>\w+)(?P<signature>\(.*?:\n        """)(?P<summary>.*?)(?:\n\n.*?|\n *)?"""',
     re.DOTALL,
@@ -73,7 +73,7 @@ def awaited(method: re.Match[str], facade: str) -> str:
     if name == "__init__":
         return method[0]
     if not name.startswith("_"):
-        summary += f"\n\n        As `\\{facade}.{name}`.\n        "
+        summary += f"\n\n        See `\\{facade}.{name}`.\n        "
     return f'    async def {name}{signature}{summary}"""'
 
 

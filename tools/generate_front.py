@@ -1,4 +1,4 @@
-"""Write what type checkers and editors read: the stub of `odradek` and the types of its options.
+"""Write the files for type checkers and editors: the stub of `odradek` and its options' types.
 
     python tools/generate_front.py
 
@@ -32,7 +32,7 @@ WIDTH = 100
 
 
 def literal(values: Iterable[object]) -> str:
-    """A type that has these values only."""
+    """Return a type with these values only."""
     spelt = [f'"{value}"' if isinstance(value, str) else repr(value) for value in values]
     return f"Literal[{', '.join(spelt)}]"
 
@@ -70,11 +70,11 @@ BY_NAME = {
     "milliseconds": "int",
     "number": "float",
 }
-"""What may be given, by the name of the function that reads it, or that makes such a function."""
+"""Type of an argument, by the name of the function that reads it, or that returns it."""
 
 
 def type_of(parse: Parse[Any]) -> str:
-    """How a type checker spells what an option may be."""
+    """Return the type of an option's values, as type checkers read it."""
     read = cast("FunctionType", parse.read)
     name, inside, _ = read.__qualname__.partition(".")
     held = inspect.getclosurevars(read).nonlocals if inside else {}
@@ -86,7 +86,7 @@ def type_of(parse: Parse[Any]) -> str:
 
 
 def field(option: Option) -> str:
-    """One entry of a TypedDict, within the width of a line."""
+    """Return an entry of a TypedDict, within the width of a line."""
     name, kind = option.name.replace(".", "_"), type_of(option.parse)
     line = f"    {name}: {kind}"
     if len(line) <= WIDTH:
@@ -100,12 +100,12 @@ def field(option: Option) -> str:
     return f"    {name}: {opening}Literal[\n{each}    ]{rest}"
 
 
-HEAD = f'''"""The keywords of `Producer`, `Consumer` and `Admin`, for type checkers and editors.
+HEAD = f'''"""Keyword arguments of `Producer`, `Consumer`, `Admin`, for type checkers and editors.
 
-Each is an option of Kafka's with underscores for dots; times that end in `_ms` are milliseconds.
-Not listed here, though clients take them: other clients' spellings of the same options
-(`max_in_flight`), and values as texts (`"true"`, `"20"`), as files of settings have them. A dict
-of options as the first argument takes all of these and isn't looked at by type checkers.
+Each is a Kafka option with underscores instead of dots; options that end in `_ms` are in
+milliseconds. Clients also accept other clients' names of the same options (`max_in_flight`), and
+strings as in properties files (`"true"`, `"20"`), which aren't listed here. A dict of options as
+the first argument may have these, too; type checkers don't check it.
 
 {COMMAND.format(source="common/config")}
 """
@@ -125,14 +125,14 @@ _Assignor = Assignor | type[Assignor]
 
 
 class _TokenProvider(Protocol):
-    """An object that gives tokens, as kafka-python has them."""
+    """A token provider of kafka-python."""
 
     def token(self) -> object: ...
 
 
 '''
 KINDS = (
-    ("ClientOptions", "TypedDict", ALL, "Options that all clients have."),
+    ("ClientOptions", "TypedDict", ALL, "Options of all clients."),
     ("ProducerOptions", "ClientOptions", {PRODUCER}, "Keywords of `Producer`."),
     ("ConsumerOptions", "ClientOptions", {CONSUMER}, "Keywords of `Consumer`."),
     ("AdminOptions", "ClientOptions", {ADMIN}, "Keywords of `Admin`."),
@@ -140,7 +140,7 @@ KINDS = (
 
 
 def option_types() -> str:
-    """The module with the TypedDicts."""
+    """Return the module with the TypedDicts."""
     classes = []
     for name, base, clients, text in KINDS:
         fields = [field(o) for o in OPTIONS.values() if belongs(o, clients)]
@@ -150,14 +150,14 @@ def option_types() -> str:
 
 
 def belongs(option: Option, clients: frozenset[str] | set[str]) -> bool:
-    """Whether an option stands in the class of these clients: what all have, in the base."""
+    """Return whether the class of these clients has this option; common options are in the base."""
     if clients == ALL:
         return option.clients == ALL
     return option.clients != ALL and option.clients >= clients
 
 
 def stub() -> str:
-    """The stub: every public name with its type, and no other."""
+    """Return the stub: every public name with its type, and no other."""
     lines = [f"# {COMMAND.format(source='odradek/api/public_names.py')}"]
     for module, names in sorted(MODULES.items()):
         line = f"from {module} import {', '.join(sorted(names.split()))}"
@@ -171,14 +171,14 @@ def stub() -> str:
 
 
 def wrapped(names: Iterable[str]) -> list[str]:
-    """Names with commas, a line full each."""
+    """Return the names with commas, in full lines."""
     return textwrap.wrap(
         ", ".join(names) + ",", WIDTH, initial_indent="    ", subsequent_indent="    "
     )
 
 
 def files() -> dict[Path, str]:
-    """What is written where."""
+    """Return the text of each file that this tool writes."""
     return {STUB: stub(), TYPES: option_types()}
 
 

@@ -1,12 +1,12 @@
-"""Odradek: a Kafka client that keeps working while its cluster dies, moves and comes back.
+"""Kafka client that keeps working while its cluster fails, moves and returns.
 
     import odradek
 
     with odradek.Producer({"bootstrap.servers": "localhost:9092"}) as producer:
         producer.send("flights", value=b"JFK", key=b"N14228").result(timeout=10)
 
-Every public class and error is importable from here; each is loaded on first use, so that
-`import odradek` stays cheap. pyarrow is imported by the first call that needs it.
+Every public class and error can be imported from here. Each is loaded on first use, so `import
+odradek` is fast. pyarrow is imported by the first call that needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """`%load_ext odradek` in a notebook: schemas of Arrow are shown as tables, as results are."""
+    """Show Arrow schemas and results as tables in a notebook; called by `%load_ext odradek`."""
     from odradek.common.notebooks.display import show_arrow
 
     show_arrow(shell)

@@ -75,4 +75,4 @@ def test_both_facades_have_the_same_calls() -> None:
         first = (ours.__doc__ or "").partition("\n\n")[0].strip()
         assert (other.__doc__ or "").startswith(first), name
         if name != "close":
-            assert f"As `Admin.{name}`." in other.__doc__
+            assert f"See `Admin.{name}`." in other.__doc__

@@ -1,7 +1,7 @@
-"""The admin client as users see it.
+"""Public admin client.
 
-In: names, numbers and frozen values. Out: frozen values, errors that say what they are about.
-Must not: decide anything.
+In: names, numbers and frozen values. Out: frozen values, errors that name their item. Must not:
+decide anything.
 """
 
 from __future__ import annotations
@@ -56,19 +56,18 @@ if TYPE_CHECKING:
 
 
 def admin_engine(config: Config, host: Host) -> AdminEngine:
-    """An admin's engine."""
+    """Create the engine of an admin client."""
     return AdminEngine(config, host.rng())
 
 
 class Admin(GroupAdmin):
-    """Makes, describes, changes and deletes what a cluster has: topics, configurations, groups,
-    offsets, transactions, rights.
+    """Admin client: creates, describes, changes and deletes topics, configs, groups and ACLs.
 
-    It works in the caller's thread and recovers as producer and consumer do (KIP-899; the KIP's
-    text left admin out). Every call takes `timeout` in seconds (default: `default.api.timeout.ms`)
-    and raises `KafkaTimeoutError` at its end, with each attempt: address, what failed, when.
-    Where a call has several items, all are tried. Then the error of the first that failed is
-    raised: its `errors` has each one's error, by item, its `results` what the others gave.
+    It works in the caller's thread and recovers from outages like producers and consumers (KIP-899,
+    whose text left admin clients out). Every call takes `timeout` in seconds (default:
+    `default.api.timeout.ms`); at its end `KafkaTimeoutError` lists each attempt with its address,
+    error and time. If a call has several items, all are tried. Then the error of the first failed
+    item is raised: its `errors` are the errors by item, its `results` the results of the others.
 
     >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
     ...     made = admin.create_topics([NewTopic("departures", 6, 3)])
@@ -80,13 +79,14 @@ class Admin(GroupAdmin):
     def __init__(
         self, config: Settings = None, *, background: bool = False, **options: Unpack[AdminOptions]
     ) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet.
 
-        With `background=True` a thread of its own does the work, so that connections and metadata
-        are kept up between calls, `explain()` tells what is going on, and several threads may call
-        it at the same time; without it that raises `IllegalStateError`.
+        `config`: a dict, or the path of a properties file.
+        `background`: with True a background thread does the work: it keeps connections and metadata
+        fresh between calls, so `explain()` shows the current state, and several threads may call
+        the client at the same time. Without it, concurrent calls raise `IllegalStateError`.
 
-        Raises `ConfigurationError`.
+        Raises `ConfigurationError` for an unknown option or an invalid value.
         """
         make_host = partial(usual_host, in_thread=flag("background", background))
         super().__init__(config, make_host, admin_engine, event_producer)
@@ -100,11 +100,11 @@ class Admin(GroupAdmin):
         *,
         validate_only: bool = False,
     ) -> dict[str, TopicDescription]:
-        """Make topics; return them as they are once every partition has a leader.
+        """Create topics; return their descriptions once every partition has a leader.
 
-        With `validate_only` nothing is made, and the result is empty. Raises
+        With `validate_only` nothing is created, and the result is empty. Raises
         `TopicAlreadyExistsError`, `InvalidReplicationFactorError`, `InvalidPartitionsError`,
-        `PolicyViolationError` … each with the topic's name and the broker's reason.
+        `PolicyViolationError` …, each with the topic's name and the broker's reason.
         """
         return self._ask(topic_calls.create(topics, validate_only), timeout)
 
@@ -113,14 +113,15 @@ class Admin(GroupAdmin):
     ) -> None:
         """Delete topics by name, or by id (a `uuid.UUID`, KIP-516); a str is one name.
 
-        Raises `UnknownTopicOrPartitionError` or `UnknownTopicIdError` for one that isn't there.
+        Raises `UnknownTopicOrPartitionError` or `UnknownTopicIdError` for a topic that doesn't
+        exist.
         """
         self._ask(topic_calls.delete(topics), timeout)
 
     def list_topics(
         self, timeout: float | None = None, *, include_internal: bool = False
     ) -> list[str]:
-        """The names of all topics that this client may see, sorted."""
+        """Return the names of all topics that this client may see, sorted."""
         return self._ask(topic_calls.names(include_internal), timeout)
 
     def describe_topics(
@@ -130,9 +131,10 @@ class Admin(GroupAdmin):
         *,
         authorized_operations: bool = False,
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas by topic's name, of topics by name or id (`uuid.UUID`).
+        """Return partitions, leaders and replicas by topic name, for names or ids (`uuid.UUID`).
 
-        Raises `UnknownTopicOrPartitionError` or `UnknownTopicIdError` for one that isn't there.
+        Raises `UnknownTopicOrPartitionError` or `UnknownTopicIdError` for a topic that doesn't
+        exist.
         """
         return self._ask(topic_calls.describe(topics, authorized_operations), timeout)
 
@@ -143,20 +145,21 @@ class Admin(GroupAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give topics more partitions: the number that each shall have in all (KIP-195).
+        """Increase the number of partitions of topics to a new total (KIP-195).
 
-        Keys go to other partitions from then on. Raises `InvalidPartitionsError` where it has as
-        many already, `UnknownTopicOrPartitionError`.
+        New records of a key may go to a different partition afterwards. Raises
+        `InvalidPartitionsError` if a topic already has at least as many partitions, and
+        `UnknownTopicOrPartitionError`.
         """
         self._ask(topic_calls.add_partitions(topics, validate_only), timeout)
 
     def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset of each partition; -1 means all there are (KIP-107).
+        """Delete the records before an offset of each partition; -1 deletes all (KIP-107).
 
-        Gives the first offset that is left. Raises `OffsetOutOfRangeError`, and
-        `PolicyViolationError` for a topic that is compacted only.
+        Returns the first remaining offset by partition. Raises `OffsetOutOfRangeError`, and
+        `PolicyViolationError` for a topic with `cleanup.policy=compact`.
         """
         return self._ask(topic_calls.delete_records(before_offsets), timeout)
 
@@ -171,10 +174,10 @@ class Admin(GroupAdmin):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Options by resource and name; only those of `names`, where some are given.
+        """Return configuration entries by resource and name; only those in `names`, if given.
 
-        Secrets come without a value. `include_synonyms` adds where else a value is set,
-        `include_documentation` the brokers' texts (KIP-226, KIP-524).
+        Secrets have no value. `include_synonyms` adds the other places where a value is set,
+        `include_documentation` the brokers' descriptions (KIP-226, KIP-524).
         """
         return self._ask(
             configs.describe(resources, names, include_synonyms, include_documentation), timeout
@@ -187,20 +190,20 @@ class Admin(GroupAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change some options and leave the others as they are (KIP-339).
+        """Change some configuration entries and keep the others (KIP-339).
 
-        With `validate_only` they are only checked. Raises `InvalidConfigError` with the broker's
-        reason.
+        With `validate_only` the changes are only checked. Raises `InvalidConfigError` with the
+        broker's reason.
         """
         self._ask(configs.alter(changes, validate_only), timeout)
 
     def list_config_resources(
         self, types: Sequence[str] | None = None, timeout: float | None = None
     ) -> list[ConfigResource]:
-        """What has a configuration of its own, of these types, or of all; sorted (KIP-1142).
+        """Return the resources with a configuration, of these types or of all, sorted (KIP-1142).
 
-        Brokers before 4.1 know of client metrics (KIP-714) only: any other type, and all, are an
-        `UnsupportedVersionError`.
+        Brokers before 4.1 only support client metrics (KIP-714); for other types, or all, they
+        raise `UnsupportedVersionError`.
         """
         return self._ask(configs.resources(types), timeout)
 
@@ -213,15 +216,15 @@ class Admin(GroupAdmin):
         authorized_operations: bool = False,
         include_fenced_brokers: bool = False,
     ) -> ClusterDescription:
-        """The cluster's id, its brokers and its controller (KIP-700).
+        """Return the cluster's id, its brokers and its controller (KIP-700).
 
-        `include_fenced_brokers` adds those that are registered but not in use (KIP-1073, brokers
-        from 4.0 on).
+        `include_fenced_brokers` adds brokers that are registered but fenced (KIP-1073, brokers from
+        4.0 on).
         """
         return self._ask(cluster.describe(authorized_operations, include_fenced_brokers), timeout)
 
     def describe_features(self, timeout: float | None = None) -> FeatureDescription:
-        """The features that brokers support, and the levels that are in force (KIP-584)."""
+        """Return the features that brokers support, and the active levels (KIP-584)."""
         return self._ask(cluster.features(), timeout)
 
     def update_features(
@@ -231,14 +234,14 @@ class Admin(GroupAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change the levels of features, all or none; with `validate_only` they are only checked.
+        """Change feature levels, all or none; with `validate_only` only check them (KIP-584).
 
-        Raises `FeatureUpdateFailedError`, `InvalidUpdateVersionError` with the reason. (KIP-584)
+        Raises `FeatureUpdateFailedError` or `InvalidUpdateVersionError` with the reason.
         """
         self._ask(cluster.update_features(updates, validate_only), timeout)
 
     def describe_metadata_quorum(self, timeout: float | None = None) -> QuorumDescription:
-        """The controllers that keep the cluster's metadata, and who follows them (KIP-836)."""
+        """Return the voters and observers of the cluster's metadata quorum (KIP-836)."""
         return self._ask(cluster.quorum(), timeout)
 
     def add_raft_voter(
@@ -248,24 +251,24 @@ class Admin(GroupAdmin):
         endpoints: Sequence[RaftVoterEndpoint],
         timeout: float | None = None,
     ) -> None:
-        """Let a controller that follows vote (KIP-853). Raises `DuplicateVoterError`."""
+        """Add a voter to the metadata quorum (KIP-853). Raises `DuplicateVoterError`."""
         self._ask(cluster.add_voter(voter, directory_id, endpoints), timeout)
 
     def remove_raft_voter(
         self, voter: int, directory_id: UUID | str, timeout: float | None = None
     ) -> None:
-        """Let a controller vote no more (KIP-853). Raises `VoterNotFoundError`."""
+        """Remove a voter from the metadata quorum (KIP-853). Raises `VoterNotFoundError`."""
         self._ask(cluster.remove_voter(voter, directory_id), timeout)
 
     def unregister_broker(self, broker: int, timeout: float | None = None) -> None:
-        """Have the cluster forget a broker that is gone for good (KIP-631).
+        """Remove the registration of a broker that won't come back (KIP-631).
 
         Raises `BrokerIdNotRegisteredError`.
         """
         self._ask(cluster.unregister_broker(broker), timeout)
 
     def unregister_controller(self, controller: int, timeout: float | None = None) -> None:
-        """Have the cluster forget a controller that is gone for good (brokers from 4.4 on).
+        """Remove the registration of a controller that won't come back (brokers from 4.4 on).
 
         Raises `ControllerIdNotRegisteredError`.
         """
@@ -276,24 +279,25 @@ class Admin(GroupAdmin):
     def describe_log_dirs(
         self, brokers: Sequence[int] | None = None, timeout: float | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The directories of these brokers' logs by broker and path, of all brokers without any.
+        """Return log directories by broker and path, of these brokers or of all (KIP-113, KIP-827).
 
-        A directory that its broker can't use has an `error` of its own. (KIP-113, KIP-827)
+        A directory that its broker can't use has an `error`.
         """
         return self._ask(log_dirs.describe(brokers), timeout)
 
     def describe_replica_log_dirs(
         self, replicas: Sequence[TopicPartitionReplica], timeout: float | None = None
     ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
-        """In which directories replicas lie, and where they are being moved to (KIP-113)."""
+        """Return the log directories of replicas, and those they are moved to (KIP-113)."""
         return self._ask(log_dirs.describe_replicas(replicas), timeout)
 
     def alter_replica_log_dirs(
         self, places: Mapping[TopicPartitionReplica, str], timeout: float | None = None
     ) -> None:
-        """Move replicas to other directories of their brokers; brokers do it afterwards (KIP-113).
+        """Move replicas to other log directories of their brokers (KIP-113).
 
-        Raises `LogDirNotFoundError`, `ReplicaNotAvailableError`.
+        Returns when the brokers have accepted the moves. Raises `LogDirNotFoundError` and
+        `ReplicaNotAvailableError`.
         """
         self._ask(log_dirs.alter(places), timeout)
 
@@ -304,17 +308,17 @@ class Admin(GroupAdmin):
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
-        """Move partitions to these brokers, the preferred leader first; None ends a move.
+        """Move partitions to these brokers, preferred leader first; None cancels a move (KIP-455).
 
-        Brokers copy afterwards: `list_partition_reassignments` tells what is under way. Raises
-        `InvalidReplicaAssignmentError`, `NoReassignmentInProgressError`. (KIP-455)
+        Returns when the moves have started; `list_partition_reassignments` shows those in progress.
+        Raises `InvalidReplicaAssignmentError` and `NoReassignmentInProgressError`.
         """
         self._ask(reassignments.alter(replicas, allow_replication_factor_change), timeout)
 
     def list_partition_reassignments(
         self, partitions: Sequence[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The partitions that are being moved, of these, or of all (KIP-455)."""
+        """Return the reassignments in progress, of these partitions or of all (KIP-455)."""
         return self._ask(reassignments.listing(partitions), timeout)
 
     def elect_leaders(
@@ -323,33 +327,33 @@ class Admin(GroupAdmin):
         partitions: Sequence[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> list[TopicPartition]:
-        """Elect leaders: "PREFERRED", the first replica of each; "UNCLEAN", any that is there.
+        """Elect leaders for these partitions, or for all that need it (KIP-460).
 
-        Of these partitions, or of all that need it. Gives those that have another leader now.
-        An unclean election may lose records. Raises `PreferredLeaderNotAvailableError`,
-        `EligibleLeadersNotAvailableError`. (KIP-460)
+        `election_type`: "PREFERRED" elects the first replica of each, "UNCLEAN" any live replica,
+        which may lose records. Returns the partitions whose leader changed. Raises
+        `PreferredLeaderNotAvailableError` and `EligibleLeadersNotAvailableError`.
         """
         return self._ask(reassignments.elect(election_type, partitions), timeout)
 
     # Addresses and versions
 
     def describe_api_versions(self, timeout: float | None = None) -> tuple[BrokerApiVersions, ...]:
-        """Which versions of which APIs each broker speaks, by broker id (KIP-35).
+        """Return the versions of each API that each broker supports, sorted by broker id (KIP-35).
 
-        Every broker is asked, each until it answers or the time is up: `error` of those that
-        didn't says why. Raises only where no broker at all can be had.
+        Every broker is asked, until it answers or the timeout ends; `error` of a broker says why it
+        didn't answer. Raises an error only if no broker can be reached.
         """
         return self._ask(api_versions.API_VERSIONS, timeout)
 
     def describe_reachability(
         self, topics: Sequence[str] | str | None = None, timeout: float | None = None
     ) -> Reachability:
-        """Dial every bootstrap address and every address that a broker advertises, and ask there.
+        """Connect to every bootstrap address and every advertised address, and send each a request.
 
-        Looks at `topics`, all of them for None, for partitions that have no leader. An address that
-        fails three times in a row isn't waited for once the others have answered. What is wrong
-        stands in the result, whose `state` is "well", "partly" or "out of reach"; raises only where
-        no metadata at all can be had, as for other calls.
+        Also checks `topics` (None: all) for partitions without a leader. An address that fails
+        three times in a row isn't waited for once the others have answered. Problems are part of
+        the result, whose `state` is "well", "partly" or "out of reach". Raises an error only if no
+        metadata can be loaded.
         """
         return self._ask(reachability.reachability(topics), timeout)
 
@@ -359,11 +363,11 @@ class Admin(GroupAdmin):
         group: str | None = None,
         timeout: float | None = None,
     ) -> Examination:
-        """What a cluster is to this client: what `odradek doctor` looks at.
+        """Check the cluster as `odradek doctor` does.
 
-        All that `describe_reachability` finds; of `topics` that are named also what this client may
-        do with them; and of `group` whether it may use it, what was committed and how many records
-        wait. What couldn't be found out stands in the result as an error. Raises only where no
-        metadata at all can be had: `explain()` says then at which stage each address fails.
+        The result contains that of `describe_reachability`; for the `topics` named, this client's
+        permissions; and for `group` its permissions, its committed offsets and its lag. A part that
+        can't be determined is an error in the result. Raises an error only if no metadata can be
+        loaded; `explain()` then shows at which stage each address fails.
         """
         return self._ask(examination.examination(topics, group), timeout)

@@ -1,7 +1,7 @@
-"""Calls of an admin client about ACLs, users, quotas, tokens and transactions.
+"""Calls of an admin client for ACLs, users, quotas, tokens and transactions.
 
-In: names, numbers and frozen values. Out: frozen values, errors that say what they are about.
-Must not: decide anything.
+In: names, numbers and frozen values. Out: frozen values, errors that name their item. Must not:
+decide anything.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ T = TypeVar("T")
 
 
 class AdminCalls(Client[AdminEngine]):
-    """Base of `Admin`: calls about rights, users and transactions; not made directly."""
+    """Base class of `Admin`: ACLs, users, quotas, tokens and transactions."""
 
     def _ask(self, call: AdminCall[T], timeout: float | None) -> T:
-        """Carry out a call within its timeout."""
+        """Execute a call within its timeout."""
         return shown(self._call(lambda d: call.flow(self._engine, d), timeout, call.what))
 
-    # Rights
+    # ACLs
 
     def create_acls(self, acls: Sequence[AclBinding], timeout: float | None = None) -> None:
-        """Make ACLs; one that is there already stays as it is."""
+        """Create ACLs; existing ones are kept."""
         self._ask(acl_calls.create(acls), timeout)
 
     def describe_acls(
         self, acl_filter: AclBindingFilter | None = None, timeout: float | None = None
     ) -> list[AclBinding]:
-        """The ACLs that a filter means, all without one; sorted.
+        """Return the ACLs that match a filter, or all, sorted.
 
-        Raises `SecurityDisabledError` where the brokers have no authorizer.
+        Raises `SecurityDisabledError` if the brokers have no authorizer.
         """
         return self._ask(acl_calls.describe(acl_filter), timeout)
 
     def delete_acls(
         self, filters: Sequence[AclBindingFilter], timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
-        """Delete all ACLs that filters mean; gives those that are gone, by filter."""
+        """Delete all ACLs that match filters; return the deleted ones by filter."""
         return self._ask(acl_calls.delete(filters), timeout)
 
     # Users
@@ -71,19 +71,20 @@ class AdminCalls(Client[AdminEngine]):
     def describe_user_scram_credentials(
         self, users: Sequence[str] | str | None = None, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        """Which SCRAM credentials users have, all users without a name; no secret (KIP-554).
+        """Return the SCRAM credentials of these users, or of all, without secrets (KIP-554).
 
-        Raises `ResourceNotFoundError` for a user without any.
+        Raises `ResourceNotFoundError` for a user without SCRAM credentials.
         """
         return self._ask(user_calls.describe_scram(users), timeout)
 
     def alter_user_scram_credentials(
         self, alterations: Sequence[ScramAlteration], timeout: float | None = None
     ) -> None:
-        """Set passwords (`UserScramCredentialUpsertion`) and take them away (`…Deletion`).
+        """Set and delete SCRAM passwords of users (KIP-554).
 
-        Passwords leave this process salted and hashed only. Raises `ResourceNotFoundError` where
-        there is nothing to take away.
+        `alterations`: `UserScramCredentialUpsertion` or `UserScramCredentialDeletion`. Passwords
+        are salted and hashed before they are sent. Raises `ResourceNotFoundError` for a credential
+        that doesn't exist.
         """
         self._ask(user_calls.alter_scram(alterations, self._engine.rng), timeout)
 
@@ -96,10 +97,10 @@ class AdminCalls(Client[AdminEngine]):
         *,
         strict: bool = False,
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """The quotas of those that `entity` means, all without one (KIP-546).
+        """Return the quotas of the entities that match `entity`, or of all (KIP-546).
 
-        `strict` leaves out those that have another part beside the ones named. Quotas have Kafka's
-        names: `producer_byte_rate` in bytes a second, `request_percentage` …
+        `strict` excludes entities that have more parts than `entity`. Quotas have Kafka's names:
+        `producer_byte_rate` in bytes per second, `request_percentage` …
         """
         return self._ask(user_calls.describe_quotas(entity, strict), timeout)
 
@@ -110,7 +111,7 @@ class AdminCalls(Client[AdminEngine]):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set quotas by name; None takes one away. With `validate_only` they are only checked."""
+        """Set quotas by name; None deletes one. With `validate_only` they are only checked."""
         self._ask(user_calls.alter_quotas(changes, validate_only), timeout)
 
     # Delegation tokens (KIP-48)
@@ -123,19 +124,20 @@ class AdminCalls(Client[AdminEngine]):
         max_lifetime: float | None = None,
         owner: str | None = None,
     ) -> DelegationToken:
-        """Make a token for the user that this client logs in as, or for another `owner` (KIP-373).
+        """Create a token for this client's user, or for another `owner` (KIP-373).
 
-        Principals are texts as "User:alice"; `max_lifetime` is in seconds, the brokers' for None.
-        Raises `DelegationTokenAuthDisabledError`, `DelegationTokenRequestNotAllowedError`.
+        Principals are written like "User:alice". `max_lifetime` is in seconds; None for the
+        brokers' default. Raises `DelegationTokenAuthDisabledError` and
+        `DelegationTokenRequestNotAllowedError`.
         """
         return self._ask(user_calls.create_token(renewers, max_lifetime, owner), timeout)
 
     def renew_delegation_token(
         self, hmac: bytes, timeout: float | None = None, *, period: float | None = None
     ) -> int:
-        """Let a token hold for `period` seconds more; gives its end, milliseconds since the epoch.
+        """Extend a token by `period` seconds; return its expiry in ms since the epoch.
 
-        Raises `DelegationTokenNotFoundError`, `DelegationTokenExpiredError`,
+        Raises `DelegationTokenNotFoundError`, `DelegationTokenExpiredError` and
         `DelegationTokenOwnerMismatchError`.
         """
         return self._ask(user_calls.renew_token(hmac, period), timeout)
@@ -143,16 +145,16 @@ class AdminCalls(Client[AdminEngine]):
     def expire_delegation_token(
         self, hmac: bytes, timeout: float | None = None, *, period: float | None = None
     ) -> int:
-        """End a token after `period` seconds, at once for None; gives when that is.
+        """Expire a token in `period` seconds (None: now); return the expiry in ms since the epoch.
 
-        Raises as `renew_delegation_token` does.
+        Raises what `renew_delegation_token` raises.
         """
         return self._ask(user_calls.expire_token(hmac, period), timeout)
 
     def describe_delegation_tokens(
         self, owners: Sequence[str] | str | None = None, timeout: float | None = None
     ) -> list[DelegationToken]:
-        """The tokens of these owners ("User:alice"), all that this client may see without any."""
+        """Return the tokens of these owners ("User:alice"), or all that this client may see."""
         return self._ask(user_calls.describe_tokens(owners), timeout)
 
     # Producers and transactions (KIP-664)
@@ -164,16 +166,16 @@ class AdminCalls(Client[AdminEngine]):
         *,
         broker: int | None = None,
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        """The producers that wrote to partitions lately, as the leaders know them.
+        """Return the recently active producers of partitions, as their leaders know them.
 
-        With `broker` that one is asked, which may be a follower.
+        With `broker`, that broker is asked; it may be a follower.
         """
         return self._ask(transactions.producers(partitions, broker), timeout)
 
     def describe_transactions(
         self, ids: Sequence[str] | str, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of transactional ids.
+        """Return the coordinators' descriptions of transactional ids.
 
         Raises `TransactionalIdNotFoundError`.
         """
@@ -188,23 +190,26 @@ class AdminCalls(Client[AdminEngine]):
         running_longer_than: float | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids, sorted; in these states and of these producers, where some are
-        given, open for so many seconds (KIP-994), with an id that matches (KIP-1152).
+        """Return all transactional ids, sorted, or those that match every filter given.
+
+        `running_longer_than` is in seconds (KIP-994); `pattern` is a regular expression for the id
+        (KIP-1152).
         """
         return self._ask(
             transactions.listing(states, producer_ids, running_longer_than, pattern), timeout
         )
 
     def abort_transaction(self, spec: AbortTransactionSpec, timeout: float | None = None) -> None:
-        """End a transaction in one partition by force, for one that hangs: its coordinator isn't
-        asked. `find_hanging_transactions` gives such ones.
+        """Abort a hanging transaction in one partition, without its coordinator.
+
+        `find_hanging_transactions` finds such transactions.
         """
         self._ask(transactions.abort(spec), timeout)
 
     def fence_producers(
         self, ids: Sequence[str] | str, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
-        """Fence the producers of transactional ids: what they have open is aborted (KIP-588)."""
+        """Fence the producers of transactional ids and abort their open transactions (KIP-588)."""
         return self._ask(transactions.fence(ids), timeout)
 
     def find_hanging_transactions(
@@ -214,10 +219,11 @@ class AdminCalls(Client[AdminEngine]):
         *,
         older_than: float = 900.0,
     ) -> list[HangingTransaction]:
-        """Open transactions that no coordinator knows any more, of these topics, or of all.
+        """Return open transactions that no coordinator knows, of these topics or of all.
 
-        Readers of committed records wait for those for ever. One that wrote within `older_than`
-        seconds isn't counted: give no less than the brokers' `transaction.max.timeout.ms`.
+        Consumers with `isolation.level=read_committed` can't read past them. Transactions written
+        to within the last `older_than` seconds are excluded: use at least the brokers'
+        `transaction.max.timeout.ms`.
         """
         now = self._host.wall_clock()
         return self._ask(transactions.hanging(topics, older_than, now), timeout)

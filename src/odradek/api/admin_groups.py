@@ -1,7 +1,7 @@
-"""Calls of an admin client about groups of all kinds and about offsets.
+"""Calls of an admin client for groups of all kinds and for offsets.
 
-In: names, numbers and frozen values. Out: frozen values, errors that say what they are about.
-Must not: decide anything.
+In: names, numbers and frozen values. Out: frozen values, errors that name their item. Must not:
+decide anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GroupAdmin(AdminCalls):
-    """Base of `Admin`: calls about groups and offsets; not made directly."""
+    """Base class of `Admin`: groups and offsets; not instantiated directly."""
 
     # Groups
 
@@ -35,11 +35,12 @@ class GroupAdmin(AdminCalls):
         types: Sequence[str] = (),
         protocol_types: Sequence[str] | None = None,
     ) -> list[GroupListing]:
-        """All groups that this client may see, sorted, of all kinds unless some are named.
+        """Return all groups that this client may see, sorted, or those that match the filters.
 
-        `states`: Stable, Empty, PreparingRebalance … `types`: Classic, Consumer, Share, Streams
-        (KIP-518, KIP-848). `protocol_types`: "consumer" for groups of consumers, which Connect's
-        and Schema Registry's aren't.
+        `states`: Stable, Empty, PreparingRebalance …
+        `types`: Classic, Consumer, Share, Streams (KIP-518, KIP-848).
+        `protocol_types`: "consumer" for consumer groups, without those of Connect and Schema
+        Registry.
         """
         return self._ask(group_calls.listing(states, types, protocol_types), timeout)
 
@@ -50,9 +51,9 @@ class GroupAdmin(AdminCalls):
         *,
         authorized_operations: bool = False,
     ) -> dict[str, GroupDescription]:
-        """Groups of consumers with their members, in the new protocol (KIP-848) or the classic one.
+        """Return descriptions of consumer groups with their members, of both protocols (KIP-848).
 
-        Raises `GroupIdNotFoundError` for one that isn't there.
+        Raises `GroupIdNotFoundError` for a group that doesn't exist.
         """
         call = group_calls.describe_consumer(groups, authorized_operations)
         return self._ask(call, timeout)
@@ -64,9 +65,9 @@ class GroupAdmin(AdminCalls):
         *,
         authorized_operations: bool = False,
     ) -> dict[str, GroupDescription]:
-        """Groups of the classic protocol with their members, those of Connect too (KIP-1043).
+        """Return descriptions of classic groups with their members, Connect's included (KIP-1043).
 
-        Raises `GroupIdNotFoundError` for one that isn't there.
+        Raises `GroupIdNotFoundError` for a group that doesn't exist.
         """
         return self._ask(group_calls.describe_classic(groups, authorized_operations), timeout)
 
@@ -77,9 +78,9 @@ class GroupAdmin(AdminCalls):
         *,
         authorized_operations: bool = False,
     ) -> dict[str, GroupDescription]:
-        """Share groups with their members (KIP-932).
+        """Return descriptions of share groups with their members (KIP-932).
 
-        Raises `GroupIdNotFoundError`; `UnsupportedVersionError` from brokers before 4.1.
+        Raises `GroupIdNotFoundError`, and `UnsupportedVersionError` with brokers before 4.1.
         """
         return self._ask(group_calls.describe_share(groups, authorized_operations), timeout)
 
@@ -90,17 +91,17 @@ class GroupAdmin(AdminCalls):
         *,
         authorized_operations: bool = False,
     ) -> dict[str, GroupDescription]:
-        """Groups of Streams applications in their own protocol, with their tasks (KIP-1071).
+        """Return descriptions of Streams groups with their members and tasks (KIP-1071).
 
-        Raises `GroupIdNotFoundError`; `UnsupportedVersionError` from brokers before 4.1.
+        Raises `GroupIdNotFoundError`, and `UnsupportedVersionError` with brokers before 4.1.
         """
         call = group_calls.describe_streams(groups, authorized_operations)
         return self._ask(call, timeout)
 
     def delete_groups(self, groups: Sequence[str] | str, timeout: float | None = None) -> None:
-        """Delete groups of any kind with all they have committed (KIP-229).
+        """Delete groups of any kind with their committed offsets (KIP-229).
 
-        Raises `NonEmptyGroupError` for one with members, `GroupIdNotFoundError`.
+        Raises `NonEmptyGroupError` for a group with members, and `GroupIdNotFoundError`.
         """
         self._ask(group_calls.delete(groups), timeout)
 
@@ -112,13 +113,13 @@ class GroupAdmin(AdminCalls):
         *,
         reason: str | None = None,
     ) -> None:
-        """Take static members out of a group, by `group.instance.id`; without any, all members.
+        """Remove static members from a group, by `group.instance.id`, or all members (KIP-345).
 
-        `reason` stands in the broker's log. Raises `UnknownMemberIdError`. (KIP-345, KIP-800)
+        `reason` appears in the broker's log (KIP-800). Raises `UnknownMemberIdError`.
         """
         self._ask(group_calls.remove_members(group, instance_ids, reason), timeout)
 
-    # What groups have committed
+    # Committed offsets
 
     def list_group_offsets(
         self,
@@ -127,10 +128,10 @@ class GroupAdmin(AdminCalls):
         *,
         require_stable: bool = False,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What groups have committed, by group and partition; a dict names partitions by group.
+        """Return committed offsets by group and partition; a dict selects partitions by group.
 
-        Partitions without an offset are left out. `require_stable` waits for transactions that are
-        about to commit some (KIP-447).
+        Partitions without a committed offset are omitted. `require_stable` waits for open
+        transactions that have sent offsets to the group (KIP-447).
         """
         return self._ask(group_offsets.listing(groups, require_stable), timeout)
 
@@ -140,16 +141,16 @@ class GroupAdmin(AdminCalls):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         timeout: float | None = None,
     ) -> None:
-        """Set what a group has committed, while it has no members; a group without any is made.
+        """Set the committed offsets of a group without members, which may be new (KIP-396).
 
-        Raises `UnknownMemberIdError` while it has some: stop them first. (KIP-396)
+        Raises `UnknownMemberIdError` if the group has members: stop them first.
         """
         self._ask(group_offsets.alter(group, offsets), timeout)
 
     def delete_group_offsets(
         self, group: str, partitions: Sequence[TopicPartition], timeout: float | None = None
     ) -> None:
-        """Delete what a group has committed for partitions (KIP-496).
+        """Delete the committed offsets of a group for these partitions (KIP-496).
 
         Raises `GroupSubscribedToTopicError` while a member subscribes to their topic.
         """
@@ -160,22 +161,22 @@ class GroupAdmin(AdminCalls):
         groups: Sequence[str] | str | Mapping[str, Sequence[TopicPartition] | None],
         timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, ShareGroupOffset]]:
-        """Where share groups begin, by group and partition; a dict names partitions by group.
+        """Return start offsets of share groups (KIP-932) by group and partition.
 
-        Partitions without an offset are left out. (KIP-932)
+        A dict selects partitions by group. Partitions without an offset are omitted.
         """
         return self._ask(group_offsets.list_share(groups), timeout)
 
     def alter_share_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> None:
-        """Set where a share group begins. Raises `NonEmptyGroupError` while it has members."""
+        """Set the start offsets of a share group. Raises `NonEmptyGroupError` if it has members."""
         self._ask(group_offsets.alter_share(group, offsets), timeout)
 
     def delete_share_group_offsets(
         self, group: str, topics: Sequence[str] | str, timeout: float | None = None
     ) -> None:
-        """Delete where a share group begins in these topics.
+        """Delete the start offsets of a share group in these topics.
 
         Raises `NonEmptyGroupError` while it has members.
         """
@@ -190,11 +191,11 @@ class GroupAdmin(AdminCalls):
         *,
         isolation_level: str = "read_uncommitted",
     ) -> dict[TopicPartition, OffsetListing]:
-        """Offsets by a word or a time: EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL,
-        LATEST_TIERED, EARLIEST_PENDING_UPLOAD, or milliseconds since the epoch.
+        """Return offsets by a keyword or by a time in milliseconds since the epoch.
 
-        LATEST is the offset of the next record; with "read_committed" the one at which readers of
-        committed records stop. Raises `UnknownTopicOrPartitionError`, and
-        `UnsupportedVersionError` for a word that the leader is too old for.
+        The keywords are EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED and
+        EARLIEST_PENDING_UPLOAD. LATEST is the offset of the next record; with "read_committed" it
+        is the last stable offset. Raises `UnknownTopicOrPartitionError`, and
+        `UnsupportedVersionError` for a keyword that the leader doesn't support.
         """
         return self._ask(offset_calls.listing(specs, isolation_level), timeout)

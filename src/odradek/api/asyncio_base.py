@@ -1,7 +1,7 @@
-"""What every asyncio client's facade shares: calls that are awaited, in the caller's event loop.
+"""Base class of the asyncio clients: calls that are awaited in the caller's event loop.
 
-In: a configuration. Out: `_run`, which carries out a caller's half as a coroutine; `close`, `async
-with`. Must not: decide what a call does, or differ from `Client` in anything but how it waits.
+In: a configuration. Out: `_run`, which executes a call as a coroutine; `close`, `async with`. Must
+not: decide what a call does, or differ from `Client` in anything but how it waits.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ T = TypeVar("T")
 
 
 class AsyncClient(Facade[E]):
-    """Base of `AsyncProducer`, `AsyncConsumer` and `AsyncAdmin`; not made directly.
+    """Base class of `AsyncProducer`, `AsyncConsumer` and `AsyncAdmin`; not instantiated directly.
 
-    A client belongs to the event loop of its first call: connections, heartbeats and fetches go on
-    there while the program does other things, without a thread. Its methods are for that loop's
-    tasks; `wakeup()` and `set_sasl_credentials()` may come from anywhere. Cancelling a call leaves
-    the client as legal as before: what a task was about to be handed is handed to the next one.
+    A client belongs to the event loop of its first call. Connections, heartbeats and fetches are
+    served in that loop, without a thread, while the program awaits other things. Only tasks of that
+    loop may call its methods, except `wakeup()` and `set_sasl_credentials()`, which are
+    thread-safe. Cancelling a call leaves the client usable: records that the cancelled task didn't
+    receive are returned by the next call.
     """
 
     @property
@@ -37,11 +38,11 @@ class AsyncClient(Facade[E]):
         return self._calls.host  # type: ignore[return-value]  # as `loop_host` makes it
 
     async def _run(self, flow: CallerFlow[T]) -> T:
-        """Carry out a call in the loop that runs here."""
+        """Execute a call in the running event loop."""
         return await carried_out(flow, self._loop_host)
 
     async def _end(self, flow: CallerFlow[T]) -> T:
-        """The same for a call that closes: it may come after the end of the client's loop."""
+        """Execute a call that closes the client, even after its event loop has ended."""
         return await carried_out(flow, self._loop_host, closing=True)
 
     async def _call(
@@ -51,28 +52,28 @@ class AsyncClient(Facade[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> T:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried."""
+        """Run `flow(deadline)` to its end; at the deadline, raise an error with all attempts."""
         return await self._run(self._calls.call(flow, timeout, what, option))
 
     async def cluster_id(self, timeout: float | None = None) -> str:
-        """The id of the cluster, from its metadata.
+        """Return the cluster's id. `timeout` in seconds, default `default.api.timeout.ms`.
 
-        As `Client.cluster_id`.
+        See `Client.cluster_id`.
         """
         snapshot = await self._call(self._engine.snapshot, timeout, "metadata of the cluster")
         return snapshot.cluster_id or ""
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id that a broker has given this client for the metrics that it pushes (KIP-714).
+        """Return the id that a broker has assigned to this client for its pushed metrics (KIP-714).
 
-        As `Client.client_instance_id`.
+        See `Client.client_instance_id`.
         """
         return await self._call(self._calls.client_instance_id, timeout, "id of this client")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Close all connections. Always ends within `timeout` seconds; may be called twice.
+        """Close all connections within `timeout` seconds; closing twice has no effect.
 
-        As `Client.close`.
+        See `Client.close`.
         """
         await self._end(self._calls.close(timeout))
 
@@ -89,5 +90,5 @@ class AsyncClient(Facade[E]):
         await (self.close() if error is None else self._close_after(error))
 
     async def _close_after(self, error: BaseException) -> None:
-        """Close after an error, which is what its caller has to hear of, and soon."""
+        """Close the client because of an error, which the caller should receive soon."""
         await self._run(self._calls.noting(error, self.close))

@@ -1,4 +1,4 @@
-"""The consumer for asyncio: `Consumer`, awaited; loops over it are `async for`.
+"""Consumer for asyncio: `Consumer`, awaited; its iterators are for `async for`.
 
 In: assignments, positions, timeouts. Out: records, record batches, offsets, descriptions. Flow:
 wire → fetcher → (the caller's task) decode → here. Must not: decide anything; the engine does.
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROWS = 6144
-"""Rows of an Arrow batch after which no more are decoded: that holds up the loop for two or three
-milliseconds.
-"""
+"""Rows that complete an Arrow batch: decoding them blocks the event loop for 2 to 3 ms."""
 
 
 class AsyncConsumer(AsyncGroupConsumer):
-    """Reads records of subscribed or assigned partitions, in an event loop.
+    """Consumer of subscribed or assigned partitions, for asyncio.
 
-    What `Consumer` says holds here, too: options, groups, commits, errors, timeouts in seconds.
-    Heartbeats, commits and fetches go on in the loop while the program awaits other things; a
-    program that blocks the loop for longer than `session.timeout.ms` loses its membership. Methods
-    that never wait (`assign`, `seek`, `pause`, `assignment` …) aren't awaited; all others are.
-    One task at a time asks for records. Cancelling a call that does (`asyncio.timeout`, a task's
-    `cancel()`) loses nothing: what it wasn't handed, the next call is. Callbacks of `subscribe` and
-    `commit_async`, and a listener's methods, may be plain functions or `async def`; the latter are
-    awaited in the call that asks for records.
+    Options, groups, commits, errors and timeouts (in seconds) are those of `Consumer`. Heartbeats,
+    commits and fetches run in the event loop while the program awaits other things; a program that
+    blocks the loop for longer than `session.timeout.ms` is removed from its group. Methods that
+    never wait (`assign`, `seek`, `pause`, `assignment` …) are plain functions; all others are
+    coroutines.
+
+    One task at a time may read records. Cancelling a read (`asyncio.timeout`, or a task's
+    `cancel()`) loses nothing: the next call returns the records. Callbacks of `subscribe` and
+    `commit_async`, and methods of a listener, may be functions or coroutine functions; coroutines
+    are awaited in the call that reads records.
 
     >>> config = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
     >>> async with AsyncConsumer(config, group_id="board") as consumer:
@@ -70,15 +70,12 @@ class AsyncConsumer(AsyncGroupConsumer):
         value_deserializer: Callable[..., Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet. Arguments are those of `Consumer`.
 
-        `bootstrap_hint` is what `bootstrap_hint()` of another consumer gave.
+        Deserializers that have to ask a schema registry don't block the event loop.
 
-        `key_deserializer` and `value_deserializer` as `Consumer` has them; a registry that has
-        to be asked doesn't hold up the loop.
-
-        Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have.
+        Raises `ConfigurationError` for an unknown option or an invalid value, and
+        `UnsupportedFeatureError` for a feature that this release doesn't support.
         """
         self._reader = OneTask()
         super().__init__(
@@ -101,9 +98,9 @@ class AsyncConsumer(AsyncGroupConsumer):
         *,
         timeout_ms: float | None = None,
     ) -> list[ConsumerRecord]:
-        """Records, at most `max_records` (default `max.poll.records`); none after `timeout`.
+        """Return the next records, at most `max_records` (default `max.poll.records`).
 
-        As `Consumer.poll`.
+        See `Consumer.poll`.
         """
         found = await at_hand(
             lambda: self._read(self._calls.poll(timeout, max_records, timeout_ms))
@@ -112,11 +109,10 @@ class AsyncConsumer(AsyncGroupConsumer):
         return found or []
 
     def records(self, timeout: float | None = None) -> AsyncIterator[ConsumerRecord]:
-        """Iterate over records, until all `until` are reached or none came for `timeout` seconds.
+        """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
-        The loop has its turn every few records, so that a reader at full speed holds up nobody.
-
-        As `Consumer.records`.
+        Every few records the iterator yields to the event loop, so that a fast reader doesn't block
+        other tasks. See `Consumer.records`.
         """
         more = lambda: at_hand(lambda: self._read(self._calls.iterated(timeout)))  # noqa: E731
         return self._reader.records(more, self._calls, self._loop_host)
@@ -131,10 +127,11 @@ class AsyncConsumer(AsyncGroupConsumer):
         include_headers: bool = False,
         layout: Layout = "binary",
     ) -> pa.RecordBatch | None:
-        """The next records of one partition as an Arrow batch; None after `timeout` without any.
+        """Return the next records of one partition as an Arrow batch; None after `timeout` seconds.
 
-        As `Consumer.poll_arrow`, but a batch ends with that of Kafka's in which it has got 6,144
-        rows: decoding doesn't hold up the loop then. `pyarrow.concat_batches` makes larger ones.
+        See `Consumer.poll_arrow`. To keep the event loop responsive, a batch ends with the Kafka
+        record batch that takes it to 6,144 rows or more. Use `pyarrow.concat_batches` for larger
+        ones.
         """
         batch = await self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
         self._calls.engine.delivery.handed_over()
@@ -148,14 +145,14 @@ class AsyncConsumer(AsyncGroupConsumer):
         include_headers: bool = False,
         layout: Layout = "binary",
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Iterate over Arrow batches as `poll_arrow` gives them.
+        """Iterate over the Arrow batches that `poll_arrow` returns.
 
-        As `Consumer.batches`.
+        See `Consumer.batches`.
         """
         batches = self._calls.batches(timeout, columns, include_headers, layout)
         return self._reader.batches(lambda: self._read(batches()), self._calls)
 
     async def _read(self, flow: CallerFlow[T]) -> T:
-        """Carry out a call that hands out records: one task at a time does."""
+        """Execute a call that returns records; only one task at a time may."""
         await self._loop_host.breathe()
         return await self._reader.inside("poll()", self._calls.callback, self._run, flow)

@@ -1,7 +1,7 @@
-"""The producer for asyncio: `Producer`, awaited; its outcomes are awaitable.
+"""Producer for asyncio: `Producer`, awaited; its futures are awaitable.
 
-In: records one by one, in lists, or Arrow batches. Out: deliveries. Flow: `send` → accumulator →
-sender → wire. Must not: decide anything; the engine and `clients/calls` do.
+In: single records, lists, or Arrow batches. Out: deliveries. Flow: `send` → accumulator → sender →
+wire. Must not: decide anything; the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer(RecordSending[Any], AsyncTransactional):
-    """Writes records from an event loop: idempotent, `acks=all`, in order per partition.
+    """Idempotent producer for asyncio; options, errors and guarantees are those of `Producer`.
 
-    What `Producer` says holds here, too: options, transactions, errors, timeouts in seconds.
-    `await producer.send(…)` waits for room in `buffer.memory` alone and gives a `DeliveryFuture`,
-    which is awaited for the outcome, or not at all; `send_and_wait` does both. Cancelling a wait
-    takes back nothing that was sent. Any number of tasks may share a producer.
+    `await producer.send(…)` only waits while `buffer.memory` is full. It returns a
+    `DeliveryFuture`; await that for the result, or ignore it. `send_and_wait` does both. Cancelling
+    a wait doesn't revoke records that were sent. Any number of tasks may share a producer.
 
     >>> async with AsyncProducer({"bootstrap.servers": "localhost:9092"}) as producer:
     ...     delivery = await producer.send("flights", value=b"JFK", key=b"N14228")
@@ -63,12 +62,10 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         value_serializer: Callable[..., Any] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet. Arguments are those of `Producer`.
 
-        `key_serializer` and `value_serializer` as `Producer` has them.
-
-        Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have.
+        Raises `ConfigurationError` for an unknown option or an invalid value, and
+        `UnsupportedFeatureError` for a feature that this release doesn't support.
         """
         from odradek.runtime.fork import ForkSwitch
 
@@ -92,11 +89,10 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> DeliveryFuture:
-        """Give one record to the producer; waits for room in `buffer.memory` alone.
+        """Buffer one record for sending; only waits while `buffer.memory` is full.
 
-        `on_delivery` is called in the loop, amid the client's work: it must be quick.
-
-        As `Producer.send`.
+        `on_delivery` is called in the event loop, as part of the client's work, so it must return
+        quickly. See `Producer.send`.
         """
         put = self._put(topic, value, key, headers, partition, timestamp_ms)
         future = put if type(put) is DeliveryFuture else await put
@@ -111,9 +107,9 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged: its topic, partition, offset, time.
+        """Send one record, wait until it is acknowledged, and return its partition and offset.
 
-        Raises what `send` raises, and what ended the record's batch.
+        Raises what `send` raises, and the error of the record if it wasn't written.
         """
         put = self._put(topic, value, key, headers, partition, timestamp_ms)
         return await (put if type(put) is DeliveryFuture else await put)
@@ -129,9 +125,9 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         partition: str | None = "partition",
         timestamp: str | None = "timestamp",
     ) -> ArrowDeliveryFuture:
-        """Give the rows of Arrow data to the producer, in their order, without making objects.
+        """Send the rows of Arrow data in order, without creating Python objects.
 
-        As `Producer.send_arrow`.
+        See `Producer.send_arrow`.
         """
         columns = {
             "value": value,
@@ -152,53 +148,53 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         partitions: Iterable[int | None] | None = None,
         timestamps_ms: Iterable[int | None] | None = None,
     ) -> ManyDeliveryFuture:
-        """Give a record for each item of `values` to the producer, in their order, at once.
+        """Send a record for each item of `values`, in order, with a single future.
 
-        As `Producer.send_many`.
+        See `Producer.send_many`.
         """
         lists: dict[str, Any] = {"values": values, "keys": keys, "headers": headers}
         lists |= {"partitions": partitions, "timestamps_ms": timestamps_ms}
         return ManyDeliveryFuture(self, await self._run(self._calls.send_many(topic, **lists)))
 
     async def flush(self, timeout: float | None = None) -> int:
-        """Send everything that lingers and wait until all records sent before have an outcome.
+        """Send all buffered records now and wait until each is acknowledged or has failed.
 
-        As `Producer.flush`.
+        See `Producer.flush`.
         """
         return await self._run(self._calls.flush(timeout))
 
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`.
+        """Return the partitions of a topic, in order.
 
-        As `Producer.partitions_for`.
+        See `Producer.partitions_for`.
         """
         return await self._run(self._calls.partitions_for(topic, timeout))
 
     async def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
-        """Have at hand what a first record to these topics would wait for; a str is one name.
+        """Prepare for the first records to these topics, which then don't wait; a str is one topic.
 
-        As `Producer.warm`.
+        See `Producer.warm`.
         """
         await self._run(self._calls.warm(topics, timeout))
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
+        """Flush for up to `timeout` seconds, then close; unsent records get `ClientClosedError`.
 
-        As `Producer.close`.
+        See `Producer.close`.
         """
         await self._end(self._calls.deliver_and_close(timeout, self))
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """Begin a transaction; commit it at the end, or abort it when the body raises.
+        """Begin a transaction; commit it at the end of the block, or abort it if the block raises.
 
-        A body that is cancelled is one that raises; a cancellation amid the commit, which can't be
-        taken back, comes out when that has ended. One that comes amid the abort comes out at once:
-        the abort continues, and the next block waits for its end before it begins, as it does for
-        a commit during which a second cancellation came.
+        Cancelling the task in the block aborts the transaction. A cancellation during the commit,
+        which can't be revoked, raises `CancelledError` once the commit has finished. One during the
+        abort raises it at once, and the abort continues. After that, or after a second cancellation
+        during a commit, the next block first waits for the earlier transaction to finish.
 
-        As `Producer.transaction`.
+        See `Producer.transaction`.
         """
         return block(
             self,
@@ -206,14 +202,14 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
             lambda error: self._run(self._calls.end_block(self, error)),
         )
 
-    # What deliveries and `send` need
+    # Called by deliveries and `send`
 
     def _surface(self, error: BaseException) -> None:
-        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        """Raise an exception of a callback from the program's next call (R-HO-5)."""
         self._host.surface(error)
 
     def _check_loop(self) -> None:
-        """Raise where another event loop runs than this producer's."""
+        """Raise an error if another event loop than this producer's is running."""
         self._loop_host.enter()
 
     def _append(
@@ -225,7 +221,7 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     def _append_now(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
-        """Carry out `ProducerCalls.append`."""
+        """Execute `ProducerCalls.append`."""
         made, now = partial(self._future, self), self._loop_host.enter()
         found = self._calls.append(topic, lane, record, partition, made, now)
         return self._run(found) if isinstance(found, Generator) else found
@@ -233,8 +229,10 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     async def _after_breath(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture:
-        """Let the loop have its turn; then the topic is looked at again. Not by `self.send`, which
-        may be a subclass's, with arguments of its own, nor through serializers once more.
+        """Yield to the event loop, then look up the topic again and append the record.
+
+        It doesn't call `self.send`, which a subclass may override with other arguments, and doesn't
+        call the serializers a second time.
         """
         await self._loop_host.breathe()
         put: Any = RecordSending.send(

@@ -1,4 +1,4 @@
-"""Workers for asyncio: a coroutine function on the records of a consumer, as `Workers` has it.
+"""Workers for asyncio: await a coroutine function for each record of a consumer.
 
 In: a consumer, a coroutine function, topics. Out: the loop around them, until it is stopped. Must
 not: decide anything; `clients/workers` does.
@@ -19,11 +19,11 @@ from odradek.runtime.hosts.worker_tasks import WorkerTasks, carried_out
 
 
 class AsyncWorkers(WorkersState):
-    """Awaits a coroutine function with each record: several at a time, one of a key at a time.
+    """Awaits a coroutine function for each record, concurrently; records of a key in order.
 
-    What `Workers` says holds here, too: order, commits, attempts, dead letters. Each record in work
-    is a task of the loop that runs `run`; where its partition goes to another member before it has
-    ended, it is cancelled.
+    Order, commits, attempts and dead letters are those of `Workers`. Each record being processed is
+    a task of the event loop that runs `run`; it is cancelled if its partition goes to another
+    member before it has finished.
 
         consumer = AsyncConsumer(config, group_id="board", enable_auto_commit=False)
         async with consumer:
@@ -48,9 +48,9 @@ class AsyncWorkers(WorkersState):
         commit_interval: float = 1.0,
         drain_timeout: float = 20.0,
     ) -> None:
-        """Check what is given; nothing is begun before `run`.
+        """Check the arguments; nothing starts before `run`.
 
-        `work` is an `async def`. All else as `Workers` has it.
+        `work` is an `async def`; the other arguments are those of `Workers`.
         """
         options = work_options(dict(locals()), AsyncConsumer, AsyncProducer)
         hands = partial(WorkerTasks, work_function(work, awaited=True), producer)
@@ -63,11 +63,9 @@ class AsyncWorkers(WorkersState):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Subscribe, work on what comes, and leave the group at the end; gives nothing back.
+        """Subscribe, process records until the run ends, and leave the group.
 
-        A task that is cancelled ends it as `stop()` does, and then the cancellation comes out; what
-        is still in work after `drain_timeout` is cancelled, too.
-
-        As `Workers.run`.
+        Cancelling the task ends the run as `stop()` does, and then raises `CancelledError`. Records
+        still being processed after `drain_timeout` are cancelled. See `Workers.run`.
         """
         await carried_out(self._run.run(topics, pattern, timeout), self._now)

@@ -1,7 +1,7 @@
-"""What every client's facade shares: engine and host put together, calls that end in time.
+"""Base classes of the public clients: an engine on its host, and calls that end by their deadline.
 
-In: a configuration, perhaps a host. Out: `_run`, which carries out a caller's half in
-the caller's thread; `listen`, `explain`, `close`. Must not: decide what a call does.
+In: a configuration, optionally a host. Out: `_run`, which executes a call in the caller's thread;
+`listen`, `explain`, `close`. Must not: decide what a call does.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ P = ParamSpec("P")
 
 
 def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-    """Make a client, `make(*arguments, **keywords)`, on a host that is there: a simulated one."""
+    """Create a client by `make(*arguments, **keywords)` on an existing, maybe simulated, host."""
     with hosts_from(only_here(host)):
         return make(*arguments, **keywords)
 
 
 class Facade(Generic[E]):
-    """Base of all clients, sync and asyncio: what never waits; not made directly.
+    """Base class of all clients, sync and asyncio: the methods that never block.
 
-    A client belongs to the process that made it: after a fork, calls in the child raise
-    `ClientForkedError`. Nothing is opened before the first call.
+    A client belongs to the process that created it: after a fork, its calls in the child raise
+    `ClientForkedError`. No connection is opened before the first call. Not instantiated directly.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Facade(Generic[E]):
         producer: Callable[[dict[str, Any]], Any],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
-        """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine.
+        """Use the host of `hosts_from` or create the default one; `build` creates its engine.
 
         `producer` creates the producer of `events.topic`.
         """
@@ -76,40 +76,40 @@ class Facade(Generic[E]):
     def _closed(self) -> bool:
         return self._calls.closed
 
-    # What all clients can do
+    # Methods of all clients
 
-    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+    if not TYPE_CHECKING:  # or type checkers would accept unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
 
     def listen(self, listener: Listener) -> None:
-        """Have each event of this client handed to `listener`.
+        """Call `listener` with each event of this client.
 
-        It is called inside the client's step and must be quick; it must not call the client.
-        `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic
-        seconds.
+        The listener runs inside the client's own step: it must return quickly and must not call the
+        client. `odradek.common.events.KINDS` lists the kinds of events with their fields;
+        `event.at` is in seconds of the monotonic clock.
         """
         self._calls.listen(listener)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from now on (PLAIN and SCRAM), as after a change of them.
+        """Replace the username and password (PLAIN and SCRAM), for example after a rotation.
 
-        Connections that stand go on; they show the new ones when their session ends (KIP-368).
-        The producer of `events.topic` uses them too.
+        Open connections are kept; they use the new credentials when their SASL session expires
+        (KIP-368). The producer of `events.topic` uses them, too.
         """
         name, hidden = text("username", username), text("password", password, private=True)
         self._calls.set_credentials(name, Secret(hidden))
 
     @property
     def ended(self) -> KafkaError | None:
-        """What has ended this client for good, and every call raises; None while it works."""
+        """Fatal error of this client, which every call raises; None while the client works."""
         return self._engine.ended
 
     def explain(self) -> Explanation:
-        """Say why nothing is happening, and when the next attempt is.
+        """Explain why the client makes no progress, and when it makes its next attempt.
 
-        Does no I/O and never waits. The result prints as text; `to_dict()` gives plain data.
+        Does no I/O and never blocks. The result prints as text; `to_dict()` returns plain data.
         """
         from odradek.clients.explain.explanation import explain
 
@@ -117,13 +117,13 @@ class Facade(Generic[E]):
         return explain(self._engine, self._calls.kind, self._host.now())
 
     def health(self) -> Health:
-        """Say whether this client can do its work, cheaply enough to be asked each second.
+        """Report whether this client can do its work; cheap enough to be called every second.
 
-        Does no I/O, takes no lock and never waits; any thread may ask. `ok` turns false for what a
-        person or another machine has to mend: a cluster that doesn't answer, credentials that are
-        refused, a group that gives nothing to read or a record that finds no leader for 15 s, a
-        program that doesn't poll. A client that works in its callers' calls alone (an `Admin`, a
-        `Consumer` without a group) says what its last call knew.
+        Does no I/O, takes no lock and never blocks; any thread may call it. `ok` is only false for
+        problems that a person or another system has to fix: the cluster doesn't answer, credentials
+        are refused, a consumer has had no assignment or a record no leader for 15 s, or the
+        application doesn't poll. A client that only works inside its callers' calls (an `Admin`, or
+        a `Consumer` without a group) reports the state at the end of its last call.
 
         >>> producer.health().to_dict()["ok"]
         True
@@ -134,12 +134,12 @@ class Facade(Generic[E]):
         return health(self._calls)
 
     def metrics(self) -> Metrics:
-        """What this client has counted and measured, under the names of Kafka's Java clients.
+        """Return a snapshot of this client's metrics, under the names of Kafka's Java clients.
 
-        Does no I/O, takes no lock and never waits; any thread may ask. Totals count from the
-        client's beginning; averages and maxima are of the last 30 to 60 s, and not a number where
-        nothing was measured. Times are milliseconds where `unit` doesn't say `s`. There are no
-        rates: whoever asks twice has them from the totals.
+        Does no I/O, takes no lock and never blocks; any thread may call it. Totals count from the
+        creation of the client. Averages and maxima cover the last 30 to 60 s and are NaN if nothing
+        was measured. Times are in milliseconds unless `unit` is `s`. There are no rates: compute
+        them from the totals of two snapshots.
 
         >>> producer.metrics().value("record-error-total")
         0
@@ -148,19 +148,19 @@ class Facade(Generic[E]):
         return self._calls.metrics()
 
     def __repr__(self) -> str:
-        # Without calls its construction failed, and somebody looks at why.
+        # `__init__` may have failed before `_calls` was set, and a debugger shows the object.
         return repr(self._calls) if "_calls" in vars(self) else f"<{type(self).__name__}>"
 
 
 class Client(Facade[E]):
-    """Base of `Producer`, `Consumer` and `Admin`: calls that wait; not made directly."""
+    """Base class of `Producer`, `Consumer` and `Admin`: the calls that block."""
 
     def _run(self, flow: CallerFlow[T]) -> T:
-        """Carry out a call in the caller's thread."""
+        """Execute a call in the caller's thread."""
         return carried_out(flow, self._calls.host)
 
     _end = _run
-    """Carry out a call that closes."""
+    """Execute a call that closes the client."""
 
     def _call(
         self,
@@ -169,29 +169,29 @@ class Client(Facade[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> T:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried."""
+        """Run `flow(deadline)` to its end; at the deadline, raise an error with all attempts."""
         return self._run(self._calls.call(flow, timeout, what, option))
 
     def cluster_id(self, timeout: float | None = None) -> str:
-        """The id of the cluster, from its metadata."""
+        """Return the cluster's id. `timeout` in seconds, default `default.api.timeout.ms`."""
         snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
         return snapshot.cluster_id or ""
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id that a broker has given this client for the metrics that it pushes (KIP-714).
+        """Return the id that a broker has assigned to this client for its pushed metrics (KIP-714).
 
-        Asks a broker for it where none has given one yet, and stays the same for as long as this
-        client lives; brokers' receivers name clients so. Raises `IllegalStateError` with
-        `enable.metrics.push=false`, `UnsupportedVersionError` where brokers have no receiver of
-        metrics, and `KafkaTimeoutError`.
+        Metrics receivers of brokers identify the client by this id. It is requested from a broker
+        if the client doesn't have one yet, and stays the same for the lifetime of the client.
+        Raises `IllegalStateError` with `enable.metrics.push=false`, `UnsupportedVersionError` if
+        the brokers have no metrics receiver, and `KafkaTimeoutError`.
         """
         return self._call(self._calls.client_instance_id, timeout, "id of this client")
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Close all connections. Always ends within `timeout` seconds; may be called twice.
+        """Close all connections within `timeout` seconds; closing twice has no effect.
 
-        Any thread may call it, and so may a signal handler. A call of another thread that waits
-        raises `ClientClosedError`. Later calls raise `ClientClosedError`.
+        May be called from any thread and from signal handlers. Calls that wait in other threads,
+        and all later calls, raise `ClientClosedError`.
         """
         self._run(self._calls.close(timeout))
 

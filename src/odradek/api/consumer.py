@@ -1,4 +1,4 @@
-"""The consumer as users see it: subscribed or assigned, records or Arrow batches.
+"""Public consumer: subscribed or assigned, records or Arrow batches.
 
 In: assignments, positions, timeouts. Out: records, record batches, offsets, descriptions. Flow:
 wire → fetcher → (caller's thread) decode → here. Must not: decide anything; the engine does.
@@ -34,25 +34,24 @@ T = TypeVar("T")
 
 
 def consumer_engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
-    """A consumer's engine."""
+    """Create a consumer's engine."""
     clocks = {"wall_clock": host.wall_clock, "clock": host.now}
     first = host.callers_first
     return ConsumerEngine(config, host.rng(), host.lock, **clocks, readers_first=first, hint=hint)
 
 
 class Consumer(GroupConsumer):
-    """Reads records of subscribed or assigned partitions, as objects or as Arrow columns.
+    """Consumer of subscribed or assigned partitions; returns records as objects or Arrow columns.
 
-    With a `group.id` it can `subscribe` as a member of a group, and commit; a thread of the
-    client's own then sends heartbeats, commits and fetches while the caller works. Without one
-    it reads what it is told to (`assign`), and all work is done in the caller's thread, inside its
-    calls; with `background=True` a thread receives the next records there, too: up to half as much
-    again per second where there is a second core, and nothing for a forking program. Calls come
-    from one thread at a time either way. It keeps working when its brokers are replaced: positions
-    are kept, and no record is handed out twice or left out (KIP-899). Times are in float seconds.
+    With a `group.id` the consumer can `subscribe` as a member of a group, and commit offsets; a
+    background thread sends heartbeats, commits and fetches while the caller works. Without one it
+    reads the partitions given to `assign`, and does all work in the caller's thread, inside the
+    calls. `background=True` then adds a thread that prefetches records: up to 50 % more records per
+    second if a second core is free. Don't use it in programs that fork.
 
-    What waits and what is under way is at most `fetch.max.bytes`, but for a batch that is larger
-    alone.
+    Only one thread at a time may call a consumer. If brokers are replaced, the consumer resumes at
+    its positions without duplicate or missing records (KIP-899). Times are in seconds (float).
+    Buffered and requested records take at most `fetch.max.bytes`, unless a single batch is larger.
 
     >>> config = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
     >>> with Consumer(config, group_id="board") as consumer:
@@ -80,18 +79,19 @@ class Consumer(GroupConsumer):
         value_deserializer: Callable[..., Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet.
 
-        `bootstrap_hint` is what `bootstrap_hint()` of another consumer gave, perhaps in another
-        process: this one then knows topics and leaders before it has asked a broker.
+        `config`: a dict, or the path of a properties file.
+        `bootstrap_hint`: the result of `bootstrap_hint()` of another consumer, maybe in another
+        process; with it the consumer knows topics and leaders before its first metadata request.
+        `key_deserializer`, `value_deserializer`: functions that convert bytes to objects. They take
+        the bytes, or the bytes and a `SerializationContext`. None stays None, and Arrow batches
+        keep bytes. If one fails, reading raises `RecordDeserializationError`, after the records
+        before it have been returned; to skip the record, seek to `error.next_offset` of
+        `error.partition`.
 
-        `key_deserializer` and `value_deserializer` make objects of the bytes of records: functions
-        of them, or of them and a `SerializationContext`. None stays None, and Arrow batches stay
-        bytes. Reading raises `RecordDeserializationError` for a record that they can't read, once
-        those before it were handed out; `seek(error.partition, error.next_offset)` goes on after.
-
-        Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have.
+        Raises `ConfigurationError` for an unknown option or an invalid value, and
+        `UnsupportedFeatureError` for a feature that this release doesn't support.
         """
         from odradek.runtime.hosts.one_reader import OneReader
 
@@ -115,17 +115,18 @@ class Consumer(GroupConsumer):
         *,
         timeout_ms: float | None = None,
     ) -> list[ConsumerRecord]:
-        """Records, at most `max_records` (default `max.poll.records`); none after `timeout`.
+        """Return the next records, at most `max_records` (default `max.poll.records`).
 
-        `timeout_ms` is the same in milliseconds, for who is used to it, and counts where given.
-        Returns as soon as there are any. During an outage it returns an empty list at its timeout
-        and goes on trying; `explain()` says what. Raises `NoSuchOffsetError` where a position isn't
-        in the log and `auto.offset.reset` is none, `CorruptRecordError`,
-        `TopicAuthorizationError`, `UnknownTopicOrPartitionError` (each with the partition;
-        the others go on), `ClusterIdMismatchError`, and with `metadata.recovery.strategy=none`
-        `NoBrokerAvailableError` after `metadata.unavailable.timeout.ms` (KIP-899).
-        `IllegalStateError` while another thread is in `poll`, or in anything else that hands out
-        records; `ClientClosedError` where another thread closes the consumer meanwhile;
+        Returns as soon as there are records, or an empty list after `timeout` seconds. `timeout_ms`
+        is the same in milliseconds and takes precedence. During an outage the list is empty, and
+        the consumer keeps trying to reach a broker; see `explain()`.
+
+        Raises, each with its partition, while the other partitions continue: `NoSuchOffsetError` if
+        the position isn't in the log and `auto.offset.reset` is none, `CorruptRecordError`,
+        `TopicAuthorizationError` and `UnknownTopicOrPartitionError`. Also raises
+        `ClusterIdMismatchError`; `NoBrokerAvailableError` after `metadata.unavailable.timeout.ms`
+        with `metadata.recovery.strategy=none` (KIP-899); `IllegalStateError` if another thread is
+        reading records; `ClientClosedError` if another thread closes the consumer; and
         `WakeupError` after `wakeup()`.
         """
         found = self._read(self._calls.poll(timeout, max_records, timeout_ms))
@@ -133,11 +134,12 @@ class Consumer(GroupConsumer):
         return found or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
-        """Iterate over records, until all `until` are reached or none came for `timeout` seconds.
+        """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
-        The position moves with each record, so it is right wherever the loop is left; `seek`,
-        `pause` and `assign` act at the next record. Without a timeout it waits as long as it takes.
-        Raises what `poll` raises; a new iterator goes on behind it.
+        The position moves with each record, so it is right if the loop is left early. `seek`,
+        `pause` and `assign` take effect before the next record. The iterator also ends once all
+        `until` offsets of `assign` are reached. Raises what `poll` raises; a new iterator continues
+        after the error.
         """
         return self._reader.records(
             lambda: self._read(self._calls.iterated(timeout)), self._calls, self._host.now
@@ -153,24 +155,24 @@ class Consumer(GroupConsumer):
         include_headers: bool = False,
         layout: Layout = "binary",
     ) -> pa.RecordBatch | None:
-        """The next records of one partition as an Arrow batch; None after `timeout` without any.
+        """Return the next records of one partition as an Arrow batch; None after `timeout` seconds.
 
-        Schema, as Spark's Kafka source has it, all fields nullable: `key binary, value binary,
-        topic string, partition int32, offset int64, timestamp timestamp[us, UTC], timestampType
-        int32` (0: create time, 1: log append time), and with `include_headers` `headers
-        list<struct<key: string, value: binary>>`, null where a record has none. `columns` chooses
-        some of them, `headers` too, in that order; what isn't chosen isn't decoded either.
+        The schema is that of Spark's Kafka source, with all fields nullable: `key binary, value
+        binary, topic string, partition int32, offset int64, timestamp timestamp[us, UTC],
+        timestampType int32` (0: create time, 1: log append time), and with `include_headers`
+        `headers list<struct<key: string, value: binary>>`, null for a record without headers.
+        `columns` selects columns, in this order, maybe with `headers`; other columns aren't
+        decoded.
 
-        The batch owns its buffers: they stay as they are for as long as the batch or a slice of it
-        is used, also after `close()`, and are used again afterwards. `topic` and `partition` share
-        theirs with other batches. With the layout `binary_view` `key` and `value` have that type:
-        longer values stay where they were received, which saves copying them, and one row keeps the
-        whole answer (some megabytes) in memory. pyarrow 26 can't filter, sort or join such columns,
-        and Spark refuses them.
+        The batch owns its buffers: they don't change while the batch or a slice of it exists, even
+        after `close()`, and are reused afterwards. Batches share buffers for `topic` and
+        `partition`. With `layout="binary_view"` `key` and `value` have that type: longer values
+        aren't copied, but one row keeps the whole fetch response (some megabytes) in memory.
+        pyarrow 26 can't filter, sort or join such columns, and Spark rejects them.
 
-        A batch has what came of one partition in one answer: up to `max.partition.fetch.bytes`,
-        and about 131,072 rows. Raises what `poll` raises, and `ArrowSchemaError` for a column or
-        layout that isn't there.
+        A batch has the records of one partition from one fetch response: up to
+        `max.partition.fetch.bytes` and about 131,072 rows. Raises what `poll` raises, and
+        `ArrowSchemaError` for an unknown column or layout.
         """
         batch = self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
         self._calls.engine.delivery.handed_over()
@@ -184,12 +186,13 @@ class Consumer(GroupConsumer):
         include_headers: bool = False,
         layout: Layout = "binary",
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over Arrow batches as `poll_arrow` gives them.
+        """Iterate over the Arrow batches that `poll_arrow` returns.
 
-        Ends when all `until` are reached, or when nothing came for `timeout` seconds; without a
-        timeout it waits as long as it takes, outages included. The position of a partition is
-        behind the last batch that the loop was given. To keep memory level, let go of a batch
-        before the next one is asked for. Raises what `poll` raises; a new iterator goes on.
+        The iterator ends once all `until` offsets of `assign` are reached, or after `timeout`
+        seconds without records; without a timeout it waits forever, during outages, too. The
+        position of a partition is after the last batch that the loop received. To limit memory,
+        drop each batch before requesting the next. Raises what `poll` raises; a new iterator
+        continues after the error.
 
         >>> sum(batch.num_rows for batch in consumer.batches(timeout=5.0))
         2
@@ -198,5 +201,5 @@ class Consumer(GroupConsumer):
         yield from self._reader.batches(lambda: self._read(batches()), self._calls)
 
     def _read(self, flow: CallerFlow[T]) -> T:
-        """Carry out a call that hands out records: one thread at a time does."""
+        """Execute a call that returns records; only one thread at a time may."""
         return self._reader.inside("poll()", self._calls.callback, self._run, flow)

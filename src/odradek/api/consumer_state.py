@@ -1,7 +1,7 @@
-"""What consumers do without waiting, sync and asyncio: assignments, positions, pauses.
+"""Methods of consumers that never block, sync and asyncio: assignments, positions, pauses.
 
-In: partitions, offsets. Out: partitions, lags, what is known. Must not: decide anything; the engine
-does.
+In: partitions, offsets. Out: partitions, lags, known metadata. Must not: decide anything; the
+engine does.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ Offset = int | OffsetAndMetadata | OffsetAndTimestamp
 
 
 class RebalanceListener(Protocol):
-    """An object for `subscribe(listener=…)`, as in kafka-python and aiokafka."""
+    """Listener for `subscribe(listener=…)`, as in kafka-python and aiokafka."""
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object:
-        """These were assigned in addition; called as `on_assigned` of `subscribe` is."""
+        """Handle newly assigned partitions; called like `on_assigned` of `subscribe`."""
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object:
-        """These are given back, or are lost; called as `on_revoked` of `subscribe` is."""
+        """Handle revoked or lost partitions; called like `on_revoked` of `subscribe`."""
 
 
 class ConsumerState(Facade[ConsumerEngine]):
-    """What all consumers can do without waiting; not made directly."""
+    """Base class of all consumers: the methods that never block; not instantiated directly."""
 
     _calls: ConsumerCalls
 
     def _traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> None:
-        """Have reads and commits told to what `make` makes, as `OpenTelemetryTraces` has it."""
+        """Report reads and commits to the traces that `make` creates."""
         self._calls.traced_by(make)
 
     def assign(
@@ -61,49 +61,51 @@ class ConsumerState(Facade[ConsumerEngine]):
         *,
         until: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Read these partitions from now on, and no others; those that stay keep their positions.
+        """Read exactly these partitions from now on; already assigned ones keep their positions.
 
-        Here and everywhere a pair of topic and number does as well as a `TopicPartition`. With a
-        dict of offsets by partition each of them is read from there, as after `seek`.
+        Here and in all other methods a (topic, partition) pair may replace a `TopicPartition`. A
+        dict of offsets by partition sets the position of each, as `seek` does.
 
-        `until` gives, per partition, the first offset that isn't wanted: records end exactly
-        there, and `position()` is at or behind it then, also across gaps of compaction and
-        transactions. A partition without a position starts where `auto.offset.reset` says;
-        `by_duration:P7D` is the first record of the last seven days by this machine's clock, or
-        the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
-        committed, where it has.
+        `until`: for each partition the first offset not to be returned. Records end exactly before
+        it, and `position()` is then at or after it, even across gaps from compaction and
+        transactions.
+
+        A partition without a position starts at the group's committed offset, if there is a
+        `group.id` and an offset, else where `auto.offset.reset` says. `by_duration:P7D` means the
+        first record of the last seven days by this machine's clock, or the end if there is none
+        (KIP-1106).
         """
         self._calls.assign(partitions, until)
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are assigned."""
+        """Return the assigned partitions."""
         return list(self._engine.subscription.partitions)
 
     def paused(self) -> list[TopicPartition]:
-        """Those of them that `pause` holds back."""
+        """Return the assigned partitions that are paused."""
         states = list(self._engine.subscription.partitions.values())
         return [state.partition for state in states if state.paused]
 
     def seek(self, tp: TopicPartition, offset: Offset) -> None:
-        """Go on reading a partition at an offset. Whether it is in the log shows at `poll`.
+        """Set the position of a partition; `poll` reports it if the offset isn't in the log.
 
-        What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
-        then tells whether the log still has what stood before (KIP-320).
+        `offset` may be a result of `offsets_for_times` or `committed`; its leader epoch then lets
+        brokers detect that the log was truncated (KIP-320).
 
-        A fetch that is under way is of no use then, and at the end of a log brokers hold it for up
-        to `fetch.max.wait.ms`. What is there is asked for beside it, on a second connection.
+        At the end of a log brokers hold fetches for up to `fetch.max.wait.ms`. The consumer doesn't
+        wait for a fetch that this call makes useless: it fetches on a second connection.
 
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
-        and the application wasn't told yet (as `pause` and `resume` do).
+        and the application hasn't been notified yet. `pause` and `resume` do, too.
         """
         self._calls.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
+        """Set positions to the first offset (None: all assigned); `poll` looks it up."""
         self._calls.reset(partitions, EARLIEST, "seek_to_beginning()")
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Go on behind the last record (None: all assigned); looked up by `poll`."""
+        """Set positions to the end of the log (None: all assigned); `poll` looks it up."""
         self._calls.reset(partitions, LATEST, "seek_to_end()")
 
     @overload
@@ -115,72 +117,73 @@ class ConsumerState(Facade[ConsumerEngine]):
     def lag(
         self, tp: TopicPartition | None = None
     ) -> int | dict[TopicPartition, int | None] | None:
-        """How far the position is from the end of the log: offsets that are still to be read.
+        """Return the number of offsets between the position and the end of the log.
 
-        Of one partition, or by partition of all that are assigned. The end is the one that the last
-        answer to a fetch told: the high watermark, and with `isolation.level=read_committed` the
-        last stable offset. Asks nobody and never waits; None where there is no position yet, or
-        nothing was fetched. Offsets of markers and of compacted records count, too.
-        `end_offsets()` asks the brokers (KIP-695).
+        Of one partition, or a dict of all assigned ones. The end is that of the last fetch
+        response: the high watermark, or with `isolation.level=read_committed` the last stable
+        offset. Sends no request and never blocks; None if there is no position or no fetch response
+        yet. Offsets of transaction markers and compacted records are counted. To ask the brokers,
+        use `end_offsets()` (KIP-695).
         """
         subscription = self._engine.subscription
         return subscription.lags() if tp is None else subscription.lag(one_partition(tp))
 
     def high_watermarks(self) -> dict[TopicPartition, int | None]:
-        """By assigned partition the end of what all its replicas have: nobody reads further.
+        """Return the high watermark of each assigned partition: the end of what consumers may read.
 
-        As the last answer to a fetch told it; asks nobody and never waits. None where nothing was
-        fetched. With `isolation.level=read_committed` reading may end before it, at the last
-        stable offset, and `lag()` counts up to there.
+        The value is that of the last fetch response, or None before the first; sends no request and
+        never blocks. With `isolation.level=read_committed` reading may end earlier, at the last
+        stable offset, which `lag()` uses.
         """
         return self._engine.subscription.high_watermarks()
 
     def pause(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`; give them one by one, or a list.
+        """Stop returning records of these partitions, or a list of them, until `resume`.
 
-        May be called at any place, by signal handlers and listeners too: what a `poll` is about to
-        hand out that was interrupted by it is handed out still.
+        May be called anywhere, by signal handlers and listeners, too. If it interrupts a `poll`,
+        records that this `poll` is about to return are still returned.
         """
         self._calls.pause(these_partitions(partitions), paused=True)
 
     def resume(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
-        """Hand out records of these partitions again; may be called at any place, as `pause`."""
+        """Return records of these partitions again; may be called anywhere, as `pause`."""
         self._calls.pause(these_partitions(partitions), paused=False)
 
     # The group
 
     def subscription(self) -> set[str]:
-        """The subscribed topics; with a pattern of a classic group those that match now."""
+        """Return the subscribed topics; for a pattern in a classic group, those that match now."""
         group = self._engine.group
         return set() if group is None else set(group.topics())
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom it was handed what it has, for `send_offsets_to_transaction` (KIP-447).
+        """Return this consumer's membership, for `send_offsets_to_transaction` (KIP-447).
 
-        If the member has lost its partitions, this returns who it was before until new ones are
-        announced, even if it has joined again: brokers refuse its offsets, as others read them.
+        After the member has lost its partitions, the result is the old membership until new
+        partitions are announced, even if it has rejoined. Brokers then reject its offsets, since
+        other members read these partitions.
         """
         self._calls.check_open()
         return self._calls.group("group_metadata()").metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group divide its partitions anew, soon (KIP-568); returns at once."""
+        """Request a rebalance of the group (KIP-568); returns at once."""
         self._calls.enforce_rebalance(reason)
 
     # The client
 
     def wakeup(self) -> None:
-        """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
+        """Make the call that waits for records, or else the next one, raise `WakeupError`.
 
-        For `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
-        records ends before its next one. Nothing is lost by it, and no other call is touched:
-        `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
-        closed consumer it does nothing.
+        Affects `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
+        records ends before its next record. No record is lost, and other calls such as `commit()`
+        and `close()` aren't interrupted. May be called from any thread and from signal handlers;
+        has no effect on a closed consumer.
 
         >>> before = signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
         """
         self._calls.wakeup()
 
     def bootstrap_hint(self) -> dict[str, Any]:
-        """What is known of the cluster, as plain data: another process can start from it."""
+        """Return the known cluster metadata as plain data, from which another process can start."""
         return self._engine.bootstrap_hint() or {}

@@ -1,7 +1,7 @@
-"""Serializers and deserializers of a client, loaded only where it has some.
+"""Serializers and deserializers of a client, imported only if it has some.
 
-In: what a program gives. Out: what stands between it and its client's bytes, or None. Must not:
-make a client without them import or call anything.
+In: functions of the program. Out: wrappers around the client's bytes, or None. Must not: make a
+client without them import or call anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def reading(key: Any, value: Any, *, in_loop: bool = False) -> RecordReading | None:
-    """What makes objects of a consumer's records."""
+    """Return the deserializer of a consumer's records, or None."""
     if key is None and value is None:
         return None
     from odradek.serialization.record_reading import RecordReading
@@ -26,7 +26,7 @@ def reading(key: Any, value: Any, *, in_loop: bool = False) -> RecordReading | N
 def sending(
     producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
 ) -> Callable[..., Any] | None:
-    """What makes bytes of objects, and sends them."""
+    """Return a `send` that serializes keys and values first, or None."""
     if key is None and value is None:
         return None
     from odradek.serialization.record_writing import serialized_put, serialized_send
@@ -37,7 +37,7 @@ def sending(
 def sending_many(
     producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
 ) -> Callable[..., Any] | None:
-    """The same for lists."""
+    """Return a `send_many` that serializes keys and values first, or None."""
     if key is None and value is None:
         return None
     from odradek.serialization.record_writing import serialized_put_many, serialized_send_many

@@ -1,7 +1,7 @@
-"""Calls of a consumer that wait, but don't read: subscriptions, commits, offsets, topics.
+"""Calls of a consumer that wait, except reading: subscriptions, commits, offsets, topics.
 
-In: topics, callbacks, offsets. Out: answers of the group and of brokers. Must not: decide anything;
-the engine and `clients/calls` do.
+In: topics, callbacks, offsets. Out: responses of the group and of brokers. Must not: decide
+anything; the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
-    """Base of `Consumer`; not made directly."""
+    """Base class of `Consumer`; not instantiated directly."""
 
     @with_keywords
     def subscribe(
@@ -48,49 +48,51 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Join the group (`group.id`) and read what it assigns of these topics from now on.
+        """Join the group (`group.id`) and read the partitions of these topics that it assigns.
 
-        Give topics, or a `pattern`: a regular expression that a topic's *whole* name has to match.
-        In a classic group it is Python's and is looked up every `metadata.max.age.ms`; with
-        `group.protocol=consumer` (KIP-848) it is the broker's (RE2). A topic that isn't there yet
-        is waited for. Another call replaces subscription and callbacks; the group stays. One with
-        the same topics or pattern replaces the callbacks alone, and nobody rebalances.
+        Pass topics or a `pattern`, a regular expression that must match the *whole* topic name. In
+        a classic group the pattern is Python's and is evaluated every `metadata.max.age.ms`; with
+        `group.protocol=consumer` (KIP-848) it is RE2 and the broker evaluates it. Topics that don't
+        exist yet are read once they are created. A second call replaces subscription and callbacks
+        within the same group; with the same topics or pattern it only replaces the callbacks,
+        without a rebalance.
 
-        Returns at once: a thread of the client's own joins, sends heartbeats and fetches, so a
-        slow loop doesn't cost the membership. But the application must ask for records at least
-        every `max.poll.interval.ms` (any of `poll`, `poll_arrow`, `records`, `batches`, a `for`
-        loop), else the member leaves, and joins again at its next call.
+        Returns at once. A background thread joins, sends heartbeats and fetches, so slow processing
+        doesn't cost the membership. But the application must request records at least every
+        `max.poll.interval.ms` (by `poll`, `poll_arrow`, `records`, `batches` or a `for` loop). If
+        it doesn't, the member leaves, and rejoins at the next such call.
 
-        Callbacks are called as `callback(consumer, partitions)`, in the thread that asks for
-        records, inside that call, one at a time:
+        Callbacks are called as `callback(consumer, partitions)`, one at a time, in the thread that
+        reads records, inside that call:
 
-        - `on_assigned`: these came in addition, positions aren't looked up yet: `seek()` here to
-          begin elsewhere. Runs before any record of them is handed out.
-        - `on_revoked`: these go, in order. What the application was handed of them has been
-          committed if `enable.auto.commit` is on, nothing more of them is handed out, and nobody
-          else has them before it returns: the place to write out and `commit()`.
-        - `on_lost`: these are gone already (the member was removed, or didn't poll in time), and
-          others may read them: a commit would be refused. Without it `on_revoked` is called.
+        - `on_assigned`: newly assigned partitions, before their positions are looked up and before
+          any of their records is returned. Call `seek()` here to start elsewhere.
+        - `on_revoked`: partitions that are being revoked. With `enable.auto.commit` the returned
+          records have been committed. No more records are returned, and no other member gets the
+          partitions before the callback returns, so write results and `commit()` here.
+        - `on_lost`: partitions that were lost, because the member was removed or didn't poll in
+          time. Other members may be reading them, so a commit would be rejected. Defaults to
+          `on_revoked`.
 
-        Partitions that stay go on meanwhile: positions, buffers and fetches are kept
-        (cooperative-sticky and KIP-848; the other assignors give everything back first). A callback
-        may use the consumer (`position`, `seek`, `pause`, `commit`, `committed` …), but not
-        `poll`, `subscribe` or `unsubscribe`. What it raises comes out of the call that it ran in;
-        the rebalance goes on. A `listener` with kafka-python's methods does as well.
+        Partitions that remain assigned continue meanwhile, with positions, buffers and fetches
+        (cooperative-sticky and KIP-848; other assignors revoke all partitions first). Callbacks may
+        use the consumer (`position`, `seek`, `pause`, `commit`, `committed` …), except `poll`,
+        `subscribe` and `unsubscribe`. An exception of a callback is raised by the call that ran it,
+        and the rebalance continues. A `listener` may have kafka-python's methods instead.
 
-        Raises `ConfigurationError`, and `IllegalStateError` without `group.id` or after `assign`.
-        What the group refuses (`GroupAuthorizationError`, `FencedInstanceIdError`,
-        `InconsistentGroupProtocolError` …) is raised by the calls that ask for records.
+        Raises `ConfigurationError`, and `IllegalStateError` without a `group.id` or after `assign`.
+        Errors of the group (`GroupAuthorizationError`, `FencedInstanceIdError`,
+        `InconsistentGroupProtocolError` …) are raised by the calls that read records.
         """
         named = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         self._run(self._calls.subscribe(topics, pattern, listener, named, ref(self)))
 
     def unsubscribe(self, timeout: float | None = None) -> None:
-        """Leave the group, all partitions included; `assign` or `subscribe` may follow.
+        """Leave the group and drop all partitions; `assign` or `subscribe` may follow.
 
-        Commits what the application was handed if `enable.auto.commit` is on, and calls
-        `on_revoked`. Ends within `timeout` (default `default.api.timeout.ms`), even where the
-        group can't be reached.
+        With `enable.auto.commit` it commits the returned records, and it calls `on_revoked`.
+        Returns within `timeout` seconds (default `default.api.timeout.ms`), even if the group can't
+        be reached.
         """
         self._run(self._calls.unsubscribe(timeout))
 
@@ -100,38 +102,36 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def commit(
         self, offsets: Offsets | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit, wait for the answer, and return the committed offsets.
+        """Commit offsets, wait for the response, and return the committed offsets.
 
-        Without an argument: the positions, that is everything that was handed out so far, the
-        record or batch in hand included. Else offsets by partition (the *next* one to be read), a
-        record or records, or Arrow data with the columns `topic`, `partition` and `offset`: then
-        what is behind the last of them.
+        Without an argument it commits the positions: all records returned so far, including the
+        record or batch of the current iteration. `offsets` may be a dict of the *next* offset to
+        read by partition, a record or records, or Arrow data with the columns `topic`, `partition`
+        and `offset`; of records and rows, the offset after the last one of each partition is
+        committed.
 
-        With `enable.auto.commit` (the default where there is a `group.id`) nothing has to be called
-        for at-least-once: every `auto.commit.interval.ms`, before partitions are given back, at
-        `unsubscribe` and at `close`, the client commits what the application is through with. What
-        it was handed last counts only when it asks for more: the list that `poll` gave, the batch
-        or the record that a loop is at, are committed after the next call, so a crash loses
-        none of them. `close()` says that it is through with them, too; leaving a `with` block by
-        an exception doesn't.
+        With `enable.auto.commit` (the default with a `group.id`) no call is needed for
+        at-least-once processing: the client commits every `auto.commit.interval.ms`, before
+        partitions are revoked, in `unsubscribe` and in `close`. It commits records only after the
+        application has requested more: the list from `poll`, or the batch or record of the current
+        iteration, is committed after the next call, so a crash loses none of them. `close()` counts
+        as such a call; leaving a `with` block by an exception doesn't.
 
-        Also with `assign`, under a `group.id` that has no subscribed members.
+        With `enable.auto.commit=false` the client never commits by itself. A partition that has
+        returned no record then has no committed offset, and with `auto.offset.reset=latest` its
+        next reader skips the records written before it starts. To avoid that, call `commit()`
+        without an argument once the partitions are assigned and their positions known.
 
-        With `enable.auto.commit=false` the client commits nothing by itself. A partition that has
-        brought no record yet has no committed offset then, and with `auto.offset.reset=latest` its
-        next reader skips what is written until it begins: call `commit()` without an argument once
-        the partitions are assigned and their positions known.
+        Also works with `assign`, under a `group.id` without subscribed members. If an error is
+        raised, the other partitions may have been committed. For a topic that was deleted, commits
+        are retried for five seconds, then `UnknownTopicOrPartitionError` names it.
 
-        What the group took of it counts, also where an error is raised for the rest. A topic that
-        was deleted is asked for five seconds long, then `UnknownTopicOrPartitionError` names it.
-
-        Raises `CommitFailedError` where a partition was lost, or given to another member, since its
-        records were read, even if this member has joined again; the others are committed. Offsets
-        by partition are judged by the assignment that was announced last: by `on_assigned`, or by
-        the call that asks for records if there is no such callback. Raises
-        `FencedInstanceIdError`, `GroupAuthorizationError` or `TopicAuthorizationError` where a
-        right is missing, `OffsetMetadataTooLargeError` …, and `KafkaTimeoutError` after `timeout`
-        seconds (default `default.api.timeout.ms`).
+        Raises `CommitFailedError` if a partition was lost or assigned to another member after its
+        records were read, even if this member has rejoined; the others are committed. For a dict of
+        offsets the assignment is the one last announced: to `on_assigned`, or without such a
+        callback, in the call that reads records. Raises `FencedInstanceIdError`,
+        `GroupAuthorizationError`, `TopicAuthorizationError`, `OffsetMetadataTooLargeError` …, and
+        `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`).
         """
         return self._run(self._calls.commit(offsets, timeout))
 
@@ -141,19 +141,19 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         callback: Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
         | None = None,
     ) -> None:
-        """Commit as `commit` does, without waiting for it.
+        """Commit offsets as `commit` does, without waiting for the response.
 
-        `callback(offsets, error)` is called in a later call that asks for records, or before a
-        later `commit` returns; at the latest in `close()` or `unsubscribe()`, which wait for it.
-        It is called exactly once, also if the client ends; a client that has ended raises here.
-        Without one a failure is logged. Commits go out in the order of their calls.
+        `callback(offsets, error)` is called exactly once: in a later call that reads records,
+        before a later `commit` returns, or in `close()` or `unsubscribe()`, which wait for it. It
+        is also called if the client fails; after that, this method raises. Without a callback a
+        failure is logged. Commits are sent in the order of the calls.
         """
         self._run(self._calls.commit_async(offsets, callback))
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets by partition; None without one.
+        """Return the group's committed offsets by partition; None for a partition without one.
 
         With `isolation.level=read_committed` it waits for open transactions that have sent offsets
         to the group (KIP-447).
@@ -167,15 +167,15 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def seek_to_committed(
         self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
     ) -> None:
-        """Go back to what the group has committed (None: all assigned), once that is known.
+        """Set positions to the group's committed offsets (None: all assigned partitions).
 
-        For what was read in vain: after an aborted transaction, or when work on records failed.
-        Where nothing is committed `auto.offset.reset` says where to go on. A commit of this
-        consumer's own that is under way counts once the group has it: wait for it first.
+        Use it to read records again, after an aborted transaction or when processing failed.
+        Partitions without a committed offset start where `auto.offset.reset` says. A commit of this
+        consumer that is in flight may not be seen: wait for it first.
 
-        Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`): then
-        `poll` goes on looking, and hands out nothing of these partitions before it knows. Raises
-        what `committed` raises, and `IllegalStateError` without a `group.id`.
+        Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`);
+        `poll` then continues the lookup and returns no records of these partitions before it has
+        finished. Raises what `committed` raises, and `IllegalStateError` without a `group.id`.
 
         >>> try:
         ...     with producer.transaction():
@@ -186,10 +186,10 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         self._run(self._calls.seek_to_committed(partitions, timeout))
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` will hand out.
+        """Return the offset of the next record that `poll` will return.
 
-        It moves when records are handed out, and by nothing else. Waits for a lookup where there is
-        no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
+        It moves with returned records and with seeks only. If there is no position yet, the call
+        waits for the lookup for at most `timeout` seconds (default `default.api.timeout.ms`).
         """
         known = self._calls.engine.subscription.position(one_partition(tp))
         return self._run(self._calls.position(tp, timeout)) if known is None else known
@@ -208,14 +208,14 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get (read_committed: the last stable offset)."""
+        """Return the log end offsets (read_committed: the last stable offsets)."""
         wanted = some_partitions(partitions)
         return self._call(lambda d: self._engine.offsets_at(wanted, END, d), timeout, "end offsets")
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the first record at or after a time in ms since the epoch, else None."""
+        """Return each partition's first record from a time (ms since the epoch) on, or None."""
         wanted = some_times(times)
         return self._call(
             lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"
@@ -224,7 +224,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     # Topics and cluster
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
+        """Return the partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
         name = topic_name("topic", topic)
         return self._call(
             lambda d: self._engine.partitions_for(name, d), timeout, f"partitions of {name}"
@@ -233,7 +233,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def describe(
         self, topics: Collection[str] | str, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and ids by topic; a str is one name.
+        """Return partitions, leaders and ids by topic; a str is one topic.
 
         Raises `UnknownTopicOrPartitionError`.
         """
@@ -245,7 +245,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def list_topics(
         self, timeout: float | None = None, *, include_internal: bool = False
     ) -> list[str]:
-        """The names of all topics that this client may see, sorted."""
+        """Return the names of all topics that this client may see, sorted."""
         internal = flag("include_internal", include_internal)
         return self._call(
             lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
@@ -255,16 +255,17 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
 
     @with_keywords
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Commit, leave the group, close all connections; ends within `timeout` seconds.
+        """Commit, leave the group and close all connections, within `timeout` seconds.
 
-        A coordinator that fails at this moment takes some ten seconds to be replaced: with more
-        time than the usual 5 s the member still leaves, else the others wait for its session's end.
+        With `enable.auto.commit` all returned records are committed. Commits of `commit_async` are
+        waited for and their callbacks called; `on_revoked` is called if partitions were assigned. A
+        static member (`group.instance.id`) doesn't leave: if it returns within `session.timeout.ms`
+        it gets its partitions back. Work that can't be finished in time is logged. Closing twice
+        has no effect; later calls of other methods raise `ClientClosedError`.
 
-        With `enable.auto.commit` everything that was handed out is committed; commits of
-        `commit_async` are waited for and their callbacks called; `on_revoked` is called if
-        partitions were assigned. A static member (`group.instance.id`) doesn't leave: it
-        may be back within `session.timeout.ms` and find its partitions. What can't be done in time
-        is logged. May be called twice; later calls of other methods raise `ClientClosedError`.
+        If the coordinator fails at this moment, it takes about ten seconds to be replaced. A longer
+        `timeout` than the default of 5 s then lets the member leave; otherwise the other members
+        wait until its session times out.
         """
         self._end(self._calls.leave_and_close(timeout))
 

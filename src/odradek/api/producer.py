@@ -1,7 +1,7 @@
-"""The producer as users see it.
+"""Public producer.
 
-In: records one by one, in lists, or Arrow batches. Out: futures. Flow: `send` → accumulator →
-sender → wire. Must not: decide anything; the engine and `clients/calls` do.
+In: single records, lists, or Arrow batches. Out: futures. Flow: `send` → accumulator → sender →
+wire. Must not: decide anything; the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
@@ -37,31 +37,33 @@ CLOSE_TIMEOUT = 30.0
 
 
 def producer_engine(config: Config, host: Host) -> ProducerEngine:
-    """A producer's engine."""
+    """Create a producer's engine."""
     return ProducerEngine(config, host.rng(), host.lock)
 
 
 class Producer(RecordSending[RecordFuture], Transactional):
-    """Writes records: idempotent, `acks=all`, in order per partition, without duplicates.
+    """Idempotent producer: `acks=all`, records in order by partition, no duplicates, by default.
 
-    So it is unless options say otherwise. Without `enable.idempotence`, and so with `acks=0` or 1,
-    what is sent again after a lost answer may be written twice, and later records may be written
-    first unless `max.in.flight.requests.per.connection=1`; with `acks=0` futures are done once the
-    record is written to the socket, with offset -1, and nobody learns what became of it (KIP-679).
-    Brokers without InitProducerId are written to without idempotence, with a warning, unless
-    `enable.idempotence=true` is given: then `UnsupportedVersionError` ends the producer.
+    `config` takes Kafka's option names (`{"bootstrap.servers": "host:9092"}`); keywords have
+    underscores instead of dots (`linger_ms=20`). Threads may share a producer. If brokers are
+    replaced, records wait in `buffer.memory` for up to `delivery.timeout.ms` and are sent to the
+    new leaders (KIP-91, KIP-98, KIP-899). With the option `transactional.id` records are written in
+    transactions: call `init_transactions()` once, then use `with producer.transaction():`.
 
-    `config` has Kafka's names (`{"bootstrap.servers": "host:9092"}`); keywords take underscores
-    (`linger_ms=20`). Threads may share a producer. It keeps working when its brokers are replaced:
-    records wait in `buffer.memory` and go to whoever leads then, for `delivery.timeout.ms`
-    (KIP-91, KIP-98, KIP-899). With the option `transactional.id` they go out in transactions:
-    `init_transactions()` once, then `with producer.transaction():`.
+    Without `enable.idempotence`, and so with `acks=0` or `acks=1`, a retry after a lost response
+    may write a record twice, and later records may be written first unless
+    `max.in.flight.requests.per.connection=1`. With `acks=0` a future completes with offset -1 once
+    its record is written to the socket, and errors of the broker aren't reported (KIP-679). If a
+    broker doesn't support idempotence (InitProducerId), the producer logs a warning and writes
+    without it. If `enable.idempotence=true` was set explicitly, the producer fails with
+    `UnsupportedVersionError` instead.
 
-    Close it, or use it in a `with` block; one that ends with an error waits for its records for
-    `close.timeout.ms` at most, and that error comes out. What one that is left open holds is sent
-    when the program ends, or the child of `multiprocessing` that made it, for as long. Nothing can
-    be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
-    its workers) or ends by `os._exit`: there, close it in the worker.
+    Close the producer, or use it in a `with` block. If the block raises, the producer waits for its
+    records for at most `close.timeout.ms` and the block's error is propagated. An unclosed producer
+    sends its buffered records, within the same time, when the program or the `multiprocessing`
+    child that created it exits. It can't do so in a process that is killed (`Pool.terminate`, and
+    so `with Pool(…)`, sends SIGTERM to its workers) or that calls `os._exit`: close it there in the
+    worker.
 
     >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
     ...     future = producer.send("flights", value=b"JFK", key=b"N14228")
@@ -78,14 +80,16 @@ class Producer(RecordSending[RecordFuture], Transactional):
         value_serializer: Callable[..., Any] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+        """Check the configuration; no connection is opened yet.
 
-        `key_serializer` and `value_serializer` make bytes of what is sent: functions of the object,
-        or of it and a `SerializationContext`, as Odradek's serializers and confluent-kafka's are.
-        None stays None. `send` raises `SerializationError` where they can't, and nothing is sent.
+        `config`: a dict, or the path of a properties file.
+        `key_serializer`, `value_serializer`: functions that convert keys and values to bytes. They
+        take the object, or the object and a `SerializationContext`, as Odradek's and
+        confluent-kafka's serializers do. None is sent as None. If a serializer fails, `send` raises
+        `SerializationError` and sends nothing.
 
-        Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have.
+        Raises `ConfigurationError` for an unknown option or an invalid value, and
+        `UnsupportedFeatureError` for a feature that this release doesn't support.
         """
         from odradek.runtime.fork import ForkSwitch
         from odradek.runtime.locks import this_thread
@@ -113,29 +117,30 @@ class Producer(RecordSending[RecordFuture], Transactional):
         partition: str | None = "partition",
         timestamp: str | None = "timestamp",
     ) -> ArrowFuture:
-        """Give the rows of Arrow data to the producer, in their order, without making objects.
+        """Send the rows of Arrow data in order, without creating Python objects.
 
-        `data`: a pyarrow RecordBatch, Table or RecordBatchReader, or anything with the Arrow
-        PyCapsule interface (Polars, DuckDB, pandas 3). A stream is read piece by piece, as
-        `buffer.memory` has room. Its buffers are only read while this call runs.
+        `data`: a pyarrow RecordBatch, Table or RecordBatchReader, or any object with the Arrow
+        PyCapsule interface (Polars, DuckDB, pandas 3). A stream is read batch by batch, as memory
+        in `buffer.memory` becomes free. The data's buffers are only read during this call.
 
-        The keywords name the columns: `value` and `key` (binary or string of any kind), `headers`
+        The keywords name the columns: `value` and `key` (any binary or string type), `headers`
         (list of struct<key: string, value: binary>, or map), `partition` (integer), `timestamp`
-        (timestamp of any unit, or integer milliseconds since the epoch). With the names as they
-        are only `value` must be there, and a column with another name is an error; with names of
-        your own, other columns are left out. None leaves a column out, too.
-        Null keys, values, partitions and timestamps mean what None means to `send`.
-        A function of yours as `partitioner` is asked about each row, in their order, before the
-        first one of a piece is written. Those besides Java's take a microsecond or two a row.
+        (timestamp of any unit, or integer milliseconds since the epoch); None ignores a column.
+        With the default names only `value` is required, and a column with any other name is an
+        error. If you change a name, columns that aren't named are ignored. Null keys, values,
+        partitions and timestamps mean the same as None does to `send`. A custom `partitioner` is
+        called for each row, in order, before the first row of a batch is written; partitioners
+        other than Java's take 1 to 2 µs per row.
 
-        Batches are 512 KiB unless `batch.size` is given. Rows that don't fill one wait `linger.ms`
-        for more. Returns once all rows are in batches; it waits for room in `buffer.memory`, each
-        time at most `max.block.ms`. The future's `result()` gives the offsets by partition; when
-        rows failed, its `errors()` has a column that says which, and why.
+        Produce batches have 512 KiB unless `batch.size` is set; rows that don't fill one wait
+        `linger.ms` for more. The call returns once all rows are in produce batches; while
+        `buffer.memory` is full it blocks, each time for at most `max.block.ms`. The future's
+        `result()` returns the offsets by partition. If rows failed, its `errors()` returns a column
+        with the error of each.
 
-        Raises what `send` raises, `ArrowSchemaError` for columns that don't fit and
-        `InvalidRowError` for a row that can't be sent (of the piece that holds it nothing is).
-        Rows that were in batches by then go on being sent; a note at the error says how many.
+        Raises what `send` raises, `ArrowSchemaError` for unsuitable columns, and `InvalidRowError`
+        for a row that can't be sent; no row of its batch is sent then. Rows that were in produce
+        batches before the error are still sent; a note on the error has their number.
 
         >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})
         >>> [written] = producer.send_arrow("flights", table, key="id", value="text").result()
@@ -155,23 +160,24 @@ class Producer(RecordSending[RecordFuture], Transactional):
         partitions: Iterable[int | None] | None = None,
         timestamps_ms: Iterable[int | None] | None = None,
     ) -> ManyFuture:
-        """Give a record for each item of `values` to the producer, in their order, at once.
+        """Send a record for each item of `values`, in order, with a single future.
 
-        What `send` is called for in a loop, at a third of the cost: the call is one, and so is its
-        future. The other lists have an item for each record, too, None for what None means to
-        `send`; a list that is left out has nothing but None. An item is what `send` takes: bytes,
-        pairs of a header's name and value, a number. Serializers of this producer are called for
-        each. The lists are read during the call only.
+        Equivalent to calling `send` in a loop, at a third of the cost. The other lists have one
+        item for each record; None in a list, or no list, means the same as None does to `send`.
+        Items have the types that `send` takes: bytes, pairs of header name and value, numbers.
+        Serializers of this producer are called for each item. The lists are only read during the
+        call.
 
-        All items are looked at before the first record is sent. Batches are 512 KiB unless
-        `batch.size` is given; records that don't fill one wait `linger.ms` for more. Returns once
-        all records are in batches; it waits for room in `buffer.memory`, each time at most
-        `max.block.ms`. The future's `result()` gives the offsets by partition; when records failed,
-        its `errors()` has a list that says which, and why.
+        All items are checked before the first record is sent. Produce batches have 512 KiB unless
+        `batch.size` is set; records that don't fill one wait `linger.ms` for more. The call returns
+        once all records are in produce batches; while `buffer.memory` is full it blocks, each time
+        for at most `max.block.ms`. The future's `result()` returns the offsets by partition. If
+        records failed, its `errors()` returns a list with the error of each.
 
-        Raises what `send` raises, `ArgumentError` for an item of another type or a list of another
-        length, `InvalidRowError` for a partition that isn't there. A note at an error says how many
-        of the first records are being sent all the same.
+        Raises what `send` raises, `ArgumentError` for an item of a wrong type or a list of a
+        different length, and `InvalidRowError` for a partition that doesn't exist. Records that
+        were in produce batches before the error are still sent; a note on the error has their
+        number.
 
         >>> [written] = producer.send_many("flights", [b"JFK", b"LGA"], [b"N1", b"N1"]).result()
         >>> print(written.first_offset, written.last_offset)
@@ -182,50 +188,53 @@ class Producer(RecordSending[RecordFuture], Transactional):
         return ManyFuture(self, self._run(self._calls.send_many(topic, **lists)))
 
     def flush(self, timeout: float | None = None) -> int:
-        """Send everything that lingers and wait until all records sent before have an outcome.
+        """Send all buffered records now and wait until each is acknowledged or has failed.
 
-        Gives 0, the number of those that have none: so a program that looks at it, as with
-        confluent-kafka, goes on to work. `timeout` in seconds, default `delivery.timeout.ms`.
-        Raises `KafkaTimeoutError` when some have none by then, with their number as `remaining`;
-        they go on being sent. Errors of records come out of their futures.
+        `timeout` in seconds, default `delivery.timeout.ms`. Returns 0, the number of records still
+        pending, as confluent-kafka's `flush` does. Raises `KafkaTimeoutError` if records are
+        pending after `timeout`, with their number as `remaining`; they are still being sent. Errors
+        of records are reported by their futures.
         """
         return self._run(self._calls.flush(timeout))
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`."""
+        """Return the partitions of a topic, in order.
+
+        Waits for metadata for up to `timeout` seconds, default `max.block.ms`.
+        """
         return self._run(self._calls.partitions_for(topic, timeout))
 
     def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
-        """Have at hand what a first record to these topics would wait for; a str is one name.
+        """Prepare for the first records to these topics, which then don't wait; a str is one topic.
 
-        That is their metadata, a connection to each leader of their partitions, and the producer's
-        id; a connection that nobody uses is closed after `connections.max.idle.ms` all the same.
-        `timeout` in seconds, default `max.block.ms`. Raises `TopicAuthorizationError`, and
-        `KafkaTimeoutError` for a topic that isn't there or a leader that can't be reached in time.
+        Loads the topics' metadata, connects to the leaders of their partitions and requests the
+        producer id. Unused connections are still closed after `connections.max.idle.ms`. `timeout`
+        in seconds, default `max.block.ms`. Raises `TopicAuthorizationError`, and
+        `KafkaTimeoutError` if a topic doesn't exist or a leader can't be reached in time.
         """
         self._run(self._calls.warm(topics, timeout))
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
+        """Flush for up to `timeout` seconds, then close; unsent records get `ClientClosedError`.
 
-        A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
-        after `transaction.timeout.ms`). In a forked child only the child's copies are let go.
-        In a callback of this producer, which can't wait for what is left, it raises
-        `IllegalStateError` and closes nothing; with `timeout=0` it gives that up and closes.
+        An open transaction is aborted instead (with `timeout=0` by its coordinator, after
+        `transaction.timeout.ms`). In a forked child only the child's copies of the connections are
+        closed. In a callback of this producer, which can't wait for records, it raises
+        `IllegalStateError` and closes nothing; `timeout=0` drops the records and closes.
         """
         self._run(self._calls.deliver_and_close(timeout, self))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Begin a transaction; commit it at the end, or abort it when the body raises.
+        """Begin a transaction; commit it at the end of the block, or abort it if the block raises.
 
-        The error of the body is raised again, with a note if the abort failed. A commit that
-        fails for good (`AbortableTransactionError`) is followed by an abort, so that the next
-        transaction can begin; one that takes too long (`KafkaTimeoutError`) continues:
-        `commit_transaction()` waits for it. A Ctrl-C anywhere in the block aborts as well; one that
-        comes amid the commit, which can't be taken back, comes out when that has ended. If the
-        abort timed out (`max.block.ms`), or a second Ctrl-C came before the commit had ended, the
-        next block waits for that end before it begins, and raises the error if the commit failed.
+        The block's error is raised again, with a note if the abort failed. If the commit fails with
+        `AbortableTransactionError`, the transaction is aborted, so that the next one can begin. If
+        the commit times out (`KafkaTimeoutError`), it continues: `commit_transaction()` waits for
+        it. Ctrl-C in the block aborts the transaction, too. A Ctrl-C during the commit, which can't
+        be revoked, raises `KeyboardInterrupt` once the commit has finished. If the abort timed out
+        (`max.block.ms`), or a second Ctrl-C interrupted the commit, the next block first waits for
+        that transaction to finish, and raises the error if its commit failed.
 
         >>> with producer.transaction():
         ...     future = producer.send("flights", value=b"12")
@@ -237,30 +246,30 @@ class Producer(RecordSending[RecordFuture], Transactional):
             lambda error: self._run(self._calls.end_block(self, error)),
         )
 
-    # What the futures need
+    # Called by futures
 
     def _surface(self, error: BaseException) -> None:
-        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        """Raise an exception of a callback from the program's next call (R-HO-5)."""
         self._host.surface(error)
 
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
-        """Wait for what `find` says; raises `KafkaTimeoutError` when it isn't there in time."""
+        """Wait for the outcome that `find` looks up, or raise `KafkaTimeoutError`."""
         self._run(self._calls.outcome(find, timeout))
 
     def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
-        """The error of a wait that ended before there was an outcome."""
+        """Return the error of a wait that ended before there was an outcome."""
         return self._calls.too_late(of, self._host.now())
 
     def _watched(self) -> float:
-        """Somebody waits without a call; gives the seconds that a call would wait."""
+        """Note that a caller waits outside of a call; return the seconds that a call would wait."""
         return self._calls.watched()
 
-    # What `send` needs
+    # Called by `send`
 
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> RecordFuture:
         made, now = partial(self._future, self), self._calls.host.now()
         found = self._calls.append(topic, lane, record, partition, made, now)
-        # As `Generator` says it, but without the calls of an abstract class.
+        # `isinstance(found, Generator)` would be slower: it is an abstract class.
         return self._run(found) if type(found) is GeneratorType else found  # type: ignore[return-value]

@@ -1,8 +1,8 @@
-"""The one table of public names: what can be imported from `odradek`, and which module has it.
+"""Table of public names: what can be imported from `odradek`, and which module contains it.
 
-Out: `HOMES`, from a name to its module, for the lazy `odradek/__init__.py`. The stub beside it,
-`odradek/__init__.pyi`, is written from the same table by tools/generate_front.py. Must not: import
-anything of this package, as `import odradek` reads this and stays cheap.
+Out: `HOMES`, from a name to its module, for the lazy `odradek/__init__.py`. tools/generate_front.py
+writes the stub beside it, `odradek/__init__.pyi`, from the same table. Must not: import anything of
+this package, as `import odradek` reads this module and must be fast.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ MODULES: dict[str, str] = {
     """,
     "odradek.spark.values.decoding": "ValueDecodeError",
 }
-"""From a module to its public names, apart by blanks."""
+"""From a module to its public names, separated by blanks."""
 
 HOMES: dict[str, str] = {name: module for module in MODULES for name in MODULES[module].split()}
 """From a public name to its module."""

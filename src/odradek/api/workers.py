@@ -1,4 +1,4 @@
-"""Workers: a plain function on the records of a consumer, several at a time, in order by key.
+"""Workers: call a plain function with a consumer's records, concurrently, in order by key.
 
 In: a consumer, a function, topics. Out: the loop around them, until it is stopped. Must not: decide
 anything; `clients/workers` does.
@@ -25,34 +25,35 @@ from odradek.runtime.hosts.worker_threads import WorkerThreads, carried_out
 
 
 class WorkersState:
-    """What both kinds of workers can do without waiting; not made directly."""
+    """Base class of both kinds of workers: the methods that never block."""
 
     def __init__(
         self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., Hands]
     ) -> None:
-        """`hands` is told the clock, what makes objects of records, and what to call."""
+        """Create the run; `hands` takes the clock, the deserializing function and a callback."""
         self._of = consumer
-        calls = consumer._calls  # noqa: SLF001 - what users make is this class
+        calls = consumer._calls  # noqa: SLF001 - a user's consumer is of this package
         self._now = calls.host.now
         self._run = WorkRun(consumer, calls, options, partial(hands, self._now), producer)
 
     def __repr__(self) -> str:
-        # Where an option is refused a traceback may show it without a consumer.
+        # A traceback for a rejected option may show it before `_of` is set.
         return f"<{type(self).__name__} of {vars(self).get('_of')}>"
 
     def stop(self) -> None:
-        """End `run`: what is in work is finished, the rest is left; returns at once.
+        """End `run`: records being processed are finished, the others are left; returns at once.
 
-        For any thread or task, and for signal handlers; a `run` that hasn't begun yet ends at once.
+        May be called from any thread or task, and from signal handlers. A `run` that hasn't started
+        yet ends at once.
 
         >>> before = signal.signal(signal.SIGTERM, lambda *_: workers.stop())
         """
         self._run.stop()
 
     def progress(self) -> WorkProgress:
-        """How far this run is, or the last one was: counts, the lag, what takes long.
+        """Return the progress of the current or last run: counts, the lag, the slowest records.
 
-        Does no I/O, takes no lock and never waits; any thread may ask.
+        Does no I/O, takes no lock and never blocks; any thread may call it.
 
         >>> workers.progress().waiting
         0
@@ -61,13 +62,13 @@ class WorkersState:
 
 
 class Workers(WorkersState):
-    """Calls a function with each record: several at a time, records of one key one after another.
+    """Calls a function with each record, concurrently; records of a key in order.
 
-    A record's offset is committed once it and all before it in its partition are finished, so a
-    crash loses none: what was finished after a gap is done again (at least once). Where the
-    function raises, the record is tried again with exponential backoff (KIP-580), and the later
-    ones of its key wait; other keys go on. After `max_attempts` it goes to `dead_letter_topic`, or
-    ends the run. For coroutine functions: `AsyncWorkers`.
+    An offset is committed once its record and all earlier ones of the partition are finished. So a
+    crash loses no record, but records after an unfinished one are processed again (at least once).
+    If the function raises, the record is retried with exponential backoff (KIP-580), while later
+    records of its key wait and other keys continue. After `max_attempts` the record is sent to
+    `dead_letter_topic`, or else ends the run. For coroutine functions use `AsyncWorkers`.
 
     >>> group = {"group.id": "board", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     >>> consumer = Consumer({**config, **group})
@@ -98,27 +99,28 @@ class Workers(WorkersState):
         commit_interval: float = 1.0,
         drain_timeout: float = 20.0,
     ) -> None:
-        """Check what is given; nothing is begun before `run`.
+        """Check the arguments; nothing starts before `run`.
 
-        `consumer` has a `group.id` and `enable.auto.commit=false`, and is used by nobody else while
-        `run` runs. Its deserializers are called by the workers, with the work. `work` is called
-        with a `ConsumerRecord`, in a thread of its own; what it returns is ignored.
+        `consumer`: needs a `group.id` and `enable.auto.commit=false`, and must not be used
+        elsewhere during `run`. Its deserializers run in the workers.
+        `work`: called with a `ConsumerRecord`, in a thread; its result is ignored.
+        `concurrency`: the number of records processed at a time, and so the maximum number of
+        threads.
+        `ordering`: "key" (records without a key have no order), "partition" or "unordered".
+        `max_attempts`: how often a record is tried.
+        `retry_on`: errors that are retried; any other error is final.
+        `retry_backoff`, `retry_backoff_max`: seconds between attempts, doubling from the first to
+        the second value, with 20 % jitter.
+        `producer`, `dead_letter_topic`: where failed records are sent, unchanged, with the headers
+        of Kafka Connect's dead letter queue. A record is finished once it is acknowledged there.
+        `buffer_records`, `buffer_bytes`: limits for records that were read and aren't finished,
+        divided among the assigned partitions; a partition that reaches its share is paused.
+        `commit_interval`: seconds between commits.
+        `drain_timeout`: seconds for records being processed to finish, when their partition is
+        revoked and at the end of `run`.
 
-        `concurrency`: records in work at a time, and so threads at most. `ordering`: "key" (records
-        without a key have no order), "partition" or "unordered". `max_attempts`: how often a record
-        is tried; `retry_on`: the errors after which it is, all others count as the last attempt.
-        `retry_backoff`, `retry_backoff_max`: seconds between attempts, doubling from the one to the
-        other, with 20 % jitter. `producer` and `dead_letter_topic`: where records go that nobody
-        could work on, as they were read, with headers as Kafka Connect's dead letters have them; a
-        record counts as finished once it is acknowledged there.
-
-        `buffer_records`, `buffer_bytes`: read and not finished at a time, divided over the assigned
-        partitions; one that has filled its part is paused. `commit_interval`: seconds between
-        commits. `drain_timeout`: seconds that what is in work has for its end when its partition
-        goes to another member, and at the end of `run`.
-
-        Raises `ArgumentError` for what has a wrong type and `ConfigurationError` for what can't be
-        used, or not together.
+        Raises `ArgumentError` for a wrong type and `ConfigurationError` for an invalid value or
+        combination.
         """
         options = work_options(dict(locals()), Consumer, Producer)
         hands = partial(WorkerThreads, work_function(work, awaited=False), producer)
@@ -131,19 +133,21 @@ class Workers(WorkersState):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Subscribe, work on what comes, and leave the group at the end; gives nothing back.
+        """Subscribe, process records until the run ends, and leave the group.
 
-        `topics` and `pattern` as `subscribe` has them. Runs until `stop()`, or until there was
-        nothing to do for `timeout` seconds (None: for ever). Then, and where an exception ends it
-        (Ctrl-C, too), what is in work is waited for (`drain_timeout`), what is finished is
-        committed and the group is left, for which it takes 20 s more at most. What is still in work
-        goes on in its thread, and nobody heeds it.
+        `topics`, `pattern`: as for `subscribe`.
+        `timeout`: ends the run after this many seconds without work; None: never.
 
-        Raises `WorkFailedError` for a record that can't be finished, at its beginning
-        `UnknownTopicOrPartitionError` where the dead-letter topic isn't there and brokers don't
-        make it within 10 s (`max.block.ms`, if that is less), and what calls of the
-        consumer raise that nothing but a person mends: rights, a position that isn't in the log, a
-        record that can't be decoded. `KeyboardInterrupt` and `SystemExit` of the function end
-        it, too. `IllegalStateError` where it runs already.
+        At the end (also by `stop()`, an exception, or Ctrl-C) the run waits up to `drain_timeout`
+        for records being processed, commits the finished ones and leaves the group, which takes at
+        most another 20 s. Records that aren't finished by then continue in their threads, and their
+        results are ignored.
+
+        Raises `WorkFailedError` for a record that can't be finished. At its start it raises
+        `UnknownTopicOrPartitionError` if the dead letter topic doesn't exist and brokers don't
+        create it within 10 s (or `max.block.ms`, if that is shorter). It raises errors of the
+        consumer that need intervention: missing ACLs, a position that isn't in the log, a record
+        that can't be decoded. `KeyboardInterrupt` and `SystemExit` of the function end it, too.
+        Raises `IllegalStateError` if it is already running.
         """
         carried_out(self._run.run(topics, pattern, timeout), self._now)

@@ -1,8 +1,8 @@
-"""Records one by one, from those that came together: what other clients' calls give is one record.
+"""Records one by one from fetched batches, for other clients' calls that return a single record.
 
-In: a consumer of ours. Out: the next record, without a wait and without a flow of the engine's
-where it is here already; the position moves with each of them. Records by partition, for calls that
-give many. Must not: pass a callback of the group's that comes first.
+In: an Odradek consumer. Out: the next record, without a wait and without a flow of the engine if it
+has been fetched; the position moves with each record. Records by partition, for calls that return
+many. Must not: return a record before a pending callback of the group has run.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 
 R = TypeVar("R")
 Runs = list[list[ConsumerRecord]]
-"""Records of one partition that follow each other, and so on; no list is empty."""
+"""Lists of consecutive records of one partition each; no list is empty."""
 
 
 Made = Callable[[list[ConsumerRecord]], list[R]]
-"""What a library's records are made of ours by, many at once."""
+"""Function that converts a list of Odradek's records to the library's records."""
 
 
 class AtHand(ConsumerState, Generic[R]):
-    """What both kinds of consumers share."""
+    """Base of the consumers for threads and for event loops."""
 
     _made: Made[R]
     _found: Iterator[R] | None = None
-    """What is here already."""
+    """Fetched records that weren't returned yet."""
     _group: ConsumerGroup | None = None
     _clock: Callable[[], float]
     _given = 0
-    """Records since the last `fetch`."""
+    """Number of records returned since the last `fetch`."""
     _stretch = sys.maxsize
 
     def at_hand(self) -> R | None:
-        """The next record, if it is here already and nothing comes before it: else `fetch`."""
+        """Return the next fetched record; None if the caller has to `fetch` first."""
         found, group = self._found, self._group
         if found is None:
             return None
@@ -49,7 +49,7 @@ class AtHand(ConsumerState, Generic[R]):
         if group is None or not group.callbacks.waiting:
             try:
                 record = next(found, None)
-            except ValueError:  # another thread takes one just now: `fetch` says so
+            except ValueError:  # another thread is taking one: `fetch` raises an error
                 return None
         if record is None:
             self._found = None
@@ -58,25 +58,27 @@ class AtHand(ConsumerState, Generic[R]):
         return record
 
     def rest(self) -> tuple[Iterator[R], ConsumerGroup | None, Callable[[], float], int]:
-        """All that is here, for who takes it himself and says with `took` how many; what is left
-        then `at_hand` gives. With it the group whose callbacks come first, the clock by which it is
-        told of each record, and how many may be taken before `fetch`.
+        """Return the fetched records for a caller that reports to `took` how many it takes.
+
+        Records that it doesn't take are returned by `at_hand`. Also returns the group, whose
+        callbacks come first; the clock for the time of each record; and how many records may be
+        taken before `fetch`.
         """
         return self._found or iter(()), self._group, self._clock, self._stretch - self._given
 
     def took(self, count: int) -> None:
-        """So many of the rest were taken."""
+        """Count records that were taken from `rest`."""
         self._given += count
 
     def remember_positions(self) -> None:
-        """Commit the offsets that resets find, where the library above commits the rest."""
+        """Commit positions after resets too, if the compat layer commits the other offsets."""
         engine = self._calls.engine
         with engine.lock:
             if engine.group is not None:
                 engine.group.remember_positions(True)
 
     def is_assigned(self, topic: str, partition: int) -> bool:
-        """Whether it reads a partition."""
+        """Return whether this partition is assigned."""
         return (topic, partition) in self._engine.subscription.partitions
 
     def may_commit(self, record: tuple[Any, ...]) -> bool:
@@ -89,7 +91,7 @@ class AtHand(ConsumerState, Generic[R]):
             return not group.commits.asked(offsets, read=True).refused()
 
     def _keep(self, found: Iterator[R] | None) -> bool:
-        """These are here now."""
+        """Keep fetched records for `at_hand`; return whether there are any."""
         self._calls.engine.delivery.handed_over()
         self._found, self._group, self._given = found, self._calls.engine.group, 0
         self._clock = self._host.now
@@ -104,12 +106,12 @@ class ThreadConsumer(AtHand[R], Consumer):
         self._made = made
 
     def fetch(self, timeout: float) -> bool:
-        """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
+        """Wait for records, which `at_hand` then returns; return False after `timeout` seconds."""
         self._found = None
         return self._keep(self._read(self._calls.iterated_as(timeout, self._made)))
 
     def runs(self, timeout: float, most: int) -> Runs:
-        """As `poll`, by partition. What `at_hand` would have given comes first."""
+        """Return records by partition, including those that `at_hand` didn't return yet."""
         self._found = None
         found = self._read(self._calls.runs(timeout, most))
         self._calls.engine.delivery.handed_over()

@@ -1,8 +1,8 @@
-"""Records that are objects and not tuples, made by the thousand.
+"""Records as objects instead of tuples, created by the thousand.
 
-In: a class. Out: objects to be filled that the garbage collector doesn't see, as what a record has
-(bytes, texts, numbers) can't refer back to it; once a program changes one, it does. Must not: be
-used for what holds a program's own objects.
+In: a class. Out: objects to fill, which the garbage collector doesn't track, as a record's fields
+(bytes, texts, numbers) can't refer back to it; it does once a program changes one. Must not: be
+used for objects that hold a program's own objects.
 """
 
 from odradek.record import become, blanks, collectable

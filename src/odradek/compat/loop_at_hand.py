@@ -1,7 +1,7 @@
-"""Records one by one in an event loop, as `at_hand` has them in a thread.
+"""Records one by one in an event loop, as `at_hand` returns them in a thread.
 
-In: a consumer of ours for asyncio. Out: the next record, and records by partition. Must not: keep
-the loop from others while a program takes record after record.
+In: an Odradek asyncio consumer. Out: the next record, and records by partition. Must not: block the
+event loop while a program takes record after record.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.compat.at_hand import AtHand, Made, R, Runs
 
 STRETCH = 128
-"""Records after which the loop has its turn."""
+"""Records after which the consumer yields to the event loop."""
 
 
 class LoopConsumer(AtHand[R], AsyncConsumer):
-    """`AsyncConsumer`, record by record; the loop has its turn after a stretch of them."""
+    """`AsyncConsumer`, record by record; yields to the event loop every `STRETCH` records."""
 
     _stretch = STRETCH
 
@@ -25,7 +25,7 @@ class LoopConsumer(AtHand[R], AsyncConsumer):
         self._made = made
 
     async def fetch(self, timeout: float) -> bool:
-        """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
+        """Wait for records, which `at_hand` then returns; return False after `timeout` seconds."""
         if self._found is not None and self._given > STRETCH:
             await self._loop_host.breathe()
             self._given = 0
@@ -34,7 +34,7 @@ class LoopConsumer(AtHand[R], AsyncConsumer):
         return self._keep(await self._read(self._calls.iterated_as(timeout, self._made)))
 
     async def runs(self, timeout: float, most: int) -> Runs:
-        """As `poll`, by partition. What `at_hand` would have given comes first."""
+        """Return records by partition, including those that `at_hand` didn't return yet."""
         self._found = None
         found = await self._read(self._calls.runs(timeout, most))
         self._calls.engine.delivery.handed_over()

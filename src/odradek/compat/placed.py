@@ -1,7 +1,7 @@
-"""A producer that says where a record is, instead of making a future for it.
+"""Producer that returns a record's place in its batch instead of a future.
 
-In: records. Out: each one's batch, its index there and its time: what becomes of a batch is told
-once, and whoever has its records knows what became of them. Must not: decide anything.
+In: records. Out: each record's batch, its index there and its time. Each batch reports its outcome
+once; the holder of its records derives theirs. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Place = tuple[Batch, int, int]
 
 
 def place(_: object, batch: Batch, index: int, at: int) -> Place:
-    """What is made for each record."""
+    """Return the place of a record, in place of a future."""
     return batch, index, at
 
 
 def never(*_: object) -> None:
-    """Outcomes are asked for batch by batch."""
+    """Do nothing: outcomes are looked up by batch."""
 
 
 class PlacingProducer(Producer):
-    """`Producer` with a `send` that gives places, by the name `put`."""
+    """`Producer` whose `send`, under the name `put`, returns places."""
 
     put: Callable[..., Place] = Producer.send  # type: ignore[assignment]
 

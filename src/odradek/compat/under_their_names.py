@@ -1,8 +1,8 @@
-"""Puts a compat module under the name of the library that it stands for.
+"""Import hook that replaces a library by its compat module.
 
-In: a library's name. Out: `import aiokafka`, in frameworks that do it themselves, gives
-`odradek.compat.aiokafka`. Must not: mix both: where the library itself was imported already, some
-hold its classes, and that is an error.
+In: a library's name. Out: `import aiokafka` returns `odradek.compat.aiokafka`, in frameworks that
+import it, too. Must not: mix both: it is an error if the library itself was imported before, as
+other modules then hold its classes.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ OURS = "odradek.compat."
 
 
 class _Names(MetaPathFinder, Loader):
-    """Finds `aiokafka.errors` as `odradek.compat.aiokafka.errors`: the same module object."""
+    """Import hook that finds `odradek.compat.aiokafka.errors` as `aiokafka.errors`."""
 
     def __init__(self) -> None:
         self.libraries: set[str] = set()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """What the import system asks."""
+        """Return the spec of an installed library's module, or None."""
         if name.partition(".")[0] not in self.libraries:
             return None
         return ModuleSpec(name, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module of ours, with the spec that it has."""
+        """Return the compat module, which keeps its own spec."""
         return importlib.import_module(OURS + spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """It was carried out when it was imported under its own name."""
+        """Do nothing: the module was executed when it was imported under its own name."""
 
 
 _names = _Names()
 
 
 def install(library: Library) -> None:
-    """Have `import aiokafka` (or `confluent_kafka`) give `odradek.compat.aiokafka` from now on.
+    """Make `import aiokafka` (or `confluent_kafka`) import `odradek.compat.aiokafka` from now on.
 
-    For frameworks that import the library themselves, such as FastStream: call it before they are
-    imported. The library itself needn't be installed. A second call does nothing.
-    Raises `IllegalStateError` where the library itself was imported already.
+    Call it before frameworks that import the library, such as FastStream, are imported. The library
+    itself needn't be installed. A second call has no effect. Raises `IllegalStateError` if the
+    library itself was imported before.
 
     >>> from odradek.compat import install
     >>> install("aiokafka")
@@ -61,7 +61,7 @@ def install(library: Library) -> None:
         return
     if library in sys.modules:
         raise IllegalStateError(
-            f"{library} itself was imported already: call install({library!r}) first of all"
+            f"{library} was imported before: call install({library!r}) before its first import"
         )
     _names.libraries.add(library)
     if _names not in sys.meta_path:

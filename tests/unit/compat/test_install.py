@@ -53,7 +53,7 @@ def test_both_names_are_one_module(name: str, submodule: str, attribute: str) ->
 def test_the_library_itself_must_not_be_there_already() -> None:
     done = run(LATE.format(name="aiokafka"))
     assert done.returncode == 1
-    assert "call install('aiokafka') first of all" in done.stderr
+    assert "call install('aiokafka') before its first import" in done.stderr
 
 
 def test_other_names_are_refused() -> None:

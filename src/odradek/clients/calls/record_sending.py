@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.clients.traces import Traces
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
-"""`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
+"""`on_delivery(error, metadata)`: `error` is None for a written record; else the offset is -1."""
 
 
 F = TypeVar("F")
@@ -47,7 +47,7 @@ def of_producers(send: S) -> S:
 
 
 class RecordSending(Generic[F]):
-    """The `send` of a producer; not made directly."""
+    """The `send` of a producer; not instantiated directly."""
 
     _taken_by = "send"
     """The method that serializers and traces stand in place of."""
@@ -108,31 +108,33 @@ class RecordSending(Generic[F]):
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> F:
-        """Give one record to the producer; returns at once unless `buffer.memory` is full.
+        """Buffer one record for sending; returns at once unless `buffer.memory` is full.
 
-        `partition`: None leaves it to the option `partitioner`: unless that is given, to the key
-        (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
-        `timestamp_ms`: milliseconds since the epoch, None for now.
-        It waits for room in `buffer.memory` alone, `max.block.ms` at most; callers get it in the
-        order they came. A record whose topic or `partition` isn't known (it may just have been
-        made) waits in the producer for as long, not in this call: so `send(…).result(5)` takes five
-        seconds at most. Only with a function of yours as `partitioner` does the call wait for the
-        metadata, too.
-        The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
-        called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
-        with `error` None, or with the error and an offset of -1. Records of a partition are
-        reported in order, but for those of a batch that a broker answered with an error to be
-        tried again: later ones may be written, and reported, first where it had been written all
-        the same. It must be quick and mustn't wait for anything of this producer; what it raises is
-        logged and has no other effect, but for `SystemExit` and `KeyboardInterrupt`:
-        those come out of the program's next call of this producer. What `send` itself raises
-        isn't reported to it.
+        `partition`: None lets the option `partitioner` choose; by default by the key (Java's
+        murmur2), or for records without a key the sticky partitioner (KIP-480, KIP-794).
+        `timestamp_ms`: milliseconds since the epoch; None for the current time.
+
+        The call only blocks while `buffer.memory` is full, for at most `max.block.ms`; callers get
+        free memory in the order of their calls. If the topic or `partition` isn't known yet (it may
+        just have been created), the call doesn't wait: the record is buffered for up to
+        `max.block.ms`. So `send(…).result(5)` takes at most five seconds. Only with a custom
+        `partitioner` function does the call wait for the topic's metadata, too.
+
+        To get the result, use the future, or pass `on_delivery(error, metadata)`, or neither. The
+        callback is called on the producer's I/O thread as soon as the record is acknowledged or has
+        failed, without polling: `error` is None, or the error, with an offset of -1. It must return
+        quickly and must not wait for this producer. An exception that it raises is only logged;
+        `SystemExit` and `KeyboardInterrupt` are raised from the program's next call of this
+        producer. Errors that `send` itself raises aren't reported to it. Records of a partition are
+        reported in order, with one exception: if a batch is retried although the broker had written
+        it, later records may be reported before it.
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
-        `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
-        `InvalidTopicExceptionError` (what can't be a name), `ClientClosedError`; all else comes out
-        of the future: `KafkaTimeoutError` (no metadata of the topic or no such partition in
-        `max.block.ms`, with what was tried), `TopicAuthorizationError`, errors of sending.
+        `InvalidTopicExceptionError` for an invalid topic name, `PartitionerError` if a custom
+        `partitioner` function failed (nothing is sent), and `ClientClosedError`. All other errors
+        are those of the future: `KafkaTimeoutError` if the topic's metadata didn't arrive or the
+        partition didn't exist within `max.block.ms`, with all attempts; `TopicAuthorizationError`;
+        and errors of sending.
         """
         # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);
         # looked at here is only what would go through. The headers are read once, and no more.

@@ -1,8 +1,8 @@
-"""aiokafka 0.14, by its names, over this package's asyncio clients.
+"""aiokafka 0.14's API on Odradek's asyncio clients.
 
     from odradek.compat.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-A program switches by its import lines; docs/switching.md lists what differs.
+A program switches by changing its imports; docs/switching.md lists the differences.
 """
 
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
@@ -17,7 +17,7 @@ from odradek.compat.aiokafka.structs import (
 )
 
 __version__ = "0.14.0"
-"""Of the aiokafka whose names these are."""
+"""Version of aiokafka's API."""
 
 __all__ = [
     "AIOKafkaConsumer",

@@ -1,4 +1,4 @@
-"""What a program of aiokafka's derives its own classes from.
+"""Abstract classes from which aiokafka's programs derive their own.
 
 In: nothing. Out: abstract classes. Must not: call them; `consumer.listeners` and `settings` do.
 """
@@ -14,24 +14,24 @@ __all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
 
 
 class ConsumerRebalanceListener(abc.ABC):
-    """Hears what the group gives and takes; each method may be plain or `async def`."""
+    """Listener for rebalances; each method may be plain or `async def`."""
 
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> object:
-        """All that was assigned is given back, before the group divides its partitions again."""
+        """Handle the revocation of all assigned partitions, before the group rebalances."""
 
     @abc.abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> object:
-        """These are assigned now, those that stayed among them."""
+        """Handle the new assignment, which includes partitions that were kept."""
 
 
 class AbstractTokenProvider(abc.ABC):
-    """Gives the tokens of OAUTHBEARER."""
+    """Provider of tokens for OAUTHBEARER."""
 
     @abc.abstractmethod
     async def token(self) -> str:
-        """Give a token that isn't over; called in the client's event loop, at each login."""
+        """Return a token that hasn't expired; called in the client's event loop, at each login."""
 
     def extensions(self) -> Mapping[str, str]:
-        """SASL extensions that go with the token."""
+        """Return the SASL extensions that are sent with the token."""
         return {}

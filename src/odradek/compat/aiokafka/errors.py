@@ -1,8 +1,7 @@
-"""The errors of aiokafka, by its names and with its numbers.
+"""aiokafka's errors, with their names and numbers.
 
-In: what `translation` makes of this package's errors. Out: classes to catch. An error's `__cause__`
-is the one of this package, whose text says what happened and what to do. Must not: know when they
-are raised.
+In: translated errors of `translation`. Out: classes to catch. An error's `__cause__` is Odradek's
+error, whose text says what happened and what to do. Must not: know when they are raised.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from odradek.common.errors.kafka import ERRORS
 
 
 class KafkaError(RuntimeError):
-    """Above all errors of clients and brokers."""
+    """Base of all errors of clients and brokers."""
 
     retriable = False
     invalid_metadata = False
-    """What the client believes of the cluster is out of date."""
+    """Whether the client's metadata is out of date."""
 
     def __str__(self) -> str:
         name = type(self).__name__
@@ -25,11 +24,11 @@ class KafkaError(RuntimeError):
 
 
 class IllegalStateError(KafkaError):
-    """The call doesn't fit what was done before."""
+    """The call isn't allowed in the client's current state."""
 
 
 class IllegalArgumentError(KafkaError):
-    """An argument can't be used."""
+    """An argument is invalid."""
 
 
 class NoBrokersAvailable(KafkaError):
@@ -45,62 +44,62 @@ class NodeNotReadyError(KafkaError):
 
 
 class KafkaProtocolError(KafkaError):
-    """What a broker sent doesn't follow the protocol."""
+    """A broker's response violates the protocol."""
 
     retriable = True
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """An answer belongs to no request; never raised here."""
+    """A response belongs to no request; never raised here."""
 
     retriable = True
 
 
 class Cancelled(KafkaError):
-    """A request was given up; never raised here."""
+    """A request was cancelled; never raised here."""
 
     retriable = True
 
 
 class TooManyInFlightRequests(KafkaError):
-    """Too many requests are under way; never raised here."""
+    """Too many requests are in flight; never raised here."""
 
     retriable = True
 
 
 class StaleMetadata(KafkaError):
-    """The cluster isn't as it was known; never raised here."""
+    """Metadata is out of date; never raised here."""
 
     retriable = invalid_metadata = True
 
 
 class MetadataEmptyBrokerList(KafkaError):
-    """Metadata without brokers; never raised here."""
+    """Metadata contains no brokers; never raised here."""
 
     retriable = True
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """A broker is older than all that is known; never raised here."""
+    """A broker is older than all known versions; never raised here."""
 
 
 class IncompatibleBrokerVersion(KafkaError):
-    """A broker can't do what the call needs."""
+    """A broker doesn't support the call."""
 
 
 class CommitFailedError(KafkaError):
-    """The group refused a commit: others have the partitions now."""
+    """The group rejected a commit: the partitions were assigned to other members."""
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*(args or ("others have the partitions now",)))
+        super().__init__(*(args or ("the partitions were assigned to other members",)))
 
 
 class AuthenticationMethodNotSupported(KafkaError):
-    """The broker doesn't do this SASL mechanism."""
+    """The broker doesn't support this SASL mechanism."""
 
 
 class AuthenticationFailedError(KafkaError):
-    """The broker refused the credentials."""
+    """The broker rejected the credentials."""
 
 
 class KafkaUnavailableError(KafkaError):
@@ -108,21 +107,21 @@ class KafkaUnavailableError(KafkaError):
 
 
 class KafkaTimeoutError(KafkaError):
-    """A call's time is up."""
+    """A call timed out."""
 
 
 class KafkaConnectionError(KafkaError):
-    """No connection came about, or it went away."""
+    """A connection failed or was closed."""
 
     retriable = invalid_metadata = True
 
 
 class UnsupportedCodecError(KafkaError):
-    """Records are compressed in a way that can't be read."""
+    """The compression of records isn't supported."""
 
 
 class KafkaConfigurationError(KafkaError):
-    """A setting can't be used."""
+    """A setting is invalid."""
 
 
 class QuotaViolationError(KafkaError):
@@ -130,19 +129,19 @@ class QuotaViolationError(KafkaError):
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped; calls that wait for records end with it, too."""
+    """The consumer was stopped, maybe while a call waited for records."""
 
 
 class IllegalOperation(Exception):
-    """The settings don't allow this call, as a commit without a `group_id`."""
+    """The settings don't allow this call, for example a commit without a `group_id`."""
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """There is no position, and auto_offset_reset is none."""
+    """There is no position, and `auto_offset_reset` is "none"."""
 
 
 class RecordTooLargeError(KafkaError):
-    """A record is larger than a fetch may bring."""
+    """A record is larger than the fetch limit."""
 
 
 class ProducerClosed(KafkaError):
@@ -150,7 +149,7 @@ class ProducerClosed(KafkaError):
 
 
 class ProducerFenced(KafkaError):
-    """A newer producer has this `transactional_id`, or a transaction took too long."""
+    """A newer producer uses this `transactional_id`, or a transaction timed out."""
 
     def __init__(
         self,
@@ -161,13 +160,13 @@ class ProducerFenced(KafkaError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker answered with an error's number."""
+    """A broker returned an error number."""
 
     errno: int
     message: str
-    """Kafka's name of it."""
+    """Kafka's name of the error."""
     description: str = ""
-    """What Kafka's documents say of it."""
+    """Description in Kafka's documentation."""
 
     def __init_subclass__(
         cls,
@@ -177,14 +176,14 @@ class BrokerResponseError(KafkaError):
         retriable: bool = False,
         invalid_metadata: bool = False,
     ) -> None:
-        """Set the class' attributes; `message` is Kafka's own name unless it is given."""
+        """Set the class's attributes; `message` defaults to Kafka's name."""
         if errno is None:  # a subclass of a program's own
             return
         known = ERRORS.get(errno)
         cls.errno, cls.message = errno, message or (known.name if known else "")
         cls.description = " ".join((known.__doc__ or "").split()) if known else "no error"
         cls.retriable, cls.invalid_metadata = retriable, invalid_metadata
-        cls.__doc__ = f"Kafka's error {errno}, {cls.message}."
+        cls.__doc__ = f"Kafka error {errno}, {cls.message}."
 
     def __str__(self) -> str:
         return f"[Error {self.errno}] {super().__str__()}"
@@ -299,7 +298,7 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {
 
 
 def for_code(error_code: int) -> type[BrokerResponseError]:
-    """The class of a number; `UnknownError` where aiokafka has none."""
+    """Return the class for a number; `UnknownError` if aiokafka has none."""
     return kafka_errors.get(error_code, UnknownError)
 
 

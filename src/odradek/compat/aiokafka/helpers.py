@@ -1,7 +1,7 @@
 """aiokafka's helper for TLS.
 
-In: files of certificates. Out: an `ssl.SSLContext` for the argument `ssl_context`. Must not: open
-a connection, or log what it was given.
+In: certificate files. Out: an `ssl.SSLContext` for the argument `ssl_context`. Must not: open a
+connection, or log its arguments.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def create_ssl_context(
     keyfile: Path | None = None,
     password: Callable[[], Password] | Password | None = None,
 ) -> ssl.SSLContext:
-    """Trust `cafile`, `capath` or `cadata` (PEM text, or DER bytes), else the system's authorities.
+    """Return a context that trusts these CAs (`cadata`: PEM or DER), else the system's.
 
-    `certfile` and `keyfile`, with its `password`, are this client's own certificate. Names are
+    `certfile` and `keyfile`, with its `password`, are this client's own certificate. Host names are
     checked. Raises what `ssl` raises.
     """
     context = ssl.create_default_context(cafile=cafile, capath=capath, cadata=cadata)

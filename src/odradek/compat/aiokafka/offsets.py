@@ -1,7 +1,7 @@
-"""Offsets as aiokafka's calls take them.
+"""Offsets in the arguments of aiokafka's calls.
 
-In: what a program gives to `commit` or to a transaction. Out: this package's values, by partition.
-Must not: know whether the partitions are assigned.
+In: arguments of `commit` or of a transaction. Out: Odradek's values, by partition. Must not: know
+whether the partitions are assigned.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from odradek.compat.aiokafka import structs
 
 
 def offsets_by_partition(given: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Read a dict of offsets, or pairs of an offset and a text, by `structs.TopicPartition`.
+    """Read a dict of offsets, or of pairs of offset and metadata, by `structs.TopicPartition`.
 
-    Raises `ValueError` for what is no such dict or is empty, `TypeError` for another kind of key
-    and for metadata that is no text.
+    Raises `ValueError` for another type, an empty dict or an invalid offset, and `TypeError` for
+    another type of key or metadata.
     """
     if not given or not isinstance(given, dict):
-        raise ValueError(f"offsets must be a dict that isn't empty, not {given!r}")
+        raise ValueError(f"offsets must be a non-empty dict, not {given!r}")
     return {_partition(key): _offset(value, given) for key, value in given.items()}
 
 
@@ -36,7 +36,9 @@ def _offset(given: Any, whole: object) -> OffsetAndMetadata:
     try:
         offset, metadata = given
     except (TypeError, ValueError) as error:
-        raise ValueError(f"an offset must be a number or a pair, in {whole!r}") from error
+        raise ValueError(
+            f"an offset must be an int or an (offset, metadata) pair, in {whole!r}"
+        ) from error
     if not isinstance(metadata, str):
         raise TypeError(f"metadata must be a str, not {type(metadata).__name__}")
     return OffsetAndMetadata(offset, metadata)

@@ -1,7 +1,7 @@
-"""aiokafka's way to choose a record's partition.
+"""aiokafka's default partitioner.
 
 In: a key, the numbers of all partitions, those with a leader. Out: one of them. Must not: know the
-producer; `producer.producer` asks.
+producer; `producer.producer` calls it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from odradek.record.key_hash import murmur2 as _signed
 
 
 class DefaultPartitioner:
-    """By the hash of the key, as Java's; without a key any partition that has a leader.
+    """Chooses a partition by the key's hash, as Java does; without a key any one with a leader.
 
-    A producer that has one leaves the choice to `odradek.AsyncProducer`, which hashes keys alike
-    and stays at a partition for a batch without (KIP-480, KIP-794).
+    A producer with this partitioner leaves the choice to `odradek.AsyncProducer`, which hashes keys
+    in the same way and sends records without a key to one partition for a whole batch (KIP-480,
+    KIP-794).
     """
 
     @classmethod
     def __call__(
         cls, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """One of `all_partitions`, which are in order."""
+        """Return one of `all_partitions`, which are sorted."""
         if key is None:
             return random.choice(available or all_partitions)
         return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of a key, 32 bits without a sign."""
+    """Return the hash of a key as an unsigned 32-bit number."""
     return _signed(data) & 0xFFFFFFFF

@@ -1,8 +1,8 @@
-"""What aiokafka's keyword arguments mean here.
+"""aiokafka's keyword arguments, translated to Odradek's options.
 
-In: the keywords of a constructor, with aiokafka's defaults in them. Out: options of this package's
-clients. What can't be honoured is refused by name, as `RefusedSettingError`; what means nothing
-here is logged once. Must not: check what the options' own readers check.
+In: the keywords of a constructor, with aiokafka's defaults. Out: options of Odradek's clients.
+Unsupported settings raise `RefusedSettingError` with their name; settings without an effect here
+are logged once. Must not: check what the options' own readers check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("odradek.compat")
 INT_MAX = 2**31 - 1
 DEFAULT_PORT = 9092
 TOKEN_TIMEOUT = 30.0
-"""Seconds that a token's coroutine has; a login that waits for it has a deadline of its own."""
+"""Seconds for a token's coroutine; the login that waits for it has its own deadline."""
 MISSING: Final = object()
 """`acks` that wasn't given."""
 MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -38,34 +38,34 @@ SAME_OF_CONSUMERS = (
 )
 FLAGS = ("enable_auto_commit", "enable_idempotence", "exclude_internal_topics")
 IDLE: Mapping[str, tuple[object, str]] = {
-    "check_crcs": (True, "checksums are always looked at"),
-    "consumer_timeout_ms": (200, "nothing polls in the background"),
+    "check_crcs": (True, "checksums are always verified"),
+    "consumer_timeout_ms": (200, "this client doesn't poll in the background"),
 }
-"""What changes nothing: its default, and why it does so."""
+"""Settings without effect: the default, and the reason."""
 _told: set[str] = set()
 _numbers = itertools.count(1)
-"""Of producers without a `client_id`."""
+"""Numbers for producers without a `client_id`."""
 
 
 class RefusedSettingError(KafkaConfigurationError, ValueError):
-    """A setting that aiokafka takes and that can't be honoured here; the text names it."""
+    """Setting of aiokafka that isn't supported here; the text names it."""
 
 
 def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
-    """The loop to work in; `loop` and `api_version` are taken with a warning, as in aiokafka.
+    """Return the running event loop; `loop` and `api_version` only cause a warning, as in aiokafka.
 
-    Raises `RuntimeError` outside a coroutine.
+    Raises `RuntimeError` outside of a coroutine.
     """
     for name in ("loop", "api_version"):
         if given[name] is not None:
-            text = f"{name} is deprecated and changes nothing"
+            text = f"{name} is deprecated and has no effect"
             warnings.warn(text, DeprecationWarning, stacklevel=4)
     loop: asyncio.AbstractEventLoop | None = given["loop"]
     return loop or asyncio.get_running_loop()
 
 
 def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Milliseconds without fractions, and flags as booleans: aiokafka takes others as well."""
+    """Return milliseconds as int and flags as bool: aiokafka accepts other types, too."""
     found = dict(given)
     for name, value in given.items():
         if name in FLAGS:
@@ -76,13 +76,13 @@ def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """What all clients have."""
+    """Return the options of all clients."""
     for name, (usual, why) in IDLE.items():
         if name in given and given[name] != usual and name not in _told:
             _told.add(name)
-            logger.info("%s changes nothing: %s", name, why)
+            logger.info("%s has no effect: %s", name, why)
     found = {name: given[name] for name in SAME}
-    if found["connections_max_idle_ms"] is None:  # none is closed for that
+    if found["connections_max_idle_ms"] is None:  # no connection is closed as idle
         found["connections_max_idle_ms"] = -1
     timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
     found |= {
@@ -96,7 +96,7 @@ def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -
 
 
 def servers(given: str | Iterable[str]) -> list[str]:
-    """Addresses with a port each; aiokafka's is 9092 where none is given."""
+    """Return addresses with a port each; aiokafka's default is 9092."""
     parts = given.split(",") if isinstance(given, str) else list(given or ())
     if not all(isinstance(part, str) for part in parts):
         raise TypeError(f"bootstrap_servers must be host:port, or a list of those, not {given!r}")
@@ -117,7 +117,7 @@ def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict
         raise ValueError("security_protocol must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
     if given["sasl_kerberos_domain_name"] is not None:
         raise RefusedSettingError(
-            "sasl_kerberos_domain_name isn't taken: the brokers' own host names are used"
+            "sasl_kerberos_domain_name isn't supported: the brokers' own host names are used"
         )
     found: dict[str, Any] = {}
     if protocol.endswith("SSL"):
@@ -140,7 +140,7 @@ def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict
 
 
 def _tokens(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
-    """A function for the thread of a login: `token()` runs in the program's loop."""
+    """Return a function for the login's thread that runs `token()` in the program's loop."""
     provider = given["sasl_oauth_token_provider"]
     if not callable(getattr(provider, "token", None)):
         raise ValueError("OAUTHBEARER needs sasl_oauth_token_provider, an AbstractTokenProvider")
@@ -156,9 +156,9 @@ def _tokens(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Callab
 
 
 def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """Those of a producer; without `enable_idempotence` it acknowledges by the leader alone.
+    """Return a producer's options; without `enable_idempotence`, `acks` defaults to 1.
 
-    Records stay in order then as well: one request at a time is under way to each broker.
+    Records stay in order even then, with one request in flight to each broker.
     """
     if given["acks"] not in (0, 1, -1, "all", MISSING):
         raise ValueError("acks must be 0, 1, -1 or 'all'")
@@ -168,7 +168,7 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     transactional = given["transactional_id"] is not None
     idempotent = transactional or given["enable_idempotence"]
     if idempotent and given["acks"] not in ("all", -1, MISSING):
-        raise ValueError(f"acks={given['acks']} isn't possible with enable_idempotence")
+        raise ValueError(f"acks={given['acks']} isn't possible with enable_idempotence: use 'all'")
     found = client_settings(given, loop)
     timeout, linger = given["request_timeout_ms"], given["linger_ms"]
     if found["client_id"] is None:
@@ -182,7 +182,7 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
         "compression_type": given["compression_type"] or "none",
         "enable_idempotence": idempotent,
     }
-    if idempotent:  # what may be sent again without harm is, for as long as it takes
+    if idempotent:  # retries can't cause duplicates, so they have no limit
         found |= {"acks": "all", "delivery_timeout_ms": INT_MAX}
     else:
         acks = 1 if given["acks"] is MISSING else given["acks"]
@@ -195,12 +195,15 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
 
 
 def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """Those of a consumer."""
+    """Return a consumer's options."""
     most = given["max_poll_records"]
     if most is not None and (not isinstance(most, int) or most < 1):
         raise ValueError("max_poll_records must be a positive int or None")
     if given["isolation_level"] not in ("read_uncommitted", "read_committed"):
-        raise ValueError(f"isolation_level can't be {given['isolation_level']!r}")
+        raise ValueError(
+            "isolation_level must be read_uncommitted or read_committed, not "
+            f"{given['isolation_level']!r}"
+        )
     given = _whole(given)
     found = client_settings(given, loop)
     if found["client_id"] is None:
@@ -208,7 +211,7 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     found |= {name: given[name] for name in SAME_OF_CONSUMERS}
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"
-    # An answer to a fetch takes fetch_max_wait_ms where nothing is there.
+    # A fetch without records takes fetch_max_wait_ms.
     least = given["fetch_max_wait_ms"] + 1
     found["request_timeout_ms"] = max(found["request_timeout_ms"], least)
     if given["group_id"] is not None:
@@ -218,7 +221,7 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
 
 
 def assignors(given: Iterable[type[AbstractPartitionAssignor]]) -> list[str]:
-    """The names of assignor classes."""
+    """Return the names of assignor classes."""
     names = [str(getattr(kind, "name", kind)) for kind in given]
     if unknown := [name for name in names if name not in ASSIGNORS]:
         raise RefusedSettingError(

@@ -1,8 +1,8 @@
-"""Waiting for a task that goes on where whoever waits is cancelled.
+"""Wait for a task that continues if the waiting caller is cancelled.
 
-In: a task. Out: what it gives or raises. Must not: cancel it, or tell the loop's handler of errors
-of one that goes on. `asyncio.shield` does the latter in CPython 3.14.7 (not in 3.11 or 3.14.10),
-though such an error is told by the next call.
+In: a task. Out: its result or exception. Must not: cancel it, or report the exception of a task
+that continues to the loop's handler, as the next call raises it. `asyncio.shield` reports it in
+CPython 3.14.7 (not in 3.11 or 3.14.10).
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ T = TypeVar("T")
 
 
 async def outcome(task: asyncio.Task[T]) -> T:
-    """What the task gives; raises what it raised, and `CancelledError` if it was cancelled."""
+    """Return the task's result; raises its exception, and `CancelledError` if it was cancelled."""
     await asyncio.wait([task])
     return task.result()

@@ -1,7 +1,7 @@
-"""The values that aiokafka's calls take and give.
+"""Values that aiokafka's calls take and return.
 
-In: fields, and records as our clients have them. Out: tuples and records with aiokafka's names.
-Must not: ask a client.
+In: fields, and Odradek's records. Out: tuples and records with aiokafka's names. Must not: call a
+client.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """Partition of a topic."""
 
     topic: str
     partition: int
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker, as metadata tells of it."""
+    """Broker in the cluster's metadata."""
 
     nodeId: int | str  # noqa: N815 - their name
     host: str
@@ -41,7 +41,7 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition, as metadata tells of it: ids of brokers, and an error or None."""
+    """Partition in the cluster's metadata: ids of brokers, and an error or None."""
 
     topic: str
     partition: int
@@ -52,21 +52,21 @@ class PartitionMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, that of the next record to read, and a text beside it."""
+    """Offset to commit, that of the next record to read, and a text with it."""
 
     offset: int
     metadata: str
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time: its offset, and its time in ms since the epoch."""
+    """Offset of a record, and its time in ms since the epoch."""
 
     offset: int
     timestamp: int | None
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written."""
+    """Place where a record was written."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ VT = TypeVar("VT")
 
 
 class _Fields:
-    """Where a record's fields are, without a dict: that is half of the time of making one."""
+    """Storage of a record's fields without a dict, which halves the time to create one."""
 
     __slots__ = (
         *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value"),
@@ -95,7 +95,7 @@ class _Fields:
 
 @dataclass
 class ConsumerRecord(_Fields, Generic[KT, VT]):
-    """One record that was read; `key` and `value` are what the deserializers made."""
+    """Record that was read; `key` and `value` are the deserialized objects."""
 
     __slots__ = ()
 
@@ -103,13 +103,13 @@ class ConsumerRecord(_Fields, Generic[KT, VT]):
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch; -1 where the producer gave none."""
+    """Milliseconds since the epoch; -1 if the producer set none."""
     timestamp_type: int
     """0: the producer's create time; 1: the broker's log append time."""
     key: KT | None
     value: VT | None
     checksum: int | None
-    """None: batches have one, and records haven't."""
+    """None: batches have a checksum, records don't."""
     serialized_key_size: int
     """Bytes before the deserializer; -1 without a key."""
     serialized_value_size: int
@@ -118,7 +118,7 @@ class ConsumerRecord(_Fields, Generic[KT, VT]):
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
-        """What `vars()` gives."""
+        """Fields for `vars()`."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -137,8 +137,9 @@ def records_of(
     read_key: Reads | None = None,
     read_value: Reads | None = None,
 ) -> list[ConsumerRecord[Any, Any]]:
-    """Records of our clients' as aiokafka has them; nothing is called for each but deserializers,
-    and what one of these raises comes out.
+    """Return Odradek's records as aiokafka's; only deserializers are called for each.
+
+    Raises what a deserializer raises.
     """
     if read_key is None and read_value is None:
         found: list[Any] = blanks(_Fields, len(records))

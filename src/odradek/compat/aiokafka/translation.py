@@ -1,7 +1,7 @@
-"""From this package's errors to aiokafka's.
+"""Translation of Odradek's errors to aiokafka's.
 
-In: an error that a facade raised. Out: the one that aiokafka raises for the same reason, with ours
-as its `__cause__`. Must not: raise by itself; `raising` does, around a call.
+In: an exception of an Odradek client. Out: the one that aiokafka raises for the same reason, with
+the original as its `__cause__`. Must not: raise by itself; `raising` does, around a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (kafka_errors.InvalidProducerEpochError, theirs.ProducerFenced),
     (ours.CommitFailedError, theirs.CommitFailedError),
 )
-"""What counts before the number of a broker's error."""
+"""Classes that take precedence over a broker's error number."""
 OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (ours.ArgumentError, TypeError),
     (ours.ConfigurationError, ValueError),
@@ -37,7 +37,7 @@ OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (ours.NotKafkaError, theirs.KafkaConnectionError),
     (ours.MalformedMessageError, theirs.KafkaProtocolError),
 )
-"""From the narrow to the wide: the first that fits counts."""
+"""From narrow to wide classes: the first that fits counts."""
 
 
 def translated(
@@ -45,7 +45,7 @@ def translated(
     closed: type[Exception] = theirs.ConsumerStoppedError,
     too_large: type[Exception] = theirs.RecordTooLargeError,
 ) -> BaseException:
-    """What aiokafka raises instead; an error that isn't this package's stays as it is.
+    """Return aiokafka's exception for an Odradek error; others are unchanged.
 
     `closed`: for a call of a closed client; `too_large`: for a record beyond a limit.
     """
@@ -81,7 +81,7 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
 def _reason(
     error: ours.KafkaError, closed: type[Exception], too_large: type[Exception]
 ) -> Exception:
-    """What had the transaction end, where that is known."""
+    """Return the error that ended the transaction, if it is known."""
     cause = error.__cause__
     if isinstance(cause, ours.KafkaError):
         return _made(cause, closed, too_large)
@@ -93,7 +93,7 @@ def raising(
     closed: type[Exception] = theirs.ConsumerStoppedError,
     too_large: type[Exception] = theirs.RecordTooLargeError,
 ) -> Iterator[None]:
-    """Around a call of a facade: its errors come out as aiokafka's."""
+    """Raise Odradek's errors of this block as aiokafka's."""
     try:
         yield
     except ours.KafkaError as error:

@@ -1,9 +1,9 @@
-"""confluent-kafka's names over Odradek: a program switches by its import lines.
+"""confluent-kafka's API on Odradek: a program switches by changing its imports.
 
     from odradek.compat.confluent_kafka import Consumer, KafkaError, Producer
 
 Settings, signatures, callbacks and errors are those of confluent-kafka 2.16; docs/switching.md
-lists each difference. What isn't here says so when it is asked for.
+lists each difference. An `AttributeError` explains why a name is missing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ __all__ = [
 
 __version__ = "2.16.1"
 
-_SHARE = "share groups (KIP-932) aren't in this release"
+_SHARE = "share groups (KIP-932) aren't supported by this release"
 _MISSING = {
     **dict.fromkeys(
         (
@@ -88,23 +88,23 @@ _MISSING = {
         ),
         _SHARE,
     ),
-    "ThrottleEvent": "throttle_cb isn't called, as nobody is told of throttling",
-    "kafkatest": "programs that test confluent-kafka itself aren't here",
+    "ThrottleEvent": "throttle_cb isn't called, as this client doesn't report throttling",
+    "kafkatest": "confluent-kafka's own test programs aren't included",
 }
 
 
 def version() -> str:
-    """The version of confluent-kafka whose names these are; odradek.__version__ is another."""
+    """Return the version of confluent-kafka's API; Odradek's is `odradek.__version__`."""
     return __version__
 
 
 def libversion() -> tuple[str, int]:
-    """The version of librdkafka that goes with it, as a text and as a number."""
+    """Return the version of librdkafka that belongs to this API, as a str and as an int."""
     return "2.16.0", 0x021000FF
 
 
 def __getattr__(name: str) -> object:
-    if name in ("admin", "aio"):  # asyncio is for those who ask for it
+    if name in ("admin", "aio"):  # imported on use only: asyncio takes time
         return import_module(f"{__name__}.{name}")
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}: {_MISSING[name]}" if name in _MISSING else text)

@@ -1,7 +1,7 @@
-"""What a consumer can do with partitions: assign, seek, pause, ask for offsets.
+"""Calls of a consumer about partitions: assign, seek, pause, commit, store offsets.
 
-In: partitions with offsets, logical ones too. Out: the same calls of our consumer, of that for
-threads as of that for a loop (`flows`). Must not: hand out messages; `consumer_core` does.
+In: partitions with offsets, logical ones too. Out: the same calls of Odradek's consumer, for
+threads or for event loops (`flows`). Must not: return messages; `consumer_core` does.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ logger = logging.getLogger("odradek.compat")
 
 Committable = dict[odradek.TopicPartition, odradek.OffsetAndMetadata]
 SAME_ERROR, SAME_FATAL = 30.0, 1.0
-"""Seconds between two messages with the same error, and with one that ends the consumer."""
+"""Seconds between two messages with the same error, and with the same fatal error."""
 
 
 class AssignedConsumer:
-    """Base of `ConsumerCore`; not made directly."""
+    """Base of `ConsumerCore`; not instantiated directly."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
-            raise TypeError(f"Consumer takes one configuration, not {len(args)}")
+            raise TypeError(f"Consumer takes one configuration dict, not {len(args)} arguments")
         self._given = self._as_called(given(CONSUMER, args[0] if args else None, kwargs))
         self._queue = CallbackQueue(self._given)
         self._all_books = OffsetBooks(store=self._given.store_offsets)
         self._last: tuple[Any, ...] | None = None
-        """The record that was handed out last, until somebody looks into the books."""
+        """Last returned record, until the offsets are needed."""
         self._in_hand: Iterator[Message] = iter(())
-        """Messages that have come already."""
+        """Fetched messages."""
         self._every = self._given.commit_every
         self._ends = PartitionEnds() if self._given.partition_eof else None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
@@ -64,9 +64,9 @@ class AssignedConsumer:
         self._watermarks: dict[tuple[str, int], tuple[int, int]] = {}
         self._commit_at = 0.0
         self._missed: set[str] = set()
-        """Topics that aren't there, of which the program was told."""
+        """Missing topics that were reported to the program."""
         self._has_something = False
-        """Whether there may be something to read: a subscription, or partitions."""
+        """Whether there is a subscription or an assigned partition."""
         self._closed = False
         self._last_error: tuple[str, float] = "", 0.0
         with translating():
@@ -74,28 +74,28 @@ class AssignedConsumer:
         if self._every is not None:
             self._consumer.remember_positions()
         self._overdue = False
-        """The member has left its group, as the program made no call for too long."""
+        """Whether the member has left its group because the program didn't poll in time."""
         self._consumer.listen(self._heard())
         tell_regularly(self._queue, CONSUMER, self._given, self, lambda own: own._consumer)
 
     def _hear(self, event: odradek.Event) -> None:
-        """Take note of what the client does of its own accord."""
+        """Take note of an event of the client."""
         if event.kind == "group" and event.fields["event"] == "poll_overdue":
             self._overdue = True
         self._queue.hear(event)
 
-    # What differs between a thread and a loop
+    # Differences between threads and event loops
 
     def _as_called(self, found: Given) -> Given:
-        """A configuration with its callbacks as they are called."""
+        """Return the configuration with its callbacks as they are called."""
         return found
 
     def _made(self) -> Any:
-        """A consumer of ours, for threads or for a loop."""
+        """Create the Odradek consumer, for threads or for an event loop."""
         raise NotImplementedError
 
     def _heard(self) -> Callable[[odradek.Event], None]:
-        """Who is told of events. A loop has one that doesn't keep this consumer alive."""
+        """Return the listener for events, which mustn't keep an asyncio consumer alive."""
         return self._hear
 
     def _open(self) -> Any:
@@ -105,7 +105,7 @@ class AssignedConsumer:
 
     @property
     def _books(self) -> OffsetBooks:
-        """The books, with all that was handed out."""
+        """Offsets, with those of all messages returned so far."""
         last, self._last = self._last, None
         if last is not None:
             self._all_books.handed_out(last)
@@ -118,16 +118,17 @@ class AssignedConsumer:
     # Assignments
 
     def assign(self, partitions: list[TopicPartition]) -> Flow[None]:
-        """Read these partitions, from their offsets; in `on_assign`, begin there.
+        """Read these partitions from their offsets; in `on_assign`, set the start offsets.
 
-        Without an offset: where the group has committed, or as `auto.offset.reset` says.
+        A partition without an offset starts at the committed offset, or as `auto.offset.reset`
+        says.
         """
         consumer, chosen = self._open(), partition_list(partitions)
         if self._running.partitions is not None:
             yield from self._begin_at(chosen, self._running.partitions)
             return
         with translating():
-            consumer.assign([])  # what stays begins anew, too
+            consumer.assign([])  # drop the positions of partitions that are kept, too
             consumer.assign([ours(p) for p in chosen])
         self._has_something = bool(chosen)
         self._books.forget()
@@ -135,7 +136,7 @@ class AssignedConsumer:
         yield from self._place(chosen)
 
     def unassign(self) -> Flow[None]:
-        """Read nothing any more; in a rebalance callback it says nothing new."""
+        """Drop all partitions; has no effect in a rebalance callback."""
         consumer = self._open()
         if self._running.partitions is None:
             yield from self._commit_now()
@@ -145,10 +146,10 @@ class AssignedConsumer:
             self._books.forget()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> Flow[None]:
-        """Read these partitions, too; in `on_assign`, begin there.
+        """Read these partitions, too; in `on_assign`, set the start offsets.
 
-        Raises `KafkaException`: `_CONFLICT` for what is assigned already, `_INVALID_ARG` for a
-        partition that is given twice.
+        Raises `KafkaException`: `_CONFLICT` for a partition that is already assigned,
+        `_INVALID_ARG` for one that is given twice.
         """
         consumer, chosen = self._open(), partition_list(partitions)
         if self._running.partitions is not None:
@@ -159,7 +160,7 @@ class AssignedConsumer:
             if place in assigned:
                 raise_error(KafkaError._CONFLICT, f"{place} is assigned already")
             if more.count(place) > 1:
-                raise_error(KafkaError._INVALID_ARG, f"{place} is given twice")
+                raise_error(KafkaError._INVALID_ARG, f"{place} was passed twice")
         with translating():
             consumer.assign([*assigned, *more])
         self._has_something = bool(consumer.assignment())
@@ -167,7 +168,7 @@ class AssignedConsumer:
         yield from self._place(chosen)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> Flow[None]:
-        """Read these no more; in `on_revoke` it says nothing new."""
+        """Drop these partitions; has no effect in `on_revoke`."""
         consumer, chosen = self._open(), [ours(p) for p in partition_list(partitions)]
         if self._running.partitions is not None:
             return
@@ -184,13 +185,13 @@ class AssignedConsumer:
     def _begin_at(
         self, chosen: list[TopicPartition], assigned: frozenset[tuple[str, int]]
     ) -> Flow[None]:
-        """In a rebalance callback: the partitions are assigned already, and may begin elsewhere."""
+        """Set start offsets in a rebalance callback, where the partitions are assigned already."""
         for partition in chosen:
             if (partition.topic, partition.partition) not in assigned:
                 raise_error(
                     KafkaError._INVALID_ARG,
                     f"{partition.topic} [{partition.partition}] can't be assigned in this "
-                    "callback, which isn't about it",
+                    "callback, which is for other partitions",
                 )
         yield from self._place(chosen)
 
@@ -200,7 +201,7 @@ class AssignedConsumer:
                 yield from self._move(partition)
 
     def _move(self, partition: TopicPartition) -> Flow[None]:
-        """Go on at an offset, logical ones too."""
+        """Seek to an offset, which may be a logical one."""
         consumer, place, offset = self._consumer, ours(partition), partition.offset
         with translating():
             if offset == OFFSET_BEGINNING:
@@ -212,22 +213,23 @@ class AssignedConsumer:
             elif offset == OFFSET_INVALID:
                 return
             elif offset < 0:
-                raise_error(KafkaError._INVALID_ARG, f"there is no offset {offset}")
+                raise_error(
+                    KafkaError._INVALID_ARG,
+                    f"invalid offset {offset}: expected 0 or more, or one of the OFFSET_ constants",
+                )
             else:
                 consumer.seek(place, to_commit(partition))
         self._books.sought(place)
         self._forget_ends(place)
 
     def assignment(self) -> list[TopicPartition]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         return [at_offset(place, OFFSET_STORED) for place in self._open().assignment()]
 
     # Positions
 
     def seek(self, partition: TopicPartition) -> Flow[None]:
-        """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
-        assigned.
-        """
+        """Set the position of a partition; raises `_UNKNOWN_PARTITION` if it isn't assigned."""
         consumer, place = self._open(), ours(one_partition(partition))
         if place not in consumer.assignment():
             raise_error(
@@ -237,18 +239,18 @@ class AssignedConsumer:
         yield from self._move(partition)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Behind the last message that was handed out; `OFFSET_INVALID` before the first one."""
+        """Return the offsets after the last returned messages, or `OFFSET_INVALID`."""
         self._open()
         return [self._books.position((p.topic, p.partition)) for p in partition_list(partitions)]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume()`."""
+        """Stop returning messages of these partitions until `resume()`."""
         assigned = self._assigned_of(partitions)
         with translating():
             self._consumer.pause(assigned)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these again."""
+        """Return messages of these partitions again."""
         assigned = self._assigned_of(partitions)
         with translating():
             self._consumer.resume(assigned)
@@ -260,13 +262,13 @@ class AssignedConsumer:
     # Group and cluster
 
     def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction()`."""
+        """Return this consumer's membership, for `send_offsets_to_transaction()`."""
         with translating():
             found: odradek.ConsumerGroupMetadata = self._open().group_metadata()
         return found
 
     def memberid(self) -> str | None:
-        """The member's id, None before it has joined."""
+        """Return the member's id, or None before it has joined."""
         with translating():
             return self._open().group_metadata().member_id or None
 
@@ -288,10 +290,10 @@ class AssignedConsumer:
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+        """Store offsets of processed messages, which later commits send.
 
-        Raises `KafkaException`: `_INVALID_ARG` where each message is stored as it is handed out,
-        `_UNKNOWN_PARTITION` for what isn't assigned.
+        Needs `enable.auto.offset.store=false`. Raises `KafkaException`: `_INVALID_ARG` without that
+        setting, `_UNKNOWN_PARTITION` for a partition that isn't assigned.
         """
         consumer = self._open()
         if message is not None and offsets is not None:
@@ -299,13 +301,17 @@ class AssignedConsumer:
         if message is None and offsets is None:
             raise ValueError("expected either message or offsets")
         if self._given.store_offsets:
-            raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
+            raise_error(
+                KafkaError._INVALID_ARG, "StoreOffsets failed: set enable.auto.offset.store=false"
+            )
         partitions = self._behind(message, offsets)
         for partition in partitions:
             if not consumer.is_assigned(partition.topic, partition.partition):
                 partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
         if any(partition.error is not None for partition in partitions):
-            raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
+            raise_error(
+                KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: the partition isn't assigned"
+            )
         if message is not None and not consumer.may_commit(message._record):
             raise_error(
                 KafkaError._STATE,
@@ -318,7 +324,7 @@ class AssignedConsumer:
     def _behind(
         message: Message | None, offsets: list[TopicPartition] | None
     ) -> list[TopicPartition]:
-        """The offsets, or what is behind a message."""
+        """Return the offsets, or the offset after a message."""
         if message is None:
             return partition_list(offsets)
         if not isinstance(message, Message):
@@ -326,8 +332,8 @@ class AssignedConsumer:
         error, topic = message.error(), message.topic()
         number, offset = message.partition(), message.offset()
         if error is not None or topic is None or number is None:
-            what = "has no place" if error is None else f"tells of an error: {error.str()}"
-            raise_error(KafkaError._INVALID_ARG, f"no offset is behind a message that {what}")
+            what = "without a partition" if error is None else f"with an error: {error.str()}"
+            raise_error(KafkaError._INVALID_ARG, f"a message {what} can't be committed")
         behind = OFFSET_INVALID if offset is None else offset + 1
         return [TopicPartition(topic, number, behind, None, message.leader_epoch())]
 
@@ -337,16 +343,17 @@ class AssignedConsumer:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> Flow[list[TopicPartition] | None]:
-        """Commit what is behind a message, these offsets, or what is stored.
+        """Commit the offset after a message, these offsets, or the stored offsets.
 
-        Gives None at once, and `on_commit` hears of the outcome; with `asynchronous=False` it waits
-        and gives the partitions. Raises `KafkaException`: `_NO_OFFSET` where nothing is new.
+        Returns None at once, and reports the result to `on_commit`; with `asynchronous=False` it
+        waits and returns the partitions. Raises `KafkaException`: `_NO_OFFSET` if there is nothing
+        to commit.
         """
         consumer = self._open()
         chosen = self._to_commit(message, offsets)
         given: Any = chosen
         if message is not None and isinstance(message._record, odradek.ConsumerRecord):
-            given = message._record  # it may be older than the ownership of its partition
+            given = message._record  # it may have been read before its partition was lost
         if asynchronous:
             yield from self._commit_later(chosen, given)
             return None
@@ -359,7 +366,7 @@ class AssignedConsumer:
         return self._outcomes(done, whole=message is None and offsets is None)
 
     def _commit_later(self, chosen: Committable, given: Any = None) -> Flow[None]:
-        """`given`: the record that the offset is of."""
+        """Commit without waiting; `given` is the record that the offset belongs to."""
         if not chosen:
             self._tell_of_commit({}, KafkaError(KafkaError._NO_OFFSET))
             return
@@ -367,7 +374,7 @@ class AssignedConsumer:
             yield self._open().commit_async(given or chosen, self._committed)
 
     def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> Flow[None]:
-        """Commit what is stored before partitions go, where that is this package's task."""
+        """Commit the stored offsets before partitions are dropped, if this package commits."""
         chosen = {} if self._given.commit_every is None else self._books.to_commit(of)
         if not chosen:
             return
@@ -375,14 +382,14 @@ class AssignedConsumer:
             done = yield self._consumer.commit(chosen)
         except odradek.KafkaError as error:
             self._forget_deleted(error)
-            logger.warning("stored offsets weren't committed: %s", error)
+            logger.warning("the stored offsets weren't committed: %s", error)
             self._tell_of_commit(chosen, translated(error))
         else:
             self._books.committed(done.items())
             self._tell_of_commit(done, None)
 
     def _due(self) -> Committable:
-        """What has to be committed now, where that is this package's task and its time has come."""
+        """Return the offsets to commit now, if this package commits and the interval has passed."""
         every = self._given.commit_every
         if every is None or (now := time.monotonic()) < self._commit_at:
             return {}
@@ -395,7 +402,7 @@ class AssignedConsumer:
         *,
         whole: bool,
     ) -> list[TopicPartition]:
-        """What a commit gives: what was committed, of all that is assigned where it was whole."""
+        """Return the committed offsets, of all assigned partitions if `whole`."""
         places = self._consumer.assignment() if whole else list(done)
         return [with_offset(place, done.get(place)) for place in places]
 
@@ -404,7 +411,7 @@ class AssignedConsumer:
         offsets: Committable,
         error: odradek.KafkaError | None,
     ) -> None:
-        """A commit that nobody waits for has ended."""
+        """Handle the result of an asynchronous commit."""
         if error is None:
             self._books.committed(offsets.items())
         else:
@@ -423,7 +430,7 @@ class AssignedConsumer:
         offsets: Committable,
         error: KafkaError | None,
     ) -> None:
-        """Have `on_commit` called in the next call that makes callbacks."""
+        """Queue a call of `on_commit`."""
         callback = self._given.on_commit
         if callback is not None:
             partitions = [with_offset(p, offset) for p, offset in offsets.items()]
@@ -432,7 +439,7 @@ class AssignedConsumer:
     # Errors
 
     def _told(self, error: odradek.KafkaError) -> Message | None:
-        """A message that tells of an error; None for the same one again, soon."""
+        """Return a message for an error, or None if the same error was reported recently."""
         now, found = time.monotonic(), translated(error)
         said, at = self._last_error
         if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
@@ -442,19 +449,20 @@ class AssignedConsumer:
         return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
 
     def _too_late(self) -> Message | None:
-        """A message that tells of partitions that were lost, as no call came in time; once."""
+        """Return a message, once, for partitions lost because of a late poll."""
         if not self._overdue:
             return None
         self._overdue = False
         every = self._given.ours.get("max.poll.interval.ms", 300_000)
         text = (
-            f"the last poll() was more than max.poll.interval.ms ({every} ms) ago: the partitions "
-            "are others', and the next poll() joins the group again. Poll more often, or raise it"
+            f"the last poll() was more than max.poll.interval.ms ({every} ms) ago, so the member "
+            "left its group; the next poll() rejoins it. Poll more often, or increase "
+            "max.poll.interval.ms"
         )
         return error_message(KafkaError(KafkaError._MAX_POLL_EXCEEDED, text))
 
     def _missing(self) -> Message | None:
-        """A message that tells of a topic that is wanted and isn't there, once."""
+        """Return a message, once, for a subscribed topic that doesn't exist."""
         for missing in self._consumer.explain().missing:
             if missing.partition is None and missing.topic not in self._missed:
                 self._missed.add(missing.topic)
@@ -468,12 +476,12 @@ class AssignedConsumer:
     def _known_watermarks(
         self, place: odradek.TopicPartition, position: int | None
     ) -> tuple[int, int]:
-        """As far as they are known; `position` where it is."""
+        """Return the watermarks as far as they are known; `position` is None if unknown."""
         low, high = self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
         lag = None if position is None else self._consumer.lag(place)
         return low, high if lag is None or position is None else position + lag
 
     def _has_lag(self, place: odradek.TopicPartition) -> bool:
-        """The position of a partition is known, and so is its end."""
+        """Return whether the position of a partition and its end are known."""
         consumer = self._open()
         return place in consumer.assignment() and consumer.lag(place) is not None

@@ -1,6 +1,6 @@
-"""The clients beneath confluent-kafka's, under names that its users know.
+"""Odradek's clients that confluent-kafka's wrap, under names that users know.
 
-In: options. Out: clients of ours. Must not: add anything but what they know.
+In: options. Out: Odradek's clients. Must not: add anything but what the wrappers need.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from odradek.compat.placed import PlacingProducer
 
 
 class Producer(PlacingProducer):
-    """`odradek.Producer`; texts and warnings say this name."""
+    """`odradek.Producer`; texts and warnings use this name."""
 
 
 class Consumer(ThreadConsumer[Message]):
-    """`odradek.Consumer`; texts and warnings say this name."""
+    """`odradek.Consumer`; texts and warnings use this name."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Whether there is nothing more to read, by an answer that came since the last seek."""
+        """Return whether the log end is reached, by a fetch response after the last seek."""
         return self._engine.subscription.at_end(partition)

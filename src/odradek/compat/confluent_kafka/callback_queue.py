@@ -1,7 +1,7 @@
-"""What a client has to call back, until its program asks: callbacks run in the program's calls.
+"""Queue of a client's callbacks, which run in the program's calls.
 
-In: calls, one by one or many at once, from the client's own thread. Out: they are made inside
-`poll()`, `flush()` and the like, in order, each once. What one raises comes out of there, and the
+In: calls, single or many at once, from the client's thread. Out: they run inside `poll()`,
+`flush()` and the like, in order, each once. An exception of a callback is raised there, and the
 others wait. Must not: wait for anything but the next of them.
 """
 
@@ -21,39 +21,40 @@ from odradek.compat.confluent_kafka.settings import FOREVER, Given
 
 Call = Callable[[], object]
 Calls = Callable[[], int]
-"""Makes calls that wait together, each once, and gives how many. Where one raises, it is asked
-again, for those that are left.
+"""Makes calls that wait together, each once, and returns their number.
+
+If one raises, it is called again for the rest.
 """
 MOST_ERRORS = 1000
-"""Errors that wait for `error_cb`; a program that doesn't ask for them hears of no later ones."""
+"""Errors that may wait for `error_cb`; later ones are dropped."""
 ROUNDING = 0.001
-"""Seconds by which a wait may end too soon."""
+"""Seconds by which a wait may end early."""
 _ERRORS = {
-    "dial_failed": (KafkaError._TRANSPORT, 40, "{address}: dial failed: {error}"),
+    "dial_failed": (KafkaError._TRANSPORT, 40, "{address}: connection attempt failed: {error}"),
     "disconnected": (KafkaError._TRANSPORT, 20, "{address}: disconnected: {error}"),
-    "dns_failed": (KafkaError._RESOLVE, 40, "{address}: the name doesn't resolve: {error}"),
+    "dns_failed": (KafkaError._RESOLVE, 40, "{address}: the host name can't be resolved: {error}"),
     "round_failed": (
         *(KafkaError._ALL_BROKERS_DOWN, 40),
-        "no broker can be reached (round {round}); they are tried again in {backoff:.2f} s",
+        "no broker can be reached; the next attempt is in {backoff:.2f} s",
     ),
     "foreign_cluster": (
         *(KafkaError._FATAL, 50),
-        "{address}: another cluster answers there: {found}, not {expected}",
+        "{address}: the broker belongs to cluster {found}, not to {expected}",
     ),
-    "broken": (KafkaError._FATAL, 50, "the client can't go on: {error}"),
+    "broken": (KafkaError._FATAL, 50, "the client has failed and must be recreated: {error}"),
 }
-"""Events that programs are told of: their code, the level of the line that is logged, the text."""
+"""Events that are reported to programs: code, log level, text."""
 
 
 class CallbackQueue:
-    """The calls that wait."""
+    """Queue of calls."""
 
     def __init__(self, given: Given) -> None:
         self._waiting: SimpleQueue[Calls] = SimpleQueue()
         self._begun: deque[Calls] = deque()
-        """Those of which a callback has raised: they go on before the others."""
+        """Calls one of which has raised: they continue before the others."""
         self.empty: Callable[[], bool] = self._waiting.empty
-        """Whether there are none; each message of a consumer asks."""
+        """Return whether the queue is empty; called for each message of a consumer."""
         self._error_cb = given.error_cb
         self._logger = given.logger
         self._every = 0.0
@@ -61,7 +62,7 @@ class CallbackQueue:
         self._regular: Call | None = None
 
     def put_every(self, seconds: float, call: Call) -> None:
-        """Have a call made whenever so many seconds are over, by the serving that comes then."""
+        """Make a call every `seconds`, in the next `serve` after that."""
         self._every, self._regular = seconds, call
         self._due_at = monotonic() + seconds
         self.empty = self._nothing_is_due
@@ -70,7 +71,7 @@ class CallbackQueue:
         return self._waiting.empty() and monotonic() < self._due_at
 
     def until_due(self, timeout: float) -> float:
-        """How long to wait at most, so that what is regular is in time; puts it if it is due."""
+        """Return `timeout` or the seconds until the periodic call; queue that if it is due."""
         if self._regular is None:
             return timeout
         now = monotonic()
@@ -80,17 +81,17 @@ class CallbackQueue:
         return max(0.0, min(timeout, self._due_at - now))
 
     def put(self, call: Call) -> None:
-        """Have a call made by the next serving; any thread may do this."""
+        """Queue a call; thread-safe."""
         self._waiting.put(_Once(call))
 
     def put_many(self, calls: Calls) -> None:
-        """Have calls made that belong together."""
+        """Queue calls that belong together."""
         self._waiting.put(calls)
 
     def serve(self, timeout: float) -> int:
-        """Make the calls that are there; wait `timeout` seconds for the first. Gives their number.
+        """Make the queued calls, wait `timeout` seconds for the first, and return their number.
 
-        What they add meanwhile waits for the next time.
+        Calls that they add wait for the next time.
         """
         if timeout <= 0 and self.empty():
             return 0
@@ -119,15 +120,15 @@ class CallbackQueue:
             return None
 
     def serve_last(self) -> None:
-        """Make the calls that are there, but those of `error_cb`: a client that closes is well."""
+        """Make the queued calls except those of `error_cb`, as the client is closing."""
         while (calls := self._next(0)) is not None:
             if not isinstance(calls, _Told):
                 calls()
 
     def hear(self, event: odradek.Event) -> None:
-        """Take note of what a client does of its own accord: for `error_cb` and `logger`."""
+        """Report an event of the client to `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
-        if known is None or event.fields.get("failure") is False:  # closed, as nobody needs it
+        if known is None or event.fields.get("failure") is False:  # closed on purpose, as idle
             return
         code, level, form = known
         text = form.format_map(event.fields)
@@ -139,17 +140,17 @@ class CallbackQueue:
 
     @property
     def hears(self) -> bool:
-        """Whether anybody wants to know of a client's events."""
+        """Whether events are reported to the program."""
         return self._error_cb is not None or self._logger is not None
 
 
 def _nothing() -> int:
-    """Calls that were made already."""
+    """Return 0: no calls are left."""
     return 0
 
 
 class _Once:
-    """A call that belongs to no others."""
+    """Single call."""
 
     __slots__ = ("_call",)
 

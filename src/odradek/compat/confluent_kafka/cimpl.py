@@ -1,4 +1,4 @@
-"""Names that programs import from `confluent_kafka.cimpl`, where confluent-kafka is written in C.
+"""Names that programs import from `confluent_kafka.cimpl`, confluent-kafka's C module.
 
 In: nothing. Out: this package's classes under that module's name. Must not: define anything.
 """

@@ -1,7 +1,7 @@
-"""What `list_topics()` gives: the cluster, its brokers, topics and partitions as plain objects.
+"""Results of `list_topics()`: the cluster, its brokers, topics and partitions as plain objects.
 
-In: an admin client of ours, which knows them. Out: `ClusterMetadata`. Must not: keep a connection
-that nobody asked for: the admin client is made by the first question.
+In: an Odradek admin client. Out: `ClusterMetadata`. Must not: open a connection that isn't needed:
+the first call creates the admin client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka.translated_errors import translated, transla
 
 
 class ClusterMetadata:
-    """A cluster: its id, its controller's id, brokers by id and topics by name."""
+    """Cluster: its id, its controller's id, brokers by id and topics by name."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -36,7 +36,7 @@ class ClusterMetadata:
 
 
 class BrokerMetadata:
-    """A broker."""
+    """Broker."""
 
     def __init__(self) -> None:
         self.id = -1
@@ -51,7 +51,7 @@ class BrokerMetadata:
 
 
 class TopicMetadata:
-    """A topic with its partitions by number; `error` says why it has none."""
+    """Topic with its partitions by number; `error` says why it has none."""
 
     def __init__(self) -> None:
         self.topic: str | None = None
@@ -67,7 +67,7 @@ class TopicMetadata:
 
 
 class PartitionMetadata:
-    """A partition: ids of its leader (-1 for none), its replicas and those in sync."""
+    """Partition: ids of its leader (-1 for none), its replicas and its in-sync replicas."""
 
     def __init__(self) -> None:
         self.id = -1
@@ -89,18 +89,18 @@ NO_TOPIC = (
     odradek.TopicAuthorizationError,
     odradek.InvalidTopicExceptionError,
 )
-"""Errors that stand in the description of a topic."""
+"""Errors that become part of a topic's description."""
 
 
 class AnyClusterQuestions:
-    """The admin client beside a client, for questions about its cluster: for threads or a loop."""
+    """Admin client for metadata, beside a producer or consumer; base of both kinds."""
 
     def __init__(self, settings: Mapping[str, Any], make: Callable[..., Any]) -> None:
         self._settings, self._make = settings, make
         self._admin: Any = None
 
     def admin(self) -> Any:
-        """The admin client."""
+        """Return the admin client; created by the first call."""
         if self._admin is None:
             with translating():
                 self._admin = self._make(self._settings)
@@ -109,7 +109,7 @@ class AnyClusterQuestions:
     def _described(self, topic: str | None, timeout: float) -> Flow[ClusterMetadata]:
         """Describe the cluster and all topics, or one."""
         seconds, admin = checked_seconds(timeout), self.admin()
-        with translating(nobody=KafkaError._TRANSPORT):
+        with translating(unreachable=KafkaError._TRANSPORT):
             described = yield admin.describe_cluster(seconds)
             found = cluster_metadata(described)
             if topic is None:
@@ -125,7 +125,7 @@ class AnyClusterQuestions:
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password for later questions, too."""
+        """Use these credentials for later requests."""
         self._settings = {
             **self._settings, "sasl.username": username, "sasl.password": password
         }  # fmt: skip
@@ -134,7 +134,7 @@ class AnyClusterQuestions:
 
 
 class ClusterQuestions(AnyClusterQuestions):
-    """Questions of threads; with `background` any number of threads may ask."""
+    """Metadata for threads; with `background` several threads may call it at the same time."""
 
     def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
         super().__init__(settings, partial(odradek.Admin, background=background))
@@ -144,13 +144,13 @@ class ClusterQuestions(AnyClusterQuestions):
         return carried_out(self._described(topic, timeout))
 
     def close(self) -> None:
-        """Close the admin client, if there was one."""
+        """Close the admin client, if it was created."""
         if self._admin is not None:
             self._admin.close()
 
 
 def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
-    """A cluster without its topics."""
+    """Return a cluster without its topics."""
     found = ClusterMetadata()
     found.cluster_id = described.cluster_id
     found.controller_id = -1 if described.controller is None else described.controller
@@ -158,14 +158,14 @@ def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
         made = BrokerMetadata()
         made.id, made.host, made.port = broker.id, broker.host, broker.port
         found.brokers[broker.id] = made
-    if found.brokers:  # which one answered isn't told
+    if found.brokers:  # the answering broker isn't known
         first = found.brokers.get(found.controller_id) or next(iter(found.brokers.values()))
         found.orig_broker_id, found.orig_broker_name = first.id, str(first)
     return found
 
 
 def topic_metadata(described: odradek.TopicDescription) -> TopicMetadata:
-    """A topic with its partitions."""
+    """Return a topic with its partitions."""
     found = TopicMetadata()
     found.topic = described.name
     for partition in described.partitions:
@@ -180,7 +180,7 @@ def topic_metadata(described: odradek.TopicDescription) -> TopicMetadata:
 
 
 def without_topic(topic: str, error: BaseException) -> TopicMetadata:
-    """A topic that has no description, and why."""
+    """Return a topic that has no description, with the error."""
     found = TopicMetadata()
     found.topic, found.error = topic, translated(error)
     return found

@@ -1,8 +1,8 @@
-"""`Consumer` as confluent-kafka has it, over ours.
+"""confluent-kafka's `Consumer` on Odradek's.
 
 In: subscriptions or assignments, calls of `poll()` and `consume()`. Out: messages, errors among
-them; all callbacks are made inside these calls, and inside `commit()`, `unsubscribe()` and
-`close()`. Must not: decide anything: what both kinds of consumers do is `consumer_core`'s.
+them; all callbacks run inside these calls, and inside `commit()`, `unsubscribe()` and `close()`.
+Must not: decide anything: `consumer_core` has the common part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.compat.confluent_kafka.message import Message, messages_of
 
 
 class _Core(ConsumerCore):
-    """In threads."""
+    """Core of a consumer for threads."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,11 +46,11 @@ class _Core(ConsumerCore):
 
 
 class Consumer(ConsumerCalls):
-    """Hands out messages of subscribed or assigned partitions, one by one.
+    """Consumer of subscribed or assigned partitions; returns messages one by one.
 
-    The configuration has librdkafka's names and is read as there (`group.id` has to be given); what
-    can't be honoured is refused by name, as a `KafkaException` with `_INVALID_ARG`. Times are
-    seconds; one below 0 means as long as it takes. Calls come from one thread at a time.
+    The configuration has librdkafka's names, with their meaning there (`group.id` is required).
+    Unsupported settings raise `KafkaException` with `_INVALID_ARG`. Timeouts are in seconds; a
+    negative one means no limit. Only one thread at a time may call a consumer.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -59,26 +59,26 @@ class Consumer(ConsumerCalls):
     # Messages
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next message, None after `timeout` seconds; callbacks are made meanwhile.
+        """Return the next message, or None after `timeout` seconds; runs callbacks meanwhile.
 
-        A message may tell of an error: look at its `error()` first. What a callback raises comes
-        out here.
+        A message may be an error: check its `error()` first. Exceptions of callbacks are raised
+        here.
         """
         found = self._core.at_hand()
         return carried_out(self._core.poll(timeout)) if found is None else found
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """So many messages, fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
         return carried_out(self._core.consume(num_messages, timeout))
 
     # The group, and the end
 
     def memberid(self) -> str | None:
-        """The member's id, None before it has joined."""
+        """Return the member's id, or None before it has joined."""
         return self._core.memberid()
 
     def close(self) -> None:
-        """Commit where that is set up so, leave the group, close; may be called twice."""
+        """Commit if configured, leave the group and close; closing twice has no effect."""
         carried_out(self._core.close())
 
     def __enter__(self) -> Self:

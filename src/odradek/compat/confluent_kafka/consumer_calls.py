@@ -29,59 +29,58 @@ class ConsumerCalls:
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Join the group and read these topics; one that begins with ^ is a regular expression.
+        """Join the group and read these topics; a name that begins with ^ is a regular expression.
 
         Callbacks are called as `callback(consumer, partitions)` inside `poll()` and `consume()`. In
-        `on_assign`, `assign()` with offsets says where to begin. Without `on_lost`, `on_revoke` is
-        called for what is lost.
+        `on_assign`, `assign()` with offsets sets where to start. Without `on_lost`, `on_revoke` is
+        called for lost partitions.
         """
         carried_out(self._core.subscribe(self, topics, on_assign, on_revoke, on_lost))
 
     def unsubscribe(self) -> None:
-        """Leave the group; `on_revoke` is called in here."""
+        """Leave the group; calls `on_revoke`."""
         carried_out(self._core.unsubscribe())
 
     # Assignments
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, from their offsets; in `on_assign`, begin there.
+        """Read these partitions from their offsets; in `on_assign`, set the start offsets.
 
-        Without an offset: where the group has committed, or as `auto.offset.reset` says.
+        A partition without an offset starts at the committed offset, or as `auto.offset.reset`
+        says.
         """
         carried_out(self._core.assign(partitions))
 
     def unassign(self) -> None:
-        """Read nothing any more; in a rebalance callback it says nothing new."""
+        """Drop all partitions; has no effect in a rebalance callback."""
         carried_out(self._core.unassign())
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too; in `on_assign`, begin there."""
+        """Read these partitions, too; in `on_assign`, set the start offsets."""
         carried_out(self._core.incremental_assign(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these no more; in `on_revoke` it says nothing new."""
+        """Drop these partitions; has no effect in `on_revoke`."""
         carried_out(self._core.incremental_unassign(partitions))
 
     def assignment(self) -> list[TopicPartition]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         return self._core.assignment()
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
-        assigned.
-        """
+        """Set the position of a partition; raises `_UNKNOWN_PARTITION` if it isn't assigned."""
         carried_out(self._core.seek(partition))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Behind the last message that was handed out; `OFFSET_INVALID` before the first one."""
+        """Return the offsets after the last returned messages, or `OFFSET_INVALID`."""
         return self._core.position(partitions)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume()`."""
+        """Stop returning messages of these partitions until `resume()`."""
         self._core.pause(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these again."""
+        """Return messages of these partitions again."""
         self._core.resume(partitions)
 
     # Commits
@@ -92,20 +91,21 @@ class ConsumerCalls:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit what is behind a message, these offsets, or what is stored.
+        """Commit the offset after a message, these offsets, or the stored offsets.
 
-        Gives None at once, and `on_commit` hears of the outcome; with `asynchronous=False` it waits
-        and gives the partitions. Raises `KafkaException`: `_NO_OFFSET` where nothing is new.
+        Returns None at once, and reports the result to `on_commit`; with `asynchronous=False` it
+        waits and returns the partitions. Raises `KafkaException`: `_NO_OFFSET` if there is nothing
+        to commit.
         """
         return carried_out(self._core.commit(message, offsets, asynchronous))
 
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+        """Store offsets of processed messages, which later commits send.
 
-        Raises `KafkaException`: `_INVALID_ARG` where each message is stored as it is handed out,
-        `_UNKNOWN_PARTITION` for what isn't assigned.
+        Needs `enable.auto.offset.store=false`. Raises `KafkaException`: `_INVALID_ARG` without that
+        setting, `_UNKNOWN_PARTITION` for a partition that isn't assigned.
         """
         self._core.store_offsets(message, offsets)
 
@@ -114,41 +114,41 @@ class ConsumerCalls:
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """What the group has committed; `OFFSET_INVALID` where it has nothing."""
+        """Return the group's committed offsets; `OFFSET_INVALID` for a partition without one."""
         return carried_out(self._core.committed(partitions, timeout))
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """The first offset that is there, and the one that the next message gets.
+        """Return the first offset, and the offset of the next message.
 
-        `cached`: as far as it is known, without a question; `OFFSET_INVALID` where it isn't.
+        With `cached` no request is sent, and unknown values are `OFFSET_INVALID`.
         """
         return carried_out(self._core.get_watermark_offsets(partition, timeout, cached))
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """For each partition, whose `offset` is a time in ms, the first message at or after it.
+        """Return each partition's first message at or after the time (ms) that is its `offset`.
 
-        `OFFSET_END` where there is none.
+        `OFFSET_END` for a partition without such a message.
         """
         return carried_out(self._core.offsets_for_times(partitions, timeout))
 
     # Group and cluster
 
     def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction()`."""
+        """Return this consumer's membership, for `send_offsets_to_transaction()`."""
         return self._core.consumer_group_metadata()
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; it makes no topic."""
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics."""
         return carried_out(self._core.list_topics(topic, timeout))
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         return carried_out(self._core.cluster_id(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._core.set_sasl_credentials(username, password)

@@ -1,8 +1,8 @@
-"""What `Consumer` and `AIOConsumer` do, once for both: messages, subscriptions, questions, the end.
+"""Shared part of `Consumer` and `AIOConsumer`: messages, subscriptions, metadata, closing.
 
-In: subscriptions or assignments, calls that ask for messages. Out: messages, errors among them, as
-flows (`flows`), which the two carry out; rebalance callbacks are called inside these. Must not:
-decide what is assigned or fetched, or look at each message for what can be looked at once.
+In: subscriptions or assignments, calls that request messages. Out: messages, errors among them, as
+flows (`flows`), which the two classes run; rebalance callbacks run inside these. Must not: decide
+what is assigned or fetched, or check for each message what can be checked once.
 """
 
 from __future__ import annotations
@@ -37,49 +37,50 @@ from odradek.compat.confluent_kafka.topic_partition import (
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
 
 LONGEST_WAIT = 1.0
-"""Seconds that a call waits for records before it looks whether a callback is due."""
+"""Seconds that a call waits for records before it checks for callbacks."""
 MOST_MESSAGES = 1_000_000
-"""What `consume` gives at most."""
+"""Maximum number of messages that `consume` returns."""
 
 
 class ConsumerCore(AssignedConsumer):
-    """Base of what the two have inside; not made directly."""
+    """Base of the cores of `Consumer` and `AIOConsumer`; not instantiated directly."""
 
     _questions: Any
-    """Who is asked for topics."""
+    """Source of cluster metadata."""
     _program: Callable[[], Any]
-    """The consumer that callbacks get, which an event loop mustn't keep alive."""
+    """Reference to the consumer that callbacks get, which an event loop mustn't keep alive."""
 
-    # What differs between a thread and a loop
+    # Differences between threads and event loops
 
     def _now(self) -> float:
-        """The time that deadlines are made of."""
+        """Return the time on the clock of deadlines."""
         raise NotImplementedError
 
     def _idle(self, seconds: float) -> Any:
-        """Nothing can come: what is yielded until something may be looked at."""
+        """Return a pause for a consumer without partitions; callbacks may arrive meanwhile."""
         raise NotImplementedError
 
     def _rest(self, seconds: float) -> Any:
-        """What is yielded for a pause."""
+        """Return a pause."""
         raise NotImplementedError
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:
-        """A method of this object's, which is a flow, as a callback of our consumer."""
+        """Return a flow of this object as a callback of the Odradek consumer."""
         raise NotImplementedError
 
     # Messages
 
     def at_hand(self) -> Message | None:
-        """The next message, where it has come already and nothing else has to be looked at."""
+        """Return the next fetched message, unless something else has to be done first."""
         try:
             return next(self._in_hand, None)
-        except ValueError:  # another thread takes one just now
+        except ValueError:  # another thread is taking one
             return None
 
     def _rest_in_hand(self) -> Iterator[Message]:
-        """What has come, one by one, until something else has to be looked at. It is one function
-        that goes on, as each message would wait for all calls there are in between.
+        """Yield fetched messages until something else has to be done first.
+
+        It is a single generator, as the function calls between would slow down each message.
         """
         consumer, taken = self._consumer, 0
         found, group, clock, most = consumer.rest()
@@ -103,14 +104,14 @@ class ConsumerCore(AssignedConsumer):
             consumer.took(taken)
 
     def poll(self, timeout: float) -> Flow[Message | None]:
-        """The next message, None after `timeout` seconds; callbacks are made meanwhile."""
+        """Return the next message, or None after `timeout` seconds; runs callbacks meanwhile."""
         deadline = self._now() + checked_seconds(timeout)
         self._open()
         found = yield from self._next(deadline, 1)
         return found[0] if found else None
 
     def consume(self, num_messages: int, timeout: float) -> Flow[list[Message]]:
-        """So many messages, fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
         if not 0 <= num_messages <= MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         deadline = self._now() + checked_seconds(timeout)
@@ -122,13 +123,13 @@ class ConsumerCore(AssignedConsumer):
                 if not more:
                     break
                 found = found + more if found else more
-        except BaseException:  # cancelled, or a callback raised: nobody gets these
+        except BaseException:  # cancelled, or a callback raised: these were not returned
             self._give_back(found)
             raise
         return found
 
     def _give_back(self, messages: list[Message]) -> None:
-        """Go on reading at these messages, which the program didn't get."""
+        """Seek back to these messages, which the program didn't get."""
         first: dict[odradek.TopicPartition, Message] = {}
         for message in messages:
             if message.error() is None:
@@ -141,7 +142,7 @@ class ConsumerCore(AssignedConsumer):
             self._books.take_back(record)
 
     def _next(self, deadline: float, most: int) -> Flow[list[Message]]:
-        """At least one message, at most so many; none when the time is up."""
+        """Return at least one message and at most `most`; none after the deadline."""
         while True:
             self._queue.serve(0)
             due = self._due()
@@ -173,8 +174,9 @@ class ConsumerCore(AssignedConsumer):
                 return []
 
     def _some(self, patience: float, most: int) -> Flow[list[Message]]:
-        """The next messages. One comes from those that were fetched together, which costs no flow
-        of the engine's for each.
+        """Return the next messages.
+
+        A single one is taken from the fetched records, which avoids a flow of the engine for each.
         """
         consumer, books = self._open(), self._books
         found: list[Message] = []
@@ -183,7 +185,7 @@ class ConsumerCore(AssignedConsumer):
                 books.handed_out(run[-1])
                 found += messages_of(run)
             return found
-        message, tries = consumer.at_hand(), 2  # a loop's turn may come after the last one here
+        message, tries = consumer.at_hand(), 2  # the first try may only yield to the event loop
         while message is None and tries and (yield consumer.fetch(patience)):
             message, tries = consumer.at_hand(), tries - 1
         if message is not None:
@@ -194,7 +196,7 @@ class ConsumerCore(AssignedConsumer):
         return found
 
     def _end(self) -> Flow[Message | None]:
-        """A message that tells of an end that was reached."""
+        """Return a message for a partition whose end was reached."""
         ends, consumer = self._ends, self._open()
         if ends is not None:
             for partition in ends.reached(consumer):
@@ -213,7 +215,7 @@ class ConsumerCore(AssignedConsumer):
         on_revoke: RebalanceCallback | None,
         on_lost: RebalanceCallback | None,
     ) -> Flow[None]:
-        """Read these topics; `program` is the consumer that callbacks get."""
+        """Subscribe to these topics; `program` is the consumer that callbacks get."""
         consumer = self._open()
         names, pattern = topics_or_pattern(topics)
         self._program = ref(program)
@@ -234,7 +236,7 @@ class ConsumerCore(AssignedConsumer):
         self._missed.clear()
 
     def unsubscribe(self) -> Flow[None]:
-        """Leave the group; `on_revoke` is called in here."""
+        """Leave the group; calls `on_revoke`."""
         consumer = self._open()
         yield from self._commit_now()
         with translating():
@@ -268,7 +270,7 @@ class ConsumerCore(AssignedConsumer):
     def committed(
         self, partitions: list[TopicPartition], timeout: float
     ) -> Flow[list[TopicPartition]]:
-        """What the group has committed; `OFFSET_INVALID` where it has nothing."""
+        """Return the group's committed offsets; `OFFSET_INVALID` for a partition without one."""
         consumer, wanted = self._open(), [ours(p) for p in partition_list(partitions)]
         with translating():
             found = yield consumer.committed(wanted, checked_seconds(timeout))
@@ -277,19 +279,19 @@ class ConsumerCore(AssignedConsumer):
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float, cached: bool
     ) -> Flow[tuple[int, int]]:
-        """The first offset that is there, and the one that the next message gets."""
+        """Return the first offset, and the offset of the next message."""
         consumer, place = self._open(), ours(one_partition(partition))
         if cached:
             known = (yield consumer.position(place)) if self._has_lag(place) else None
             return self._known_watermarks(place, known)
         seconds = checked_seconds(timeout)
         with translating():
-            try:  # our consumer would wait for one that isn't there
+            try:  # Odradek's consumer would wait for a missing partition
                 there = yield consumer.partitions_for(place.topic, seconds)
             except odradek.UnknownTopicOrPartitionError as error:
                 raise_error(KafkaError._UNKNOWN_PARTITION, str(error))
             if place not in there:
-                raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {place}")
+                raise_error(KafkaError._UNKNOWN_PARTITION, f"partition {place} doesn't exist")
             low = (yield consumer.beginning_offsets([place], seconds))[place]
             high = (yield consumer.end_offsets([place], seconds))[place]
         self._watermarks[place] = low, high
@@ -298,7 +300,7 @@ class ConsumerCore(AssignedConsumer):
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float
     ) -> Flow[list[TopicPartition]]:
-        """For each partition, whose `offset` is a time in ms, the first message at or after it."""
+        """Return each partition's first message at or after the time (ms) that is its `offset`."""
         consumer, wanted = self._open(), partition_list(partitions)
         times = {ours(p): p.offset for p in wanted}
         with translating():
@@ -308,20 +310,20 @@ class ConsumerCore(AssignedConsumer):
     # The cluster, and the end
 
     def list_topics(self, topic: str | None, timeout: float) -> Flow[ClusterMetadata]:
-        """The cluster's brokers and topics, or one topic; it makes no topic."""
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics."""
         self._open()
         found: ClusterMetadata = yield self._questions.list_topics(topic, timeout)
         return found
 
     def cluster_id(self, timeout: float) -> Flow[str]:
-        """The cluster's id."""
+        """Return the cluster's id."""
         consumer = self._open()
         with translating():
             found: str = yield consumer.cluster_id(checked_seconds(timeout))
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        """Use these credentials from the next login on (PLAIN and SCRAM)."""
         consumer = self._open()
         if not self._given.checked_login(username, password):
             return
@@ -330,7 +332,7 @@ class ConsumerCore(AssignedConsumer):
             self._questions.set_sasl_credentials(username, password)
 
     def close(self) -> Flow[None]:
-        """Commit where that is set up so, leave the group, close; may be called twice."""
+        """Commit if configured, leave the group and close; closing twice has no effect."""
         if self._closed:
             return
         try:

@@ -1,7 +1,7 @@
-"""`DeserializingConsumer`: a consumer whose messages hold objects.
+"""`DeserializingConsumer`: a consumer whose messages contain objects.
 
-In: messages. Out: the same with what its deserializers make of key and value; errors are raised.
-Must not: lose a message that can't be read: the exception has it.
+In: messages. Out: messages with deserialized keys and values; errors are raised. Must not: lose a
+message that can't be deserialized: the exception contains it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ V = TypeVar("V")
 
 
 class DeserializingConsumer(Consumer, Generic[K, V]):
-    """A `Consumer` with `key.deserializer` and `value.deserializer` among its settings.
+    """`Consumer` with `key.deserializer` and `value.deserializer` among its settings.
 
-    Each is called with bytes or None and a `SerializationContext` and gives an object; with
-    `.builder` at the end of its name it is a `DeserializerBuilder`, whose deserializer `close()`
-    closes.
+    A deserializer takes bytes or None and a `SerializationContext` and returns an object. A setting
+    that ends in `.builder` is a `DeserializerBuilder`, whose deserializer `close()` closes.
     """
 
     def __init__(self, conf: dict[str, Any]) -> None:
@@ -36,10 +35,10 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
             raise
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next message, with its key and value read; None after `timeout` seconds.
+        """Return the next message with deserialized key and value, or None after `timeout` seconds.
 
-        Raises `KeyDeserializationError`, `ValueDeserializationError`, and `ConsumeError` for what
-        `Consumer.poll` gives as a message with an error.
+        Raises `KeyDeserializationError` and `ValueDeserializationError`, and `ConsumeError` in
+        place of a message with an error.
         """
         message = super().poll(timeout)
         if message is None:
@@ -50,7 +49,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
         return carried_out(self._converters.read(message))
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> NoReturn:
-        """Not there, as with confluent-kafka: call `poll()`."""
+        """Raise `NotImplementedError`, as confluent-kafka does: call `poll()`."""
         raise NotImplementedError
 
     def close(self) -> None:

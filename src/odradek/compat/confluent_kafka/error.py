@@ -1,7 +1,7 @@
-"""Exceptions of the serializing clients, and the two of all clients, as `confluent_kafka.error`.
+"""Exceptions of the serializing clients, and the two of all clients, as in `confluent_kafka.error`.
 
-In: a `KafkaError`, what a serializer raised, the message. Out: exceptions that carry them. Must
-not: be raised by the clients without serializers.
+In: a `KafkaError`, an exception of a serializer, the message. Out: exceptions that contain them.
+Must not: be raised by clients without serializers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class _ClientError(KafkaException):
-    """Base: `exception` is what was raised, `kafka_message` the message, or None."""
+    """Base: `exception` is the original exception, `kafka_message` the message, or None."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class _ClientError(KafkaException):
 
     @property
     def code(self) -> int:
-        """The error's code."""
+        """Code of the error."""
         return self._error.code()
 
     @property
     def name(self) -> str:
-        """The name of the error's code."""
+        """Name of the error's code."""
         return self._error.name()
 
     @property
@@ -52,11 +52,11 @@ class _ClientError(KafkaException):
 
 
 class ConsumeError(_ClientError):
-    """A message can't be handed out: the consumer's error, or its key or value can't be read."""
+    """The consumer reported an error, or a key or value can't be deserialized."""
 
 
 class KeyDeserializationError(ConsumeError, SerializationError):
-    """A key can't be read; the message is handed along."""
+    """A key can't be deserialized; `kafka_message` is the message."""
 
     def __init__(
         self, exception: Exception | None = None, kafka_message: Message | None = None
@@ -66,7 +66,7 @@ class KeyDeserializationError(ConsumeError, SerializationError):
 
 
 class ValueDeserializationError(ConsumeError, SerializationError):
-    """A value can't be read; the message is handed along."""
+    """A value can't be deserialized; `kafka_message` is the message."""
 
     def __init__(
         self, exception: Exception | None = None, kafka_message: Message | None = None
@@ -76,21 +76,21 @@ class ValueDeserializationError(ConsumeError, SerializationError):
 
 
 class ProduceError(_ClientError):
-    """A message can't be sent."""
+    """A message can't be produced."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
         super().__init__(kafka_error, exception)
 
 
 class KeySerializationError(ProduceError, SerializationError):
-    """A key can't be written as bytes."""
+    """A key can't be serialized."""
 
     def __init__(self, exception: Exception | None = None) -> None:
         super().__init__(KafkaError(KafkaError._KEY_SERIALIZATION, str(exception)), exception)
 
 
 class ValueSerializationError(ProduceError, SerializationError):
-    """A value can't be written as bytes."""
+    """A value can't be serialized."""
 
     def __init__(self, exception: Exception | None = None) -> None:
         super().__init__(KafkaError(KafkaError._VALUE_SERIALIZATION, str(exception)), exception)

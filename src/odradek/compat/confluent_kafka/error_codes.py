@@ -1,7 +1,7 @@
-"""The error codes that confluent-kafka has, with their names there and words for the local ones.
+"""confluent-kafka's error codes with their names, and texts for the local ones.
 
-Out: `ErrorCodes`, which `KafkaError` inherits, and texts by code. Must not: say more of a broker's
-code than Kafka's own table does (`common.errors.kafka`).
+Out: `ErrorCodes`, which `KafkaError` inherits, and texts by code. Must not: say more about a
+broker's code than Kafka's own table does (`common.errors.kafka`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from odradek.common.errors.kafka import ERRORS
 
 
 class ErrorCodes:
-    """Codes as class attributes: the broker's by Kafka's numbers, librdkafka's own below -100."""
+    """Codes as class attributes: brokers' codes by Kafka's numbers, librdkafka's own below -100."""
 
     UNKNOWN = -1
     NO_ERROR = 0
@@ -206,79 +206,79 @@ NAMES: dict[int, str] = {code: name for name, code in vars(ErrorCodes).items() i
 """From a code to its name."""
 
 _WORDS: dict[str, str] = {
-    "_DESTROY_BROKER": "the broker is given up",
-    "_INVALID_DIFFERENT_RECORD": "another record of the batch was refused",
-    "_LOG_TRUNCATION": "the log was cut below what was read",
-    "_AUTO_OFFSET_RESET": "there is no valid offset, and auto.offset.reset doesn't allow another",
-    "_NOOP": "nothing was done",
-    "_ASSIGNMENT_LOST": "the assignment is lost",
-    "_APPLICATION": "the application says so",
-    "_FENCED": "another client with the same name has taken over",
-    "_NOT_CONFIGURED": "this isn't configured",
-    "_UNKNOWN_BROKER": "there is no such broker",
-    "_MAX_POLL_EXCEEDED": "the application didn't poll in time",
+    "_DESTROY_BROKER": "broker connection was closed",
+    "_INVALID_DIFFERENT_RECORD": "another record of the batch was rejected",
+    "_LOG_TRUNCATION": "log was truncated below the position",
+    "_AUTO_OFFSET_RESET": "no valid offset, and auto.offset.reset doesn't allow a reset",
+    "_NOOP": "nothing to do",
+    "_ASSIGNMENT_LOST": "assignment was lost",
+    "_APPLICATION": "error of the application",
+    "_FENCED": "fenced by a newer client with the same id",
+    "_NOT_CONFIGURED": "feature isn't configured",
+    "_UNKNOWN_BROKER": "unknown broker",
+    "_MAX_POLL_EXCEEDED": "max.poll.interval.ms was exceeded",
     "_GAPLESS_GUARANTEE": "a message failed, and later ones would leave a gap",
-    "_INCONSISTENT": "two things contradict each other",
-    "_FATAL": "the client can't go on",
-    "_PURGE_INFLIGHT": "a message was given up while its answer was waited for",
-    "_PURGE_QUEUE": "a message was given up before it was sent",
-    "_RETRY": "this has to be tried again",
-    "_INVALID_TYPE": "the type is wrong",
-    "_UNDERFLOW": "bytes are missing",
-    "_NOENT": "this isn't there",
-    "_READ_ONLY": "this can't be changed",
+    "_INCONSISTENT": "inconsistent state",
+    "_FATAL": "client has failed",
+    "_PURGE_INFLIGHT": "message was dropped while in flight",
+    "_PURGE_QUEUE": "message was dropped before it was sent",
+    "_RETRY": "operation must be retried",
+    "_INVALID_TYPE": "invalid type",
+    "_UNDERFLOW": "too few bytes",
+    "_NOENT": "not found",
+    "_READ_ONLY": "value is read-only",
     "_PARTIAL": "only a part was done",
-    "_VALUE_DESERIALIZATION": "a value can't be read",
-    "_KEY_DESERIALIZATION": "a key can't be read",
-    "_VALUE_SERIALIZATION": "a value can't be written",
-    "_KEY_SERIALIZATION": "a key can't be written",
-    "_INTR": "the call was interrupted",
-    "_WAIT_CACHE": "what is known is waited for",
-    "_UNSUPPORTED_FEATURE": "the broker, or this release, doesn't do this",
-    "_TIMED_OUT_QUEUE": "the time was up before anything was sent",
-    "_OUTDATED": "this is out of date",
-    "_NO_OFFSET": "there is no offset",
-    "_AUTHENTICATION": "the broker refused the credentials",
-    "_NOT_IMPLEMENTED": "this isn't there",
-    "_UNKNOWN_PROTOCOL": "the protocol is unknown",
-    "_STATE": "the call came at the wrong time",
-    "_CONFLICT": "this clashes with something else",
-    "_REVOKE_PARTITIONS": "partitions are revoked",
-    "_ASSIGN_PARTITIONS": "partitions are assigned",
-    "_EXISTING_SUBSCRIPTION": "this would clash with the subscription",
-    "_PREV_IN_PROGRESS": "what was begun before must end first",
-    "_IN_PROGRESS": "this is under way already",
-    "_UNKNOWN_GROUP": "there is no such group",
-    "_WAIT_COORD": "the coordinator is waited for",
-    "_SSL": "TLS failed",
-    "_NODE_UPDATE": "a broker's address has changed",
-    "_ISR_INSUFF": "too few replicas are in sync",
-    "_QUEUE_FULL": "there is no room for more messages",
-    "_TIMED_OUT": "the time is up",
-    "_INVALID_ARG": "an argument or a setting can't be used",
+    "_VALUE_DESERIALIZATION": "value can't be deserialized",
+    "_KEY_DESERIALIZATION": "key can't be deserialized",
+    "_VALUE_SERIALIZATION": "value can't be serialized",
+    "_KEY_SERIALIZATION": "key can't be serialized",
+    "_INTR": "call was interrupted",
+    "_WAIT_CACHE": "waiting for metadata",
+    "_UNSUPPORTED_FEATURE": "feature isn't supported by the broker or this release",
+    "_TIMED_OUT_QUEUE": "timed out before the request was sent",
+    "_OUTDATED": "state is out of date",
+    "_NO_OFFSET": "no offset",
+    "_AUTHENTICATION": "broker rejected the credentials",
+    "_NOT_IMPLEMENTED": "not implemented",
+    "_UNKNOWN_PROTOCOL": "unknown protocol",
+    "_STATE": "call isn't allowed in the current state",
+    "_CONFLICT": "conflict with another setting or state",
+    "_REVOKE_PARTITIONS": "partitions are being revoked",
+    "_ASSIGN_PARTITIONS": "partitions are being assigned",
+    "_EXISTING_SUBSCRIPTION": "conflict with the existing subscription",
+    "_PREV_IN_PROGRESS": "a previous operation is in progress",
+    "_IN_PROGRESS": "operation is in progress",
+    "_UNKNOWN_GROUP": "unknown group",
+    "_WAIT_COORD": "waiting for the coordinator",
+    "_SSL": "TLS error",
+    "_NODE_UPDATE": "broker's address has changed",
+    "_ISR_INSUFF": "too few in-sync replicas",
+    "_QUEUE_FULL": "queue is full",
+    "_TIMED_OUT": "timed out",
+    "_INVALID_ARG": "invalid argument or setting",
     "_ALL_BROKERS_DOWN": "no broker can be reached",
-    "_UNKNOWN_TOPIC": "there is no such topic",
-    "_FS": "the file system failed",
-    "_UNKNOWN_PARTITION": "there is no such partition",
-    "_PARTITION_EOF": "the end of a partition is reached",
-    "_MSG_TIMED_OUT": "the time for a message is up",
-    "_RESOLVE": "a host's name doesn't resolve",
-    "_CRIT_SYS_RESOURCE": "the system refuses what the client needs",
-    "_TRANSPORT": "a connection failed",
-    "_FAIL": "something failed",
-    "_DESTROY": "the client is closed",
-    "_BAD_COMPRESSION": "compressed data can't be read",
-    "_BAD_MSG": "a message follows no format that is known",
+    "_UNKNOWN_TOPIC": "unknown topic",
+    "_FS": "file system error",
+    "_UNKNOWN_PARTITION": "unknown partition",
+    "_PARTITION_EOF": "end of the partition was reached",
+    "_MSG_TIMED_OUT": "message timed out",
+    "_RESOLVE": "host name can't be resolved",
+    "_CRIT_SYS_RESOURCE": "system resource is exhausted",
+    "_TRANSPORT": "connection failed",
+    "_FAIL": "error without a code",
+    "_DESTROY": "client is closed",
+    "_BAD_COMPRESSION": "compressed data can't be decompressed",
+    "_BAD_MSG": "malformed message",
 }
 
 
 def name_of(code: int) -> str:
-    """The name of a code; one that nobody knows has its number in it."""
+    """Return the name of a code; that of an unknown code contains its number."""
     return NAMES.get(code, f"ERR_{code}?")
 
 
 def words_for(code: int) -> str:
-    """What a code means, for an error that brings no text of its own."""
+    """Return the description of a code, for an error without a text."""
     if code == ErrorCodes.NO_ERROR:
         return "Success"
     name = name_of(code)

@@ -1,8 +1,8 @@
-"""Calls that are written once for threads and for event loops: generators that yield what they ask.
+"""Calls written once for threads and event loops: generators that yield what they wait for.
 
-In: a flow, which yields what a call of ours gives: with a client for threads the outcome, with one
-for a loop an awaitable of it. It gets the outcome, or what was raised, in both. Out: what the flow
-returns. Must not: decide anything.
+In: a flow, which yields results of an Odradek client's calls: with a client for threads the result,
+with an asyncio client an awaitable of it. It is resumed with the result, or the exception, in both
+cases. Out: the flow's return value. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Flow = Generator[Any, Any, T]
 
 
 def carried_out(flow: Flow[T]) -> T:
-    """What a flow of a client for threads returns: what it yields is an outcome already."""
+    """Return the result of a flow of a client for threads, which yields results."""
     outcome: Any = None
     try:
         while True:
@@ -27,7 +27,7 @@ def carried_out(flow: Flow[T]) -> T:
 
 
 async def awaited(flow: Flow[T]) -> T:
-    """What a flow of a client for a loop returns; what it yields may be an outcome, too."""
+    """Return the result of a flow of an asyncio client, which yields awaitables or results."""
     resume: Callable[[Any], Any] = flow.send
     given: Any = None
     try:

@@ -1,7 +1,7 @@
-"""`KafkaError` and `KafkaException`, as confluent-kafka has them.
+"""confluent-kafka's `KafkaError` and `KafkaException`.
 
-In: a code, perhaps a text. Out: a value that is compared by its code, and the exception that
-carries one as `args[0]`. Must not: know of our own errors; `translated_errors` does.
+In: a code, optionally a text. Out: a value that is compared by its code, and an exception that has
+it as `args[0]`. Must not: know Odradek's errors; `translated_errors` does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from odradek.compat.confluent_kafka.error_codes import ErrorCodes, name_of, word
 
 
 class KafkaError(ErrorCodes):
-    """What went wrong: a code, its name and a text. It is a value, not an exception.
+    """Error as a value, not an exception: a code, its name and a text.
 
-    `fatal()`: the client can't go on. `retriable()` and `txn_requires_abort()` say what comes next
-    after a transactional call that failed: the same call again, or `abort_transaction()`.
+    `fatal()`: the client has failed. After a failed transactional call, `retriable()` means to make
+    the same call again, and `txn_requires_abort()` to call `abort_transaction()`.
     """
 
     __slots__ = ("_code", "_fatal", "_requires_abort", "_retriable", "_text")
@@ -35,27 +35,27 @@ class KafkaError(ErrorCodes):
         self._requires_abort = bool(txn_requires_abort)
 
     def code(self) -> int:
-        """The code: Kafka's number, or one of librdkafka's below -100."""
+        """Return the code: Kafka's number, or one of librdkafka's below -100."""
         return self._code
 
     def name(self) -> builtins.str:
-        """The name of the code, for example `_TIMED_OUT`."""
+        """Return the name of the code, for example `_TIMED_OUT`."""
         return name_of(self._code)
 
     def str(self) -> builtins.str:
-        """The text."""
+        """Return the text."""
         return self._text
 
     def fatal(self) -> bool:
-        """Whether the client can't go on."""
+        """Return whether the client has failed and must be recreated."""
         return self._fatal
 
     def retriable(self) -> bool:
-        """Whether the same transactional call may be made again."""
+        """Return whether the same transactional call may be retried."""
         return self._retriable
 
     def txn_requires_abort(self) -> bool:
-        """Whether the transaction can only be aborted; the producer goes on after that."""
+        """Return whether the transaction has to be aborted, after which the producer continues."""
         return self._requires_abort
 
     def __str__(self) -> builtins.str:
@@ -92,4 +92,4 @@ def _number(other: KafkaError | int) -> int:
 
 
 class KafkaException(Exception):
-    """Raised by calls that failed; `args[0]` is the `KafkaError`."""
+    """Raised by failed calls; `args[0]` is the `KafkaError`."""

@@ -1,7 +1,7 @@
-"""Where a key goes: `murmur2`, `consistent` and `fnv1a` as functions of their own.
+"""Partition of a key by `murmur2`, `consistent` and `fnv1a`, as plain functions.
 
-In: a key's bytes and a number of partitions. Out: a partition's number, the one that the producers'
-option `partitioner` of that name gives. Must not: be asked by our producers, which have their own.
+In: a key's bytes and a number of partitions. Out: a partition's number, as chosen by the producers'
+option `partitioner` of that name. Must not: be used by Odradek's producers, which have their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(key: bytes, partition_count: int) -> int:
-    """The partition of Java's default partitioner."""
+    """Return the partition that Java's default partitioner chooses."""
     data, count = _checked(key, partition_count)
     whole = len(data) & ~3
     value = _MURMUR_SEED ^ len(data)
@@ -30,13 +30,13 @@ def murmur2(key: bytes, partition_count: int) -> int:
 
 
 def consistent(key: bytes, partition_count: int) -> int:
-    """The partition by CRC32."""
+    """Return the partition by CRC32."""
     data, count = _checked(key, partition_count)
     return crc32(data) % count
 
 
 def fnv1a(key: bytes, partition_count: int) -> int:
-    """The partition by FNV-1a, as Sarama has it."""
+    """Return the partition by FNV-1a, as Sarama does."""
     data, count = _checked(key, partition_count)
     value = _FNV_OFFSET
     for byte in data:

@@ -1,7 +1,7 @@
-"""`Message`: a record that was read, one whose delivery is reported, or an error of the consumer's.
+"""`Message`: a record that was read or delivered, or an error of the consumer.
 
-In: our records, or the parts. Out: an object whose parts are methods, as confluent-kafka has it.
-Must not: decode anything.
+In: Odradek's records, or the parts. Out: an object with methods for its parts, as in
+confluent-kafka. Must not: decode anything.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
 _NO_OFFSET = -1001
 _MOST_DELIVERIES = 1 << 15
 _KEY, _VALUE, _HEADERS = 5, 6, 7
-"""Which items of a record they are."""
+"""Indexes of these fields in a record."""
 N = TypeVar("N", int, float)
 
 
 def _from(least: int, number: N | None) -> N | None:
-    """A number; None for one that is below what there can be."""
+    """Return a number, or None if it is below `least`."""
     return None if number is None or number < least else number
 
 
 class Message:
-    """One message; look at `error()` first where the consumer gave it."""
+    """Message; if a consumer returned it, check `error()` first."""
 
     __slots__ = ("_error", "_more", "_record")
-    # A record as our clients have it: what is asked for is taken out of it then.
+    # Odradek's record, from which methods read the fields on demand.
 
     def __init__(
         self,
@@ -60,60 +60,60 @@ class Message:
         if not -_MOST_DELIVERIES <= (delivery_count or 0) < _MOST_DELIVERIES:
             raise OverflowError(f"delivery_count must fit in 16 bits, not {delivery_count}")
         self._more: float | tuple[float | None, int] | None = _from(0, latency)
-        """The latency, and where there is one the number of deliveries."""
+        """The latency, or a pair with the delivery count if there is one."""
         if (deliveries := _from(1, delivery_count)) is not None:
             self._more = self._more, deliveries
 
     def topic(self) -> str | None:
-        """The topic's name."""
+        """Return the topic's name."""
         found: str | None = self._record[0]
         return found
 
     def partition(self) -> int | None:
-        """The partition's number, None where there is none."""
+        """Return the partition's number, or None."""
         found: int | None = self._record[1]
         return found
 
     def offset(self) -> int | None:
-        """The offset, None where there is none."""
+        """Return the offset, or None."""
         found: int | None = self._record[2]
         return found
 
     def key(self) -> Any:
-        """The key: bytes, or what a deserializer made of it."""
+        """Return the key: bytes, or the deserialized object."""
         return self._record[_KEY]
 
     def value(self) -> Any:
-        """The value: bytes, or what a deserializer made of it; the text of an error."""
+        """Return the value: bytes, or the deserialized object; the text of an error."""
         return self._record[_VALUE]
 
     deserialized_key = key
     deserialized_value = value
 
     def headers(self) -> Any:
-        """A list of (name, bytes or None), None where there are none."""
+        """Return a list of (name, bytes or None), or None without headers."""
         return self._parts()[_HEADERS]
 
     def error(self) -> KafkaError | None:
-        """None for a record; else the error that this message tells of."""
+        """Return None for a record, else the error that this message reports."""
         return self._error
 
     def timestamp(self) -> tuple[int, int]:
-        """One of the `TIMESTAMP_` constants, and milliseconds since the epoch."""
+        """Return one of the `TIMESTAMP_` constants, and milliseconds since the epoch."""
         return self._record[4] + 1, self._record[3]
 
     def latency(self) -> float | None:
-        """Seconds from `produce()` to the outcome, in a delivery report."""
+        """Return the seconds from `produce()` to the delivery, in a delivery report."""
         more = self._more
         return more[0] if isinstance(more, tuple) else more
 
     def leader_epoch(self) -> int | None:
-        """The epoch of the leader that appended the record, None where that isn't known."""
+        """Return the epoch of the leader that appended the record, or None if it is unknown."""
         epoch: int = self._record[8]
         return epoch if epoch >= 0 else None
 
     def delivery_count(self) -> int | None:
-        """For share groups, which this release doesn't have: always None."""
+        """Return None: this release doesn't support share groups."""
         return self._more[1] if isinstance(self._more, tuple) else None
 
     def set_topic(self, topic: str) -> None:
@@ -138,9 +138,9 @@ class Message:
         self._error = error
 
     def _parts(self) -> tuple[Any, ...]:
-        """The record with its headers as they are given here."""
+        """Return the record with its headers as a list."""
         record = self._record
-        if type(record) is not tuple:  # it is one of ours still
+        if type(record) is not tuple:  # still one of Odradek's records
             collectable(self)  # anything may be put into the list
             record = self._record = (*record[:_HEADERS], list(record[_HEADERS]) or None, record[8])
         return record
@@ -159,7 +159,7 @@ class Message:
         return Message, self._arguments()
 
     def _arguments(self) -> tuple[Any, ...]:
-        """What `Message()` makes it of: numbers below 0 for what isn't there."""
+        """Return the arguments of `Message()`, with negative numbers for missing ones."""
         topic, number, place, at, kind, key, value, headers, epoch = self._parts()
         latency, deliveries = self.latency(), self.delivery_count()
         return (
@@ -181,7 +181,7 @@ class Message:
 
 
 def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
-    """Records that were read, as messages; nothing is called for each of them."""
+    """Return records as messages, without a call for each of them."""
     found = blanks(Message, len(records))
     for made, record in zip(found, records, strict=True):
         made._record = record
@@ -193,7 +193,7 @@ def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
 def error_message(
     error: KafkaError, partition: odradek.TopicPartition | None = None, offset: int | None = None
 ) -> Message:
-    """What the consumer hands out in place of a record; its value is the error's text."""
+    """Return a message for an error, whose value is the error's text."""
     topic, number = (None, None) if partition is None else partition
     text: builtins.str = error.str()
     return Message(topic, number, offset, value=text.encode(), error=error)

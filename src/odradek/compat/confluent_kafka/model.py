@@ -1,6 +1,6 @@
-"""Values and enumerations that confluent-kafka's calls take and give.
+"""Values and enumerations that confluent-kafka's calls take and return.
 
-In: parts. Out: the same by name. Must not: say anything of a cluster; `admin` makes them.
+In: parts. Out: the same by name. Must not: contain knowledge about a cluster; `admin` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odradek.compat.confluent_kafka.topic_partition import TopicPartition
 
 
 class Node:
-    """A broker: `id` (also as text), `host`, `port` and `rack`, which may be None."""
+    """Broker: `id` (and `id_string`), `host`, `port` and `rack`, which may be None."""
 
     def __init__(self, id: int, host: str, port: int, rack: str | None = None) -> None:
         self.id = id
@@ -26,7 +26,7 @@ class Node:
 
 
 class ThrottleEvent:
-    """A broker delayed a request, in seconds; nobody is told of it here (`throttle_cb`)."""
+    """Delay of a request by a broker, in seconds; never created, as `throttle_cb` isn't called."""
 
     def __init__(self, broker_name: str, broker_id: int, throttle_time: float) -> None:
         self.broker_name = broker_name
@@ -39,7 +39,7 @@ class ThrottleEvent:
 
 
 class ConsumerGroupTopicPartitions:
-    """A group and partitions of it, with offsets."""
+    """Group with some of its partitions and their offsets."""
 
     def __init__(self, group_id: str, topic_partitions: list[TopicPartition] | None = None) -> None:
         self.group_id = group_id
@@ -47,14 +47,14 @@ class ConsumerGroupTopicPartitions:
 
 
 class TopicCollection:
-    """Topics by their names."""
+    """Topics by name."""
 
     def __init__(self, topic_names: list[str]) -> None:
         self.topic_names = topic_names
 
 
 class TopicPartitionInfo:
-    """One partition of a topic, its leader (None for none), its replicas and those in sync."""
+    """Partition of a topic: its leader (None for none), its replicas and its in-sync replicas."""
 
     def __init__(self, id: int, leader: Node | None, replicas: list[Node], isr: list[Node]) -> None:
         self.id = id
@@ -64,7 +64,7 @@ class TopicPartitionInfo:
 
 
 class OrderedEnum(Enum):
-    """Members are in the order of their numbers."""
+    """Enumeration whose members are ordered by their numbers."""
 
     def __lt__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -73,7 +73,7 @@ class OrderedEnum(Enum):
 
 
 class ConsumerGroupState(OrderedEnum):
-    """What a classic group is doing."""
+    """State of a classic group."""
 
     UNKNOWN = 0
     UNKOWN = 0
@@ -85,7 +85,7 @@ class ConsumerGroupState(OrderedEnum):
 
 
 class ConsumerGroupType(OrderedEnum):
-    """By which protocol a group works."""
+    """Protocol of a group."""
 
     UNKNOWN = 0
     CONSUMER = 1
@@ -93,14 +93,14 @@ class ConsumerGroupType(OrderedEnum):
 
 
 class IsolationLevel(OrderedEnum):
-    """Whether records of transactions that aren't committed count."""
+    """Whether records of uncommitted transactions are visible."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class ElectionType(OrderedEnum):
-    """Which leader is chosen."""
+    """Which replica may become the leader."""
 
     PREFERRED = 0
     UNCLEAN = 1

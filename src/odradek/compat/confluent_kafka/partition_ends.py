@@ -1,7 +1,7 @@
-"""`enable.partition.eof`: a message that isn't one, each time a partition was read to its end.
+"""`enable.partition.eof`: a message with `_PARTITION_EOF` each time a partition's end is reached.
 
-In: a consumer of ours, which knows how far each partition is from its end. Out: partitions that
-have reached it, and whether that is news. Must not: ask a broker.
+In: an Odradek consumer, which knows each partition's log end. Out: partitions that have reached it,
+and whether that was reported. Must not: send a request.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, error_message
 
 PATIENCE = 0.05
-"""Seconds between two looks while a partition's end may come."""
+"""Seconds between two checks while a partition's end may be reached."""
 
 
 class PartitionEnds:
-    """Ends that were told."""
+    """Ends that were reported."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], int] = {}
         self.waits = False
-        """Whether an end may come without a record."""
+        """Whether an end may be reached without a new record."""
 
     def reached(self, consumer: Any) -> list[odradek.TopicPartition]:
-        """The partitions whose ends are reached; those that are paused have none."""
+        """Return the partitions whose end is reached, without paused ones."""
         paused = consumer.paused()
         reading = [p for p in consumer.assignment() if p not in paused]
         found = [p for p in reading if consumer.at_end(p)]
@@ -33,15 +33,15 @@ class PartitionEnds:
         return found
 
     def message(self, partition: odradek.TopicPartition, offset: int) -> Message | None:
-        """What tells of an end at this offset; None where it was told."""
+        """Return a message for the end at this offset, or None if it was reported."""
         if self._told.get(partition) == offset:
             return None
         self._told[partition] = offset
-        text = f"{partition} was read to its end, offset {offset}"
+        text = f"{partition} was read up to its end at offset {offset}"
         return error_message(KafkaError(KafkaError._PARTITION_EOF, text), partition, offset)
 
     def forget(self, place: tuple[str, int] | None = None) -> None:
-        """Tell of this one, or of all, again."""
+        """Report the end of this partition, or of all, again."""
         if place is None:
             self._told.clear()
         else:

@@ -1,7 +1,7 @@
-"""What `produce()` is given, as our producer takes it.
+"""Arguments of `produce()`, converted for Odradek's producer.
 
 In: text or bytes, a dict or a list of headers, a partition's number. Out: bytes, pairs, None for
-what isn't chosen. Must not: look into what the bytes mean.
+any partition. Must not: look into what the bytes mean.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ ANY_PARTITION = -1
 
 
 def as_bytes(given: Any) -> bytes | None:
-    """A key or value: text is encoded, None stays None."""
+    """Return a key or value as bytes: text is encoded, None stays None."""
     if given is None or type(given) is bytes:
         return given
     if isinstance(given, str):
         return given.encode()
-    return bytes(memoryview(given))  # raises TypeError for what holds no bytes
+    return bytes(memoryview(given))  # raises TypeError for other types
 
 
 def as_headers(given: Any) -> list[tuple[str, bytes | None]]:
-    """Headers as pairs."""
+    """Return headers as pairs."""
     if given is None:
         return []
     if not isinstance(given, dict | list):
@@ -49,7 +49,7 @@ def _header(pair: Any) -> tuple[str, bytes | None]:
 
 
 def check_messages(messages: Any) -> list[dict[str, Any]]:
-    """Messages of a batch; raises `TypeError` with the number of the first that is wrong."""
+    """Return the messages of a batch; raises `TypeError` with the index of the first wrong one."""
     if not isinstance(messages, list):
         raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
     for at, message in enumerate(messages):
@@ -65,10 +65,10 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
 
 
 def as_partition(number: int) -> int | None:
-    """A partition's number; None where the partitioner chooses."""
+    """Return a partition's number, or None to let the partitioner choose."""
     if number == ANY_PARTITION:
         return None
     found = int(index(number))  # True is 1 there, too
     if found < 0:
-        raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {number}")
+        raise_error(KafkaError._UNKNOWN_PARTITION, f"invalid partition {number}")
     return found

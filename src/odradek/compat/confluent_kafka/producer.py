@@ -1,6 +1,6 @@
-"""`Producer` as confluent-kafka has it, over ours.
+"""confluent-kafka's `Producer` on Odradek's.
 
-In: messages, and calls of `poll()` or `flush()`, in which callbacks are made. Out: records of our
+In: messages, and calls of `poll()` or `flush()`, in which callbacks run. Out: records of Odradek's
 producer, their outcomes as reports. Must not: decide how anything is sent.
 """
 
@@ -36,22 +36,22 @@ from odradek.compat.confluent_kafka.topic_partition import (
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
 
 PATIENCE = 0.05
-"""Seconds that `flush()` waits for deliveries before it makes the callbacks that wait."""
+"""Seconds that `flush()` waits for deliveries before it runs queued callbacks."""
 CLOSE_TIMEOUT = 30.0
-"""Seconds for the end of a transaction that is open at `close()`."""
+"""Seconds for `close()` to end an open transaction."""
 
 
 class Producer:
-    """Sends messages and reports on them in `poll()` and `flush()`.
+    """Sends messages and reports their delivery in `poll()` and `flush()`.
 
-    The configuration has librdkafka's names and is read as there; what can't be honoured is refused
-    by name, as a `KafkaException` with `_INVALID_ARG`. Times are seconds; one below 0 means as long
-    as it takes. Threads may share a producer.
+    The configuration has librdkafka's names, with their meaning there. Unsupported settings raise
+    `KafkaException` with `_INVALID_ARG`. Timeouts are in seconds; a negative one means no limit.
+    Threads may share a producer.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
-            raise TypeError(f"Producer takes one configuration, not {len(args)}")
+            raise TypeError(f"Producer takes one configuration dict, not {len(args)} arguments")
         self._given = given(PRODUCER, args[0] if args else None, kwargs)
         self._queue = CallbackQueue(self._given)
         self._on_delivery = self._given.on_delivery
@@ -89,9 +89,10 @@ class Producer:
         """Send a message; returns at once.
 
         `on_delivery(error, message)`, or `callback`, is called in a later `poll()` or `flush()`.
-        `timestamp` in milliseconds since the epoch, 0 for now; `headers` a dict or a list of pairs.
-        Raises `BufferError` when the queue is full: `poll()`, then try again; `TypeError`,
-        and `KafkaException`: `MSG_SIZE_TOO_LARGE`, `_STATE` outside of a transaction …
+        `timestamp` is in milliseconds since the epoch, 0 for the current time; `headers` is a dict
+        or a list of pairs. Raises `BufferError` if the queue is full (call `poll()` and retry),
+        `TypeError`, and
+        `KafkaException`: `MSG_SIZE_TOO_LARGE`, `_STATE` outside of a transaction …
         """
         if self._closed:
             raise RuntimeError("Producer has been closed")
@@ -99,7 +100,7 @@ class Producer:
         number = None if partition == ANY_PARTITION else as_partition(partition)
         sent, producer, begun = self._sent, self._producer, monotonic()
         try:
-            if headers is None:  # what is like most messages isn't looked at twice
+            if headers is None:  # the common case, without further checks
                 number = producer.report_at_once(
                     sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
                 )
@@ -129,7 +130,8 @@ class Producer:
     ) -> int:
         """Send messages: dicts with `value`, `key`, `partition`, `timestamp`, `callback`.
 
-        Gives how many were taken; each of the others has its `KafkaError` as `_error`.
+        Returns the number of accepted messages; each of the others gets its `KafkaError` as
+        `_error`.
         """
         taken = 0
         for message in check_messages(messages):
@@ -150,47 +152,47 @@ class Producer:
         return taken
 
     def poll(self, timeout: float = -1) -> int:
-        """Make the callbacks that wait; wait for the first at most `timeout` seconds.
+        """Run queued callbacks, waiting at most `timeout` seconds for the first.
 
-        Gives how many reports were made. What a callback raises comes out here.
+        Returns the number of reports. Exceptions of callbacks are raised here.
         """
         seconds = checked_seconds(timeout)
         self._open()
         return self._queue.serve(seconds)
 
     def flush(self, timeout: float = -1) -> int:
-        """Send all messages, and wait until each was reported; gives how many are left."""
+        """Send all messages and wait until each is reported; return the number still pending."""
         deadline = monotonic() + checked_seconds(timeout)
         self._open()
         while len(self._sent):
             left = max(0.0, deadline - monotonic())
-            with suppress(odradek.KafkaError):  # the outcomes say what goes wrong
+            with suppress(odradek.KafkaError):  # reports contain the errors
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
         return len(self._sent)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up all messages; a later `poll()` reports each with `_PURGE_QUEUE`, or with
-        `_PURGE_INFLIGHT` if it was sent and may have been written.
+        """Drop all messages; a later `poll()` reports each of them.
 
-        Only all of them, and not with a `transactional.id` (`abort_transaction()` does it there):
-        else `KafkaException` with `_NOT_IMPLEMENTED`.
+        The error is `_PURGE_QUEUE`, or `_PURGE_INFLIGHT` for a message that was sent and may have
+        been written. Raises `KafkaException` with `_NOT_IMPLEMENTED` unless both `in_queue` and
+        `in_flight` are true, and with a `transactional.id` (use `abort_transaction()`).
         """
         producer = self._open()
         if self._given.transactional:
             raise_error(
                 KafkaError._NOT_IMPLEMENTED,
-                "purge() can't be called with a transactional.id: abort_transaction() gives up all "
-                "messages of a transaction",
+                "purge() can't be called with a transactional.id: call abort_transaction(), which "
+                "drops all messages of the transaction",
             )
         if not (in_queue and in_flight):
             raise_error(
                 KafkaError._NOT_IMPLEMENTED,
-                "purge() gives up all messages, in_queue and in_flight: neither can be left out",
+                "purge() always drops all messages: in_queue and in_flight must both be true",
             )
         self._producer = self._made()
-        with suppress(odradek.KafkaTimeoutError):  # no time is what it is given
+        with suppress(odradek.KafkaTimeoutError):  # expected: the timeout is 0
             producer.close(0)
 
     def __len__(self) -> int:
@@ -211,13 +213,13 @@ class Producer:
         return producer
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Once, before all others: end what an earlier producer of the same name left open."""
+        """Get the producer id, and finish an open transaction of this id; call it once, first."""
         producer, seconds = self._transactional(), checked_seconds(timeout)
         with translating(transactional=True):
             producer.init_transactions(seconds)
 
     def begin_transaction(self) -> None:
-        """Begin: all messages from here on belong to the transaction."""
+        """Begin a transaction: messages produced from now on belong to it."""
         producer = self._transactional()
         with translating(transactional=True):
             producer.begin_transaction()
@@ -228,34 +230,37 @@ class Producer:
         group_metadata: Any,
         timeout: float = -1,
     ) -> None:
-        """Commit offsets with the transaction; `group_metadata` is what the consumer's
-        `consumer_group_metadata()` gave. Offsets below 0 are left out.
+        """Commit offsets with the transaction; negative offsets are ignored.
+
+        `group_metadata` is the result of the consumer's `consumer_group_metadata()`.
         """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         offsets = {ours(p): to_commit(p) for p in partition_list(positions) if p.offset >= 0}
         if not isinstance(group_metadata, odradek.ConsumerGroupMetadata):
-            raise TypeError("group_metadata must be what consumer_group_metadata() gives")
+            raise TypeError("group_metadata must be the result of consumer_group_metadata()")
         if not offsets:
             return
         with translating(transactional=True):
             producer.send_offsets_to_transaction(offsets, group_metadata, seconds)
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait until all messages are written, and commit; callbacks are made meanwhile.
+        """Wait until all messages are written, and commit; runs callbacks meanwhile.
 
-        After an error that is `retriable()` call it again, after one that `txn_requires_abort()`
+        After an error that is `retriable()` call it again; after one with `txn_requires_abort()`
         call `abort_transaction()`.
         """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         deadline = monotonic() + seconds
         if self.flush(seconds):
-            late = KafkaError(KafkaError._TIMED_OUT, "messages are still on their way", False, True)
+            late = KafkaError(
+                KafkaError._TIMED_OUT, "timed out: some messages are still in flight", False, True
+            )
             raise KafkaException(late)
         with translating(transactional=True):
             producer.commit_transaction(max(0.0, deadline - monotonic()))
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Give up the transaction; messages that weren't sent are reported with `_PURGE_QUEUE`."""
+        """Abort the transaction; unsent messages are reported with `_PURGE_QUEUE`."""
         producer, seconds = self._transactional(), checked_seconds(timeout)
         with translating(transactional=True):
             producer.abort_transaction(seconds)
@@ -264,18 +269,18 @@ class Producer:
     # The cluster, and the end
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; it makes no topic."""
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics."""
         self._check_handle()
         return self._questions.list_topics(topic, timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         self._check_handle()
         with translating():
             return self._producer.cluster_id(checked_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._check_handle()
         if not self._given.checked_login(username, password):
             return
@@ -288,7 +293,7 @@ class Producer:
             raise RuntimeError("Handle has been closed")
 
     def close(self) -> bool:
-        """Abort an open transaction, or flush; then close. Gives True; may be called twice."""
+        """Abort an open transaction, or flush; then close. Returns True; may be called twice."""
         if self._closed:
             return True
         if not self._given.transactional:

@@ -1,9 +1,9 @@
-"""Messages that were produced and whose reports the program hasn't been given yet.
+"""Messages that were produced and not yet reported to the program.
 
-In: messages as they are sent, and the outcomes of their batches from the producer's own thread.
-Out: reports, made into callbacks when the program asks for them; how many messages are left
+In: messages as they are sent, and the outcomes of their batches from the producer's thread. Out:
+reports, turned into callbacks when the program polls; the number of pending messages
 (`len(producer)`). Must not: hold more than `queue.buffering.max.messages` and
-`queue.buffering.max.kbytes` allow, or have the producer's thread do anything for a single message.
+`queue.buffering.max.kbytes` allow, or do work for a single message in the producer's thread.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from odradek.compat.placed import Batch, Notes, Room, build_reports
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
 MOST_AT_ONCE = 1000
-"""Reports that are made before the first of them is told."""
+"""Reports that are created before the first of them is delivered."""
 
 
 class SentMessages:
-    """What is on its way, or waits to be reported."""
+    """Messages in flight or waiting to be reported."""
 
     def __init__(self, given: Given, deliver: Callable[[Reports], None]) -> None:
-        """`deliver`: is called, in the producer's own thread, with reports that can be made."""
+        """`deliver` is called in the producer's thread with reports that can be created."""
         self.only_errors = given.only_errors
         self.deliver = deliver
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
-        """What may come before somebody has to count. Threads that come at the same time may get
-        in one more than that; none is ever lost from what is counted.
+        """Messages and bytes that fit before they have to be counted again.
+
+        Concurrent threads may exceed it by one message each; none is ever missing from the count.
         """
         self.by_batch: dict[Batch, Reports] = {}
-        """Of batches that have no outcome yet."""
+        """Reports of batches without an outcome."""
         self._all: dict[Reports, None] = {}
 
     def __len__(self) -> int:
         return sum(reports.left for reports in list(self._all))
 
     def admit(self, size: int) -> None:
-        """Let a message of this size in; raises `BufferError` where there is no room."""
+        """Reserve memory for a message of this size; raises `BufferError` if the queue is full."""
         room = self.room
         if not room.take(size):
             waiting = list(self._all)
@@ -57,7 +58,7 @@ class SentMessages:
                 raise BufferError("Local: Queue full")
 
     def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
-        """A message went into a batch. Others may come at the same time, and so may the outcome."""
+        """Note a message that went into a batch; others, and the outcome, may arrive meanwhile."""
         reports = self.by_batch.get(batch)
         if reports is None:
             made = Reports(self, batch)
@@ -68,23 +69,23 @@ class SentMessages:
                 batch.done.when_done(made.over)
                 return
         reports.add(message, size)
-        if reports.can_be_made:  # the outcome came in between
+        if reports.can_be_made:  # the outcome arrived meanwhile
             reports.late()
 
     def again(self, reports: Reports) -> None:
-        """There are some that came after the outcome."""
+        """Deliver reports of messages that were added after the outcome."""
         self._all[reports] = None
         self.deliver(reports)
 
     def forget(self, reports: Reports) -> None:
-        """All of these were told."""
+        """Drop reports that were all delivered."""
         self._all.pop(reports, None)
-        if reports.count:  # one came in between
+        if reports.count:  # one was added meanwhile
             self._all[reports] = None
 
 
 class Reports(Notes):
-    """The reports of one batch: calls that wait."""
+    """Reports of one batch, queued as calls."""
 
     __slots__ = ("_batch", "_in_hand", "_one", "_sent")
 
@@ -93,20 +94,20 @@ class Reports(Notes):
         self._sent = sent
         self._batch = batch
         self._one = Lock()
-        """Who makes them."""
+        """Held by the thread that delivers them."""
         self._in_hand = 0
 
     @property
     def left(self) -> int:
-        """How many weren't told."""
+        """Number of messages that weren't reported."""
         return self.count + self._in_hand
 
     def late(self) -> None:
-        """One came after the outcome."""
+        """Deliver a message that was added after the outcome."""
         self._sent.again(self)
 
     def over(self, _: object) -> None:
-        """The batch has its outcome."""
+        """Handle the outcome of the batch."""
         self.can_be_made = True
         self._sent.by_batch.pop(self._batch, None)
         if self._batch.parts is not None:
@@ -116,9 +117,9 @@ class Reports(Notes):
             self._sent.deliver(self)
 
     def _move(self) -> None:
-        """The messages are in other batches now."""
+        """Move the messages to the batches that this one was split into."""
         sent, each = self._sent, self.size // max(1, self.left)
-        taken = self._take(self.count)  # others may come meanwhile
+        taken = self._take(self.count)  # others may be added meanwhile
         for index, *others in taken.items():
             batch, place, _ = self._batch.find(index)
             sent.expect(batch, (place, *others), each)
@@ -131,16 +132,16 @@ class Reports(Notes):
         return taken
 
     def __call__(self) -> int:
-        """Tell the program, in its thread; gives how many were told."""
+        """Report to the program, in its thread; return the number of reports."""
         if not self._one.acquire(blocking=False):
-            return 0  # another thread does, or this one, further up
+            return 0  # another thread does, or an outer call of this one
         made = 0
         try:
             while self.count:
                 made += self._tell()
         finally:
             self._one.release()
-        if self.left:  # one came in between, and found that they are being made
+        if self.left:  # one was added meanwhile, whose thread left it to this one
             self._sent.deliver(self)
         else:
             self._sent.forget(self)

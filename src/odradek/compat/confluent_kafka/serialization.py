@@ -1,7 +1,7 @@
-"""Serializers and deserializers: functions between objects and bytes, as confluent-kafka has them.
+"""Serializers and deserializers of confluent-kafka: functions between objects and bytes.
 
-In: an object, or bytes, and a context that says of which topic and field. Out: bytes, or an object;
-`SerializationError` for what can't be written or read. Must not: know of schemas or registries.
+In: an object, or bytes, and a context with topic and field. Out: bytes, or an object;
+`SerializationError` if it can't be converted. Must not: know about schemas or registries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class MessageField(StrEnum):
-    """Which part of a message it is; each is its text, too."""
+    """Part of a message; each member is a str, too."""
 
     NONE = "none"
     KEY = "key"
@@ -39,7 +39,7 @@ class MessageField(StrEnum):
 
 
 class SerializationContext:
-    """Of which topic, which field, and beside which headers."""
+    """Topic, field and headers of the message being converted."""
 
     def __init__(self, topic: str, field: MessageField, headers: Any = None) -> None:
         self.topic = topic
@@ -48,23 +48,23 @@ class SerializationContext:
 
 
 class SerializationError(KafkaException):
-    """An object can't be written as bytes, or bytes can't be read."""
+    """An object can't be serialized, or bytes can't be deserialized."""
 
 
 class _Converter:
-    """What serializers and deserializers share."""
+    """Base of serializers and deserializers."""
 
     __slots__: list[str] = []
 
     def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
-        """Called once, with a function that gives the cluster's id; this one needs none."""
+        """Take a function that returns the cluster's id; ignored by default."""
 
     def close(self) -> None:
-        """Called where a client built it and is closed; this one holds nothing."""
+        """Close the converter, if a client built it; nothing to do by default."""
 
 
 class Serializer(_Converter):
-    """Base of serializers: called with an object and a context, gives bytes, or None for None."""
+    """Base of serializers: called with an object and a context, returns bytes, or None for None."""
 
     __slots__: list[str] = []
 
@@ -73,7 +73,7 @@ class Serializer(_Converter):
 
 
 class Deserializer(_Converter):
-    """Base of deserializers: called with bytes or None and a context, gives an object."""
+    """Base of deserializers: called with bytes or None and a context, returns an object."""
 
     __slots__: list[str] = []
 
@@ -82,22 +82,22 @@ class Deserializer(_Converter):
 
 
 class SerializerBuilder:
-    """Makes a serializer once a client's configuration is known, and takes its own part of that."""
+    """Builds a serializer from a client's configuration."""
 
     __slots__: list[str] = []
 
     def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Serializer, dict[str, Any]]:
-        """The serializer, and the settings that are left for the client."""
+        """Return the serializer, and the remaining settings for the client."""
         raise NotImplementedError
 
 
 class DeserializerBuilder:
-    """Makes a deserializer once a client's configuration is known."""
+    """Builds a deserializer from a client's configuration."""
 
     __slots__: list[str] = []
 
     def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Deserializer, dict[str, Any]]:
-        """The deserializer, and the settings that are left for the client."""
+        """Return the deserializer, and the remaining settings for the client."""
         raise NotImplementedError
 
 
@@ -120,14 +120,14 @@ def _unpacked(form: str, value: bytes | None) -> Any:
 
 
 class DoubleSerializer(Serializer):
-    """A float as 8 bytes, big-endian."""
+    """Serializes a float as 8 bytes, big-endian."""
 
     def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:
         return _packed(">d", obj)
 
 
 class DoubleDeserializer(Deserializer):
-    """8 bytes, big-endian, as a float."""
+    """Deserializes a float from 8 bytes, big-endian."""
 
     def __call__(
         self, value: bytes | None, ctx: SerializationContext | None = None
@@ -137,14 +137,14 @@ class DoubleDeserializer(Deserializer):
 
 
 class IntegerSerializer(Serializer):
-    """An int as 4 bytes, big-endian, signed."""
+    """Serializes an int as 4 bytes, big-endian, signed."""
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
         return _packed(">i", obj)
 
 
 class IntegerDeserializer(Deserializer):
-    """4 bytes, big-endian, signed, as an int."""
+    """Deserializes an int from 4 bytes, big-endian, signed."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
         found: int | None = _unpacked(">i", value)
@@ -152,7 +152,7 @@ class IntegerDeserializer(Deserializer):
 
 
 class StringSerializer(Serializer):
-    """Text as bytes by a codec of Python's."""
+    """Serializes a str by one of Python's codecs."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec
@@ -167,7 +167,7 @@ class StringSerializer(Serializer):
 
 
 class StringDeserializer(Deserializer):
-    """Bytes as text by a codec of Python's."""
+    """Deserializes a str by one of Python's codecs."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec

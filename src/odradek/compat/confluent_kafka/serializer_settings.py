@@ -1,8 +1,8 @@
-"""The settings of serializing clients: functions, or builders that make them.
+"""Settings of serializing clients: functions, or builders that create them.
 
 In: a configuration with `key.serializer`, `value.deserializer.builder` and the like. Out: the two
-functions, those that have to be closed with the client, and what is left for the client; flows that
-call the functions, whose outcomes may be awaitable. Must not: close what the program made itself.
+functions, those that have to be closed with the client, and the remaining settings; flows that call
+the functions, whose results may be awaitable. Must not: close what the program created itself.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from odradek.compat.confluent_kafka.serialization import MessageField, Serializa
 
 @dataclass
 class Converters:
-    """What turns keys and values into bytes, or back."""
+    """Functions that serialize, or deserialize, keys and values."""
 
     key: Callable[[Any, Any], Any] | None = None
     value: Callable[[Any, Any], Any] | None = None
     owned: list[Any] = field(default_factory=list)
-    """Those that were built here."""
+    """Functions that were built here."""
 
     def resolve_by(self, cluster_id: Callable[[], Any]) -> None:
-        """Tell those that want to know it how to ask for the cluster's id."""
+        """Pass the function that returns the cluster's id to those that need it."""
         for converter in (self.key, self.value):
             tell = getattr(converter, "set_cluster_id_resolver", None)
             if tell is not None:
                 tell(cluster_id)
 
     def read(self, message: Message) -> Flow[Message]:
-        """Replace a message's key and value by the objects that the deserializers return."""
+        """Replace a message's key and value by the deserialized objects."""
         topic = message.topic() or ""
         context = SerializationContext(topic, MessageField.KEY, message.headers())
         key, value = message.key(), message.value()
@@ -59,7 +59,7 @@ class Converters:
         return message
 
     def written(self, topic: str, key: Any, value: Any, headers: Any) -> Flow[tuple[Any, Any]]:
-        """Return what the serializers make of a key and a value."""
+        """Return the serialized key and value."""
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         context = SerializationContext(topic, MessageField.KEY, headers)
@@ -77,7 +77,7 @@ class Converters:
         return key, value
 
     def close(self) -> None:
-        """Close those that were built here, once."""
+        """Close the functions that were built here, once."""
         owned, self.owned = self.owned, []
         for converter in owned:
             close = getattr(converter, "close", None)
@@ -86,16 +86,17 @@ class Converters:
 
 
 def converters(conf: dict[str, Any], kind: str) -> tuple[Converters, dict[str, Any]]:
-    """The converters of a configuration, and the rest of it; `kind` is serializer or deserializer.
+    """Return the functions of a configuration and the other settings.
 
-    Raises `ValueError` where one is given beside its builder.
+    `kind` is "serializer" or "deserializer". Raises `ValueError` if a function is given together
+    with its builder.
     """
     rest, found = dict(conf), Converters()
     for part in ("key", "value"):
         name = f"{part}.{kind}"
         made, builder = rest.pop(name, None), rest.pop(f"{name}.builder", None)
         if made is not None and builder is not None:
-            raise ValueError(f"{name} and {name}.builder can't be given both")
+            raise ValueError(f"{name} and {name}.builder are mutually exclusive")
         if builder is not None:
             made, rest = builder.build(rest, part == "key")
             found.owned.append(made)

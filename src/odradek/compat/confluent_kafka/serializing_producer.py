@@ -1,7 +1,7 @@
 """`SerializingProducer`: a producer whose keys and values are objects.
 
-In: objects. Out: what its serializers make of them, produced. Must not: call a serializer for a
-message that can't be produced anyhow.
+In: objects. Out: serialized messages, produced. Must not: call a serializer for a message that
+can't be produced anyway.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ V = TypeVar("V")
 
 
 class SerializingProducer(Producer, Generic[K, V]):
-    """A `Producer` with `key.serializer` and `value.serializer` among its settings.
+    """`Producer` with `key.serializer` and `value.serializer` among its settings.
 
-    Each is called with an object and a `SerializationContext` and gives bytes; with `.builder` at
-    the end of its name it is a `SerializerBuilder`, whose serializer `close()` closes.
+    A serializer takes an object and a `SerializationContext` and returns bytes. A setting that ends
+    in `.builder` is a `SerializerBuilder`, whose serializer `close()` closes.
     """
 
     def __init__(self, conf: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ class SerializingProducer(Producer, Generic[K, V]):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Send a message; mind that the key comes before the value here.
+        """Send a message; note that the key comes before the value here.
 
         Raises `KeySerializationError`, `ValueSerializationError`, and what `Producer.produce`
         raises.

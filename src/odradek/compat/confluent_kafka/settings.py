@@ -1,9 +1,9 @@
-"""A configuration as confluent-kafka takes it, as one of ours and what this package does itself.
+"""confluent-kafka's configuration, translated to Odradek's and to features of this package.
 
-In: a dict with librdkafka's names, callbacks among them. Out: `Given`: settings for our client,
-and callbacks, limits and habits that our client doesn't have. What can't be honoured is refused by
-name (`KafkaException` with `_INVALID_ARG`), what another kind of client would take is left out and
-logged. Must not: check what our own configuration checks.
+In: a dict with librdkafka's names, callbacks among them. Out: `Given`: settings for the Odradek
+client, and callbacks, limits and modes that it doesn't have. Unsupported settings are rejected by
+name (`KafkaException` with `_INVALID_ARG`); settings of other kinds of clients are ignored and
+logged. Must not: check what Odradek's own configuration checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("odradek.compat")
 
 _INT_MAX = 2**31 - 1
 _WITHOUT_PORT = re.compile(r"((?:^|(?<=,))\s*(?:\w+://)?(?:\[[^],]*\]|[^\[\]:,\s]+))(?=\s*(?:,|$))")
-"""An address in a list that names no port; librdkafka takes Kafka's usual one."""
+"""An address in a list that names no port; librdkafka then uses 9092."""
 _RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
@@ -37,7 +37,7 @@ _RESETS = {
 }
 _CALLBACKS = {"error_cb": TypeError, "stats_cb": TypeError, "oauth_cb": TypeError,
               "throttle_cb": ValueError}  # fmt: skip
-"""What all clients take, with the exception for what can't be called."""
+"""Callbacks of all clients, with the exception for one that isn't callable."""
 _DEFAULTS: dict[str, dict[str, Any]] = {
     PRODUCER: {
         "delivery.timeout.ms": 300_000,
@@ -58,39 +58,39 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     ADMIN: {},
 }
-"""librdkafka's defaults that programs can tell from ours."""
+"""librdkafka's defaults that differ from Odradek's visibly."""
 _KINDS = dict.fromkeys(
     ("delivery.report.only.error", "enable.auto.offset.store", "enable.partition.eof"), "boolean"
 )
-"""Of what our own clients don't have."""
+"""Types of settings that Odradek's clients don't have."""
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _UNDOTTED = {"log_level": "log.level"}
-"""The one setting of librdkafka's with an underscore, as our tables have it: it changes nothing."""
+"""librdkafka's only setting with an underscore, by its name in Odradek's tables; without effect."""
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
-"""Names whose value our own table of spellings has to read."""
+"""Names whose values Odradek's alias table has to read."""
 _WORDS = {"1": True, "t": True, "0": False, "f": False}
-"""What librdkafka takes for true and false besides the words."""
+"""Values that librdkafka takes for true and false, besides the words."""
 _LINGER = "linger.ms"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _SESSION, HEARTBEAT = "session.timeout.ms", 3000
 _LONGEST_STATISTICS = 86_400_000
-"""Milliseconds: a day."""
+"""Milliseconds: one day."""
 _MOST_ORDERED = 5
-"""Requests in flight with which brokers can tell duplicates."""
+"""Requests in flight with which brokers can detect duplicates."""
 _ROOM = 64 << 20
-"""Bytes that `buffer.memory` has beyond what a producer's queue may hold: open batches."""
+"""Bytes of `buffer.memory` in addition to a producer's queue: for open batches."""
 
 
 @dataclass
 class Given:
-    """A configuration that was read."""
+    """Configuration after translation."""
 
     ours: dict[str, Any] = field(repr=False)
-    """Settings for our client, by Kafka's names."""
+    """Settings for the Odradek client, by Kafka's names."""
     error_cb: Callable[[KafkaError], object] | None = None
     stats_cb: Callable[[str], object] | None = None
     stats_every: float = 0.0
-    """Seconds between two calls of it; 0 for none."""
+    """Seconds between two calls of `stats_cb`; 0 for none."""
     on_delivery: Callable[[Any, Any], object] | None = None
     on_commit: Callable[[Any, Any], object] | None = None
     logger: logging.Logger | None = None
@@ -98,19 +98,19 @@ class Given:
     most_bytes: int = 0
     only_errors: bool = False
     store_offsets: bool = True
-    """Each message that is handed out counts as worked on (`enable.auto.offset.store`)."""
+    """Whether returned messages count as processed (`enable.auto.offset.store`)."""
     commit_every: float | None = None
-    """Seconds between commits that this package makes itself; None where our client does."""
+    """Seconds between commits by this package; None if the Odradek client commits."""
     auto_commit: bool = False
     partition_eof: bool = False
     transactional: bool = False
     answer_timeout: float = 60.0
-    """Seconds that an admin call takes at most which says nothing else (`socket.timeout.ms`)."""
+    """Default timeout of admin calls in seconds (`socket.timeout.ms`)."""
     admin: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Those of our settings that an admin client takes."""
+    """The settings that an Odradek admin client takes."""
 
     def checked_login(self, username: str, password: str) -> bool:
-        """Whether there is a login that a name and a password are for; raises `TypeError`."""
+        """Return whether the client uses SASL; raises `TypeError` for other types."""
         for what, given in (("username", username), ("password", password)):
             if not isinstance(given, str):
                 raise TypeError(f"{what} must be a str, not {type(given).__name__}")
@@ -118,7 +118,7 @@ class Given:
 
 
 def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> Given:
-    """Read the configuration of a client of this kind; keywords go before what the dict has."""
+    """Translate the configuration of a client of this kind; keywords override the dict."""
     if config is None and keywords:
         config = {}
     if not isinstance(config, dict):
@@ -147,14 +147,14 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
 
 
 def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
-    """All settings by Kafka's names; those of `default.topic.config` go before the others."""
+    """Return all settings by Kafka's names; those of `default.topic.config` override the others."""
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")
     found = {_UNDOTTED.get(name, name): value for name, value in {**config, **nested}.items()}
     for name in found:
         if name in ("dr_cb", "dr_msg_cb"):
-            raise_error(KafkaError._INVALID_ARG, f"{name} can't be set: give on_delivery")
+            raise_error(KafkaError._INVALID_ARG, f"{name} isn't supported: use on_delivery")
         if name not in _WITH_CALLS and (not isinstance(name, str) or "_" in name):
             raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
     spelled = {
@@ -165,7 +165,7 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _as_text_says(name: str, value: Any) -> Any:
-    """A value as librdkafka reads it: it is given the text of whatever a program wrote."""
+    """Return a value as librdkafka reads it, which gets it as a str."""
     option = OPTIONS.get(name)
     kind = _KINDS.get(name) if option is None else option.parse.kind
     if isinstance(value, bool):
@@ -198,8 +198,7 @@ def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
     if "throttle_cb" in settings:
         raise_error(
             KafkaError._INVALID_ARG,
-            "throttle_cb isn't called by this client, which tells nobody of throttling: leave it "
-            "out",
+            "throttle_cb isn't supported: this client doesn't report throttling. Remove it",
         )
     found.stats_cb = settings.pop("stats_cb", None)
     with translating():
@@ -213,7 +212,7 @@ def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
 
 
 def _take_queue(settings: dict[str, Any], found: Given) -> None:
-    """What limits a producer's queue, and how long its messages may take."""
+    """Take the limits of a producer's queue, and its messages' timeout."""
     whole = integer(1, _INT_MAX)
     found.most_messages = _number(settings, "queue.buffering.max.messages", integer(0, _INT_MAX))
     found.most_bytes = _number(settings, "queue.buffering.max.kbytes", whole) * 1024
@@ -234,7 +233,7 @@ def _take_queue(settings: dict[str, Any], found: Given) -> None:
 
 
 def _fit_request(settings: dict[str, Any]) -> None:
-    """A request of a message that ends before waits no longer; librdkafka takes any of both."""
+    """Limit `request.timeout.ms` to the delivery timeout; librdkafka accepts any combination."""
     whole = integer(0, _INT_MAX)
     names = "delivery.timeout.ms", "linger.ms", "request.timeout.ms"
     if names[2] in settings:
@@ -243,7 +242,7 @@ def _fit_request(settings: dict[str, Any]) -> None:
 
 
 def _take_offsets(settings: dict[str, Any], found: Given) -> None:
-    """What a consumer commits by itself, and when."""
+    """Take the settings of a consumer's automatic commits and resets."""
     if settings.get("group.id") is None:
         raise ValueError("Failed to create consumer: group.id must be set")
     found.store_offsets = _flag(settings, "enable.auto.offset.store")
@@ -257,13 +256,13 @@ def _take_offsets(settings: dict[str, Any], found: Given) -> None:
     if reset not in _RESETS:
         raise ConfigurationError(
             f'Invalid value "{reset}" for configuration property "auto.offset.reset": '
-            f"{', '.join(_RESETS)} can be given"
+            f"expected one of {', '.join(_RESETS)}"
         )
     settings["auto.offset.reset"] = _RESETS[reset]
     if settings.get("group.protocol", "classic") == "classic":
         settings.setdefault("partition.assignment.strategy", "range,roundrobin")
         session = integer(1, _INT_MAX)(_SESSION, settings.get(_SESSION, _INT_MAX))
-        if session <= HEARTBEAT:  # librdkafka takes a session that is shorter than its heartbeats
+        if session <= HEARTBEAT:  # librdkafka accepts sessions shorter than the heartbeat interval
             settings.setdefault("heartbeat.interval.ms", max(1, session // 3))
 
 
@@ -276,22 +275,22 @@ def _flag(settings: dict[str, Any], name: str) -> bool:
 
 
 def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings for our client, without what only other kinds of clients have."""
+    """Return the settings for the Odradek client, without those of other kinds of clients."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         place = None if value is None else belongs(name)
         if place is not None:
-            logger.warning("%s is no setting of a %s: %s", name, kind, place)
+            logger.warning("%s isn't a setting of a %s: %s", name, kind, place)
         if value is None or is_idle(name, kind):
             continue
         option = OPTIONS.get(name)
         if name in _OF_OTHERS[kind] or (option is not None and kind not in option.clients):
-            logger.info("%s is no setting of a %s: it is left out", name, kind)
+            logger.info("%s isn't a setting of a %s and is ignored", name, kind)
             continue
         if option is None and name not in _READ_ELSEWHERE:
             refused = CURES.get(name) or REFUSED.get(name)
             raise ConfigurationError(
-                f"{name} isn't honoured here: {refused}"
+                f"{name} isn't supported here: {refused}"
                 if refused
                 else f'No such configuration property: "{name}"'
             )
@@ -304,15 +303,15 @@ _OF_OTHERS = {
     CONSUMER: frozenset(_DEFAULTS[PRODUCER]),
     ADMIN: frozenset(_DEFAULTS[PRODUCER]) | frozenset(_DEFAULTS[CONSUMER]),
 }
-"""What this module reads of one kind of client means nothing to the others."""
+"""Settings of this module that have no meaning for the other kinds of clients."""
 
 
 def checked_seconds(timeout: float) -> float:
-    """A timeout as all calls take it: seconds; below 0 for as long as it takes."""
+    """Return a timeout in seconds; a negative one means no limit. Raises `TypeError`."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"must be real number, not {type(timeout).__name__}")
     return FOREVER if timeout < 0 else float(timeout)
 
 
 FOREVER = 1e8
-"""Seconds that nobody waits for, and that clocks can add."""
+"""Seconds of a timeout without limit, small enough to be added to clocks."""

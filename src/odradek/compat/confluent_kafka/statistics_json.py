@@ -1,9 +1,9 @@
 """Statistics in librdkafka's JSON layout, for `stats_cb`.
 
-In: a snapshot of our metrics, what a producer's queue holds, where a consumer's logs end. Out: the
-text that dashboards of librdkafka's statistics read, with the same names, units and places. What
-this client doesn't measure is left out: a wrong number would be worse. Must not: ask a broker, or
-keep a client alive.
+In: a snapshot of Odradek's metrics, the size of a producer's queue, the log ends of a consumer.
+Out: the JSON text that dashboards for librdkafka's statistics read, with the same names, units and
+structure. Values that this client doesn't measure are omitted: a wrong number would be worse. Must
+not: send a request, or keep a client alive.
 """
 
 from __future__ import annotations
@@ -36,18 +36,16 @@ _JOIN_STATES = {
 def tell_regularly(
     queue: CallbackQueue, kind: str, given: Given, owner: Any, client: Callable[[Any], Any]
 ) -> None:
-    """Have `stats_cb` called every `statistics.interval.ms`, where there are both."""
+    """Call `stats_cb` every `statistics.interval.ms`, if both are set."""
     if given.stats_cb is not None and given.stats_every > 0:
         queue.put_every(given.stats_every, StatisticsJson(kind, given, owner, client).tell)
 
 
 class StatisticsJson:
-    """What `stats_cb` of one client is given."""
+    """Source of one client's values for `stats_cb`."""
 
     def __init__(self, kind: str, given: Given, owner: Any, client: Callable[[Any], Any]) -> None:
-        """`kind`: that of our options; `client(owner)` gives our client. The owner isn't kept
-        alive.
-        """
+        """Take the client: `client(owner)` returns it, and the owner isn't kept alive."""
         # librdkafka's admin clients are producers.
         self._kind = "consumer" if kind == CONSUMER else "producer"
         self._number = next(_handles)
@@ -57,7 +55,7 @@ class StatisticsJson:
         self._begun = monotonic()
 
     def tell(self) -> None:
-        """Call `stats_cb` with the numbers of now."""
+        """Call `stats_cb` with the current values."""
         owner, call = self._owner(), self._given.stats_cb
         if owner is not None and call is not None:
             text = json.dumps(self.numbers(owner))
@@ -65,7 +63,7 @@ class StatisticsJson:
             call(text)
 
     def numbers(self, owner: Any) -> dict[str, Any]:
-        """All of them, as JSON has them."""
+        """Return all values as a dict for JSON."""
         client = self._client(owner)
         found: odradek.Metrics = client.metrics()
         now = monotonic()
@@ -135,7 +133,7 @@ def _topics(names: Iterable[str]) -> dict[str, Any]:
 def _partitions(
     found: odradek.Metrics, ends: dict[odradek.TopicPartition, int | None]
 ) -> dict[str, Any]:
-    """Of each assigned partition; -1 where something isn't known yet."""
+    """Return the values of each assigned partition; -1 for unknown ones."""
     topics = _topics(topic for topic, _ in ends)
     lags = {
         (metric.name, metric.tags["topic"], metric.tags["partition"]): int(metric.value)

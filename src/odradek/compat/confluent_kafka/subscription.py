@@ -1,8 +1,8 @@
-"""Subscriptions and rebalance callbacks, as confluent-kafka has them.
+"""Subscriptions and rebalance callbacks of confluent-kafka.
 
 In: topics, callbacks that take a consumer and a list of partitions. Out: topics or a pattern for
-our consumer, and callbacks of ours that call them inside `poll()`. Must not: assign anything: our
-consumer does, and a callback's `assign()` says only where to begin.
+Odradek's consumer, and its callbacks, which call the program's inside `poll()`. Must not: assign
+anything: Odradek's consumer does, and `assign()` in a callback only sets the start offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
 
 
 def topics_or_pattern(topics: Any) -> tuple[list[str], str | None]:
-    """Names, or a pattern where one of them begins with ^; it needn't match to a name's end."""
+    """Return topic names, or a pattern if one of them begins with ^, which may match a prefix."""
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
         raise TypeError("expected list of topic unicode strings")
     if not any(topic.startswith("^") for topic in topics):
@@ -29,7 +29,7 @@ def topics_or_pattern(topics: Any) -> tuple[list[str], str | None]:
 
 
 def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
-    """The callbacks; raises `TypeError` for what can't be called."""
+    """Return the callbacks; raises `TypeError` for one that isn't callable."""
     for name, callback in callbacks.items():
         if callback is not None and not callable(callback):
             raise TypeError(f"{name} expects a callable")
@@ -37,9 +37,9 @@ def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
 
 
 class RunningCallback:
-    """Which partitions the rebalance callback that runs just now, here, is about.
+    """Partitions of the rebalance callback that runs in this thread or task.
 
-    Other threads and tasks that call the consumer meanwhile aren't in it.
+    Calls from other threads and tasks meanwhile aren't part of the callback.
     """
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class RunningCallback:
 
     @property
     def partitions(self) -> frozenset[tuple[str, int]] | None:
-        """They; None outside of a callback."""
+        """Partitions of the running callback; None outside of one."""
         return self._inside.get()
 
     def run(
         self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
     ) -> Flow[None]:
-        """Run it, and wait for its end where it is a coroutine function."""
+        """Run a callback, and wait for its end if it is a coroutine function."""
         before = self._inside.set(frozenset((t, n) for t, n in partitions))
         try:
             yield callback(consumer, [TopicPartition(*place) for place in partitions])

@@ -1,7 +1,7 @@
-"""`TopicPartition` with an offset of its own, and the offsets that mean a place.
+"""`TopicPartition` with an offset, and the logical offsets.
 
-In: what a program gives. Out: our partitions and offsets, and theirs made of ours. Must not: look
-whether a partition is there.
+In: a program's partitions. Out: Odradek's partitions and offsets, and the reverse. Must not: check
+whether a partition exists.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ OFFSET_INVALID = -1001
 
 
 class TopicPartition:
-    """A partition, an offset in it, and what became of it in a call.
+    """Partition with an offset, and the error of a call.
 
-    `offset` is a place in the log or one of `OFFSET_BEGINNING`, `OFFSET_END`, `OFFSET_STORED` and
-    `OFFSET_INVALID` (none). Two are equal when topic and partition are.
+    `offset` is an offset of the log or one of `OFFSET_BEGINNING`, `OFFSET_END`, `OFFSET_STORED` and
+    `OFFSET_INVALID` (none). Two are equal if topic and partition are.
     """
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
@@ -55,7 +55,7 @@ class TopicPartition:
     __repr__ = __str__
 
     def _failed(self, error: KafkaError) -> None:
-        """What a call was about can't be done with this one."""
+        """Note that a call failed for this partition."""
         self.error = error
 
     def _place(self) -> tuple[str, int]:
@@ -83,48 +83,48 @@ class TopicPartition:
 
 
 def partition_list(given: Any) -> list[TopicPartition]:
-    """A list of partitions as an argument; raises `TypeError` for anything else."""
+    """Return a list of partitions; raises `TypeError` for any other argument."""
     if not isinstance(given, list):
-        raise TypeError("a list of TopicPartition is needed")
+        raise TypeError("expected a list of TopicPartition")
     for one in given:
         one_partition(one)
     return given
 
 
 def one_partition(given: Any) -> TopicPartition:
-    """A partition as an argument; raises `TypeError` for anything else."""
+    """Return a partition; raises `TypeError` for any other argument."""
     if not isinstance(given, TopicPartition):
-        raise TypeError(f"a TopicPartition is needed, not {type(given).__name__}")
+        raise TypeError(f"expected a TopicPartition, not {type(given).__name__}")
     return given
 
 
 def ours(partition: TopicPartition) -> odradek.TopicPartition:
-    """The same partition as our clients have it."""
+    """Return the partition as Odradek's clients have it."""
     return odradek.TopicPartition(partition.topic, partition.partition)
 
 
 def theirs(partitions: Iterable[odradek.TopicPartition]) -> list[TopicPartition]:
-    """Partitions of ours, without offsets."""
+    """Return Odradek's partitions as confluent-kafka's, without offsets."""
     return [TopicPartition(topic, number) for topic, number in partitions]
 
 
 def at_offset(partition: odradek.TopicPartition, offset: int) -> TopicPartition:
-    """A partition of ours with an offset."""
+    """Return Odradek's partition as confluent-kafka's, with an offset."""
     return TopicPartition(partition.topic, partition.partition, offset)
 
 
 def found_at(
     partition: odradek.TopicPartition, found: odradek.OffsetAndTimestamp | None
 ) -> TopicPartition:
-    """A partition with what was found for a time; `OFFSET_END` for nothing."""
+    """Return a partition with the offset found for a time, or `OFFSET_END`."""
     return at_offset(partition, OFFSET_END if found is None else found.offset)
 
 
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
-    """Its offset as our clients commit it."""
+    """Return its offset as Odradek's clients commit it."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
-    # confluent-kafka writes the zero at the end of C's texts: it tells "" from None, and members
-    # of the same group that still are confluent-kafka's read what lies behind without it.
+    # confluent-kafka also writes the final zero of a C string. It distinguishes "" from None, and
+    # without it members of the group that still use confluent-kafka would read past the end.
     metadata = "" if partition.metadata is None else f"{partition.metadata}\0"
     return odradek.OffsetAndMetadata(partition.offset, metadata, epoch)
 
@@ -132,7 +132,7 @@ def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
 def with_offset(
     partition: odradek.TopicPartition, found: odradek.OffsetAndMetadata | None
 ) -> TopicPartition:
-    """A partition with what is committed of it; `OFFSET_INVALID` for nothing."""
+    """Return a partition with its committed offset, or `OFFSET_INVALID`."""
     topic, number = partition
     if found is None:
         return TopicPartition(topic, number)

@@ -1,7 +1,7 @@
-"""Our errors as confluent-kafka's: which code, and what a transactional call has to do next.
+"""Translation of Odradek's errors to confluent-kafka's codes and flags.
 
-In: what a client of ours raised. Out: a `KafkaError` with our text, which says what was tried and
-what to do. Must not: lose the error: whoever raises the exception chains it.
+In: an exception of an Odradek client. Out: a `KafkaError` with its text, which says what was tried
+and what to do. Must not: lose the exception: the one that is raised is chained to it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _LOCAL: tuple[tuple[type[BaseException], int], ...] = (
     (odradek.MalformedMessageError, KafkaError._BAD_MSG),
     (odradek.SystemLimitError, KafkaError._CRIT_SYS_RESOURCE),
 )
-"""The first class that fits gives the code."""
+"""Codes by class; the first class that fits counts."""
 
 _FENCED = (KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 def translated(error: BaseException, *, transactional: bool = False) -> KafkaError:
-    """The `KafkaError` for an error of ours.
+    """Return the `KafkaError` for an Odradek error.
 
-    `transactional`: of a transactional call, whose errors say whether it may be made again.
+    `transactional`: the call is transactional, so the error says whether it may be retried.
     """
     code, text = code_of(error), str(error)
     if isinstance(error, odradek.FatalTransactionError):
@@ -63,7 +63,7 @@ def translated(error: BaseException, *, transactional: bool = False) -> KafkaErr
 
 
 def code_of(error: BaseException) -> int:
-    """The code for an error of ours; that of its cause where it has none."""
+    """Return the code for an Odradek error, or that of its cause if it has none."""
     for kind, code in _LOCAL:
         if isinstance(error, kind):
             return code
@@ -74,7 +74,7 @@ def code_of(error: BaseException) -> int:
         return number
     cause = error.__cause__
     if cause is None and isinstance(error, odradek.CommitFailedError):
-        return KafkaError.UNKNOWN_MEMBER_ID  # the client knew it without asking a broker
+        return KafkaError.UNKNOWN_MEMBER_ID  # rejected by the client itself
     return KafkaError._FAIL if cause is None else code_of(cause)
 
 
@@ -84,17 +84,17 @@ def raise_error(code: int, text: str | None = None) -> NoReturn:
 
 
 @contextmanager
-def translating(*, transactional: bool = False, nobody: int | None = None) -> Iterator[None]:
-    """Have our errors come out as `KafkaException`; the error of ours is its cause.
+def translating(*, transactional: bool = False, unreachable: int | None = None) -> Iterator[None]:
+    """Raise Odradek's errors as `KafkaException`, with the original as the cause.
 
-    `nobody`: the code where no broker could be reached, unless it is `_TIMED_OUT`.
+    `unreachable`: the code if no broker can be reached, instead of `_TIMED_OUT`.
     """
     try:
         yield
     except odradek.NoBrokerAvailableError as error:
         found = translated(error, transactional=transactional)
-        if nobody is not None:
-            found = KafkaError(nobody, str(error))
+        if unreachable is not None:
+            found = KafkaError(unreachable, str(error))
         raise KafkaException(found) from error
     except odradek.KafkaError as error:
         raise KafkaException(translated(error, transactional=transactional)) from error

@@ -1,4 +1,4 @@
-"""`Uuid`: 128 bits that name a topic, as brokers write them.
+"""`Uuid`: 128 bits that identify a topic, as brokers write them.
 
 In: two halves, or the text of a UUID. Out: its text in base64, without padding.
 """
@@ -13,7 +13,7 @@ _WHOLE = 1 << 64
 
 
 class Uuid:
-    """An id of 128 bits; its halves are signed 64-bit numbers."""
+    """Id of 128 bits; its halves are signed 64-bit numbers."""
 
     __slots__ = ("_least", "_most")
 
@@ -22,11 +22,11 @@ class Uuid:
         self._least = _signed(least_significant_bits)
 
     def get_most_significant_bits(self) -> int:
-        """The upper half."""
+        """Return the upper half."""
         return self._most
 
     def get_least_significant_bits(self) -> int:
-        """The lower half."""
+        """Return the lower half."""
         return self._least
 
     def __str__(self) -> str:
@@ -49,5 +49,5 @@ def _signed(half: int) -> int:
 
 
 def uuid_from(text: str) -> Uuid:
-    """The same id, from the text of a UUID."""
+    """Return the id for the text of a UUID."""
     return Uuid(*divmod(UUID(text).int, _WHOLE))

@@ -146,9 +146,9 @@ def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert [e.name() for e in told] == ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_FATAL"]
     assert [e.fatal() for e in told] == [False, False, True]
     assert [e.str() for e in told] == [
-        "h:1: dial failed: why",
-        "no broker can be reached (round 2); they are tried again in 0.50 s",
-        "the client can't go on: why",
+        "h:1: connection attempt failed: why",
+        "no broker can be reached; the next attempt is in 0.50 s",
+        "the client has failed and must be recreated: why",
     ]
     assert [r.getMessage() for r in caplog.records] == [e.str() for e in told]
     for _ in range(MOST_ERRORS + 5):

@@ -1,4 +1,4 @@
-"""The admin client of aiokafka, by its names, as far as this package's goes."""
+"""aiokafka's admin client, as far as it is supported."""
 
 from odradek.compat.aiokafka.admin.client import AIOKafkaAdminClient
 from odradek.compat.aiokafka.admin.new_topic import NewTopic

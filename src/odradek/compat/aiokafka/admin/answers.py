@@ -1,6 +1,7 @@
-"""What aiokafka's admin client gives: answers with an error's number for each topic.
+"""Results of aiokafka's admin client, with an error number for each topic.
 
-In: topics and errors. Out: objects and dicts with the fields of Kafka's answers. Must not: ask.
+In: topics and errors. Out: objects and dicts with the fields of Kafka's responses. Must not: send
+requests.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ NO_ERROR, UNKNOWN_ERROR = 0, -1
 
 @dataclass(frozen=True)
 class TopicsCreated:
-    """What became of each topic that was to be made."""
+    """Results by topic of `create_topics`."""
 
     topic_errors: list[tuple[str, int, str | None]] = field(default_factory=list)
-    """(name, Kafka's number of an error or 0, text)."""
+    """(name, Kafka's error number or 0, text)."""
     throttle_time_ms: int = 0
 
     def to_object(self) -> dict[str, Any]:
-        """The same as dicts."""
+        """Return the results as dicts."""
         names = ("topic", "error_code", "error_message")
         errors = [dict(zip(names, one, strict=True)) for one in self.topic_errors]
         return {"throttle_time_ms": self.throttle_time_ms, "topic_errors": errors}
@@ -32,30 +33,30 @@ class TopicsCreated:
 
 @dataclass(frozen=True)
 class TopicsDeleted:
-    """What became of each topic that was to be deleted."""
+    """Results by topic of `delete_topics`."""
 
     topic_error_codes: list[tuple[str, int]] = field(default_factory=list)
-    """(name, Kafka's number of an error or 0)."""
+    """(name, Kafka's error number or 0)."""
     throttle_time_ms: int = 0
 
     def to_object(self) -> dict[str, Any]:
-        """The same as dicts."""
+        """Return the results as dicts."""
         codes = [{"topic": name, "error_code": code} for name, code in self.topic_error_codes]
         return {"throttle_time_ms": self.throttle_time_ms, "topic_error_codes": codes}
 
 
 def number(error: BrokerError) -> int:
-    """Kafka's number of an error."""
+    """Return Kafka's number of an error."""
     return UNKNOWN_ERROR if error.code is None else error.code
 
 
 def missing_topic(name: str, error: BrokerError) -> dict[str, Any]:
-    """A topic that can't be described."""
+    """Return the entry of a topic that can't be described."""
     return {"error_code": number(error), "topic": name, "is_internal": False, "partitions": []}
 
 
 def topic(found: TopicDescription) -> dict[str, Any]:
-    """A topic, with its partitions."""
+    """Return the entry of a topic, with its partitions."""
     partitions = [
         {
             "error_code": NO_ERROR,
@@ -76,7 +77,7 @@ def topic(found: TopicDescription) -> dict[str, Any]:
 
 
 def cluster(found: ClusterDescription) -> dict[str, Any]:
-    """The cluster, with its brokers."""
+    """Return the cluster, with its brokers."""
     brokers = [
         {"node_id": one.id, "host": one.host, "port": one.port, "rack": one.rack}
         for one in found.brokers

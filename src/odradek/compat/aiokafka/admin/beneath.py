@@ -1,4 +1,4 @@
-"""The client beneath aiokafka's, under a name that its users know.
+"""Odradek's admin client that aiokafka's wraps, under a name that users know.
 
 In: options. Out: `odradek.AsyncAdmin`. Must not: add anything.
 """
@@ -9,4 +9,4 @@ from odradek.api.asyncio_admin import AsyncAdmin
 
 
 class AIOKafkaAdminClient(AsyncAdmin):
-    """`AsyncAdmin`; texts and warnings say this name."""
+    """`AsyncAdmin`; texts and warnings use this name."""

@@ -1,7 +1,7 @@
-"""`AIOKafkaAdminClient` over `odradek.AsyncAdmin`: topics and the cluster.
+"""`AIOKafkaAdminClient` on `odradek.AsyncAdmin`: topics and the cluster.
 
-In: aiokafka's arguments. Out: answers with aiokafka's fields. Must not: go further than ours does:
-settings, groups, partitions and records of others are asked for elsewhere.
+In: aiokafka's arguments. Out: results with aiokafka's fields. Must not: support more: for
+configurations, groups, partitions and records, programs use `odradek.AsyncAdmin`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ELSEWHERE = (
     *("describe_consumer_groups", "find_coordinator", "list_consumer_group_offsets"),
     "list_consumer_groups",
 )
-"""aiokafka's methods that aren't in this module."""
+"""aiokafka's methods that this module doesn't support."""
 
 
 class AIOKafkaAdminClient:
-    """aiokafka's admin client: `start()`, calls about topics and the cluster, `close()`."""
+    """aiokafka's admin client: `start()`, calls for topics and the cluster, `close()`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class AIOKafkaAdminClient:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: Any = None,
     ) -> None:
-        """Check the settings; nothing is opened yet. Called inside a coroutine."""
+        """Check the settings; no connection is opened yet. Must be called inside a coroutine."""
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
         self._timeout = request_timeout_ms / 1000
@@ -59,7 +59,7 @@ class AIOKafkaAdminClient:
             self._admin = _Admin(client_settings(given, self._loop))
 
     async def start(self) -> None:
-        """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""
+        """Connect to the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""
         try:
             await self._admin.cluster_id(self._timeout)
         except OurError as error:
@@ -76,12 +76,14 @@ class AIOKafkaAdminClient:
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> answers.TopicsCreated:
-        """Make topics, one after another; what a broker refuses is in `topic_errors`.
+        """Create topics, one after another; broker errors are in `topic_errors`.
 
-        Raises `IncompatibleBrokerVersion` for replicas that are assigned by hand.
+        Raises `IncompatibleBrokerVersion` for a topic with `replica_assignments`.
         """
         if any(topic.replica_assignments for topic in new_topics):
-            raise IncompatibleBrokerVersion("replica_assignments isn't taken here")
+            raise IncompatibleBrokerVersion(
+                "replica_assignments isn't supported: set num_partitions and replication_factor"
+            )
         made = answers.TopicsCreated()
         for topic in new_topics:
             code, text = await self._created(topic, self._seconds(timeout_ms), validate_only)
@@ -105,7 +107,7 @@ class AIOKafkaAdminClient:
     async def delete_topics(
         self, topics: Sequence[str], timeout_ms: int | None = None
     ) -> answers.TopicsDeleted:
-        """Delete topics, one after another; what a broker refuses is in `topic_error_codes`."""
+        """Delete topics, one after another; broker errors are in `topic_error_codes`."""
         deleted = answers.TopicsDeleted()
         for name in topics:
             code = answers.NO_ERROR
@@ -120,12 +122,12 @@ class AIOKafkaAdminClient:
         return deleted
 
     async def list_topics(self) -> list[str]:
-        """The names of all topics that the user may see, internal ones among them."""
+        """Return the names of all topics that the user may see, including internal ones."""
         with raising():
             return await self._admin.list_topics(include_internal=True)
 
     async def describe_topics(self, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Each topic with its partitions (None: all), or an `error_code`."""
+        """Return each topic (None: all) with its partitions, or with an `error_code`."""
         names = await self.list_topics() if topics is None else topics
         return [await self._described(name) for name in names]
 
@@ -139,19 +141,19 @@ class AIOKafkaAdminClient:
             raise
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """The cluster's id, its brokers, its controller."""
+        """Return the cluster's id, its brokers and its controller."""
         with raising():
             return answers.cluster(await self._admin.describe_cluster())
 
     def _seconds(self, timeout_ms: int | None) -> float:
         return timeout_ms / 1000 if timeout_ms else self._timeout
 
-    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+    if not TYPE_CHECKING:  # or type checkers would accept unknown names
 
         def __getattr__(self, name: str) -> object:
             if name in ELSEWHERE:
                 raise AttributeError(
-                    f"{name}() isn't in this module: see whether odradek.AsyncAdmin has it, or "
-                    "use aiokafka's own admin client beside this module"
+                    f"{name}() isn't supported by this module: use odradek.AsyncAdmin, or "
+                    "aiokafka's own admin client"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

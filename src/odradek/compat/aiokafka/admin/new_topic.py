@@ -1,6 +1,6 @@
-"""A topic to make, as aiokafka's admin client takes it.
+"""New topic, as an argument of aiokafka's admin client.
 
-In: a name and numbers. Out: those. Must not: know what a cluster allows; brokers say that.
+In: a name and numbers. Out: the same. Must not: know what a cluster allows; brokers check that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odradek.compat.aiokafka.errors import IllegalArgumentError
 
 
 class NewTopic:
-    """A topic to make, with its settings (`topic_configs`)."""
+    """Topic to create, with its configuration (`topic_configs`)."""
 
     def __init__(
         self,
@@ -21,13 +21,15 @@ class NewTopic:
         replica_assignments: Mapping[int, list[int]] | None = None,
         topic_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Both numbers, or -1 for them and `replica_assignments`; else `IllegalArgumentError`.
+        """Take both numbers, or -1 for both and `replica_assignments`; else `IllegalArgumentError`.
 
-        A topic with replicas that are assigned by hand is refused by `create_topics`.
+        `create_topics` rejects a topic with `replica_assignments`.
         """
         counted = num_partitions != -1 and replication_factor != -1
         if counted != (replica_assignments is None):
-            raise IllegalArgumentError("give both numbers, or replica_assignments")
+            raise IllegalArgumentError(
+                "expected num_partitions and replication_factor, or replica_assignments"
+            )
         self.name = name
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor

@@ -1,4 +1,4 @@
-"""The consumer of aiokafka, by its names."""
+"""aiokafka's consumer."""
 
 from odradek.compat.aiokafka.consumer.consumer import AIOKafkaConsumer
 

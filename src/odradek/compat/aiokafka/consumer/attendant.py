@@ -1,8 +1,8 @@
-"""Sees to a group's rebalances while the program doesn't ask for records, as aiokafka does.
+"""Handles rebalances while the program doesn't request records, as aiokafka does.
 
-In: the events of the consumer beneath. Out: polls that hand out nothing, in which it gives back and
-takes partitions and calls listeners; what they raise, for the next call that asks for records. Must
-not: speak for a program that doesn't ask for `max_poll_interval_ms`: that one has left its group.
+In: events of the wrapped consumer. Out: polls without records, during which it revokes and takes
+partitions and calls listeners; their exceptions, for the next call that requests records. Must not:
+keep the membership of a program that doesn't request records for `max_poll_interval_ms`.
 """
 
 from __future__ import annotations
@@ -17,45 +17,47 @@ from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingCo
 from odradek.compat.aiokafka.consumer.readers import Readers
 
 TURN = 0.05
-"""Seconds of one such poll, and between two looks at a call that does its work."""
+"""Seconds of one such poll, and between two checks for a call that does the same."""
 
 
 class Attendant:
-    """Who polls for one consumer with a group."""
+    """Background poller of one consumer with a group."""
 
     def __init__(self, consumer: KnowingConsumer, readers: Readers, patience: float) -> None:
-        """`patience`: seconds that a program has for the records that it works on, before the end
-        of their assignment commits them.
+        """Take the consumer.
+
+        `patience`: seconds that a program gets to process its records before the end of their
+        assignment commits them.
         """
         self._consumer = consumer
         self._readers = readers
         self._patience = patience
         self._news = asyncio.Event()
         self.trouble: BaseException | None = None
-        """What a poll has raised."""
+        """Exception of a background poll."""
         self._in_hand_since: float | None = None
         self._task: asyncio.Task[None] | None = None
-        news = ref(self._news)  # the engine beneath must not keep what nobody closed
+        news = ref(self._news)  # the engine must not keep an unclosed consumer alive
         consumer.listen(lambda event: _heard(event, news()))
 
     def start(self) -> None:
-        """From here on it looks."""
+        """Start polling."""
         self._task = asyncio.create_task(self._attend())
 
     async def end(self) -> None:
-        """The consumer stops."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
     def handed_out(self, *, some: bool) -> None:
-        """The program has asked for records, and got some, or none."""
+        """Note that the program has requested records, and whether it got some."""
         self._in_hand_since = time.monotonic() if some else None
         self._news.set()
 
     def raise_trouble(self) -> None:
-        """Raise what a poll has raised, once."""
+        """Raise the exception of a background poll, once."""
         trouble, self.trouble = self.trouble, None
         if trouble is not None:
             raise trouble
@@ -80,7 +82,7 @@ class Attendant:
                     self.trouble = error
 
     def _waits(self, began: float) -> bool:
-        """Records are in hand: the program has a while to come back by itself."""
+        """Return whether the program still has time to process its records and poll again."""
         since = self._in_hand_since
         return since is not None and time.monotonic() - began < self._patience
 

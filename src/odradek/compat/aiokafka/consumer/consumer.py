@@ -1,7 +1,7 @@
-"""`AIOKafkaConsumer` over `odradek.AsyncConsumer`.
+"""`AIOKafkaConsumer` on `odradek.AsyncConsumer`.
 
 In: aiokafka's arguments. Out: aiokafka's records, offsets and errors. Must not: decide what is read
-next; the consumer beneath does.
+next; the wrapped consumer does.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from odradek.compat.aiokafka.translation import raising
 logger = logging.getLogger("odradek.compat")
 
 MOMENT = 0.0001
-"""Seconds before its deadline in which a call looks for records for the last time."""
+"""Seconds before its deadline at which a call checks for records for the last time."""
 FOREVER = math.inf
-"""Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
+"""Timeout in seconds of calls that aiokafka doesn't limit; use `asyncio.timeout`."""
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 Deserializer = Callable[[bytes], Any]
 Runs = Sequence[Sequence[Any]]
-"""Records of one partition that follow each other, and so on."""
+"""Lists of consecutive records of one partition each."""
 
 
 class AIOKafkaConsumer:
     """aiokafka's consumer: `start()`, then `getone`, `getmany` or `async for`, then `stop()`.
 
-    Its keywords, their defaults and its errors are aiokafka's; `docs/switching.md` lists what
-    differs. It keeps working when its brokers are replaced (KIP-899). Any number of tasks may ask
-    for records at once. A task that asks for those of some partitions doesn't wait for the readers
-    of others (R-HO-6).
+    Keywords, their defaults and errors are aiokafka's; `docs/switching.md` lists the differences.
+    The consumer keeps working when its brokers are replaced (KIP-899). Any number of tasks may
+    request records at the same time. A task that requests records of some partitions doesn't wait
+    for tasks that read others.
     """
 
     def __init__(
@@ -112,9 +112,10 @@ class AIOKafkaConsumer:
         sasl_oauth_token_provider: Any = None,
         client_rack: str | None = None,
     ) -> None:
-        """Check the settings, and note the topics; nothing is opened yet. Called in a coroutine.
+        """Check the settings and note the topics; must be called inside a coroutine.
 
-        Raises `ValueError`, and `RefusedSettingError` (one of those) for what isn't taken here.
+        No connection is opened yet. Raises `ValueError`, and its subclass `RefusedSettingError` for
+        a setting that isn't supported.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
@@ -146,17 +147,17 @@ class AIOKafkaConsumer:
 
     @property
     def _coordinator(self) -> ConsumerGroupMetadata | None:
-        """Who it is in its group, as FastStream's log asks for it: `member_id`, `generation_id`."""
+        """Membership of the group, for FastStream's log: `member_id`, `generation_id`."""
         return None if self._group_id is None else self._consumer.group_metadata()
 
     async def start(self) -> None:
-        """Find the cluster and the topics; with a `group_id`, join it and wait for partitions.
+        """Connect and look up the topics; with a `group_id`, join and wait for partitions.
 
-        Raises `KafkaConnectionError` and `UnknownTopicOrPartitionError` after
-        `request_timeout_ms`, `GroupAuthorizationFailedError`.
+        Raises `GroupAuthorizationFailedError`; and after `request_timeout_ms`
+        `KafkaConnectionError` and `UnknownTopicOrPartitionError`.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise AssertionError("a consumer is started in the loop that it was made in")
+            raise AssertionError("start() must run in the event loop that created the consumer")
         if self._started:
             raise AssertionError("start() was called twice")
         try:
@@ -175,9 +176,9 @@ class AIOKafkaConsumer:
                 await self._subscriptions.located()
 
     async def stop(self) -> None:
-        """Commit (`enable_auto_commit`), leave the group, close; may be called twice.
+        """Commit (`enable_auto_commit`), leave the group and close; may be called twice.
 
-        Calls that wait for records raise `ConsumerStoppedError`; a loop over records ends.
+        Calls that wait for records raise `ConsumerStoppedError`; loops over records end.
         """
         if self._closed:
             return
@@ -195,16 +196,16 @@ class AIOKafkaConsumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read topics, or those whose names begin as the regular expression `pattern` says.
+        """Read topics, or those whose names begin with a match of the regular expression `pattern`.
 
-        Without a `group_id` all their partitions are read. `listener`: what is called in calls
-        that ask for records, when the group gives and takes partitions. Raises `TypeError`,
-        `ValueError` for a pattern that is none, `IllegalStateError` after `assign`.
+        Without a `group_id` all their partitions are read. `listener` is called in calls that
+        request records, when the group assigns and revokes partitions. Raises `TypeError`,
+        `ValueError` for an invalid pattern, and `IllegalStateError` after `assign`.
         """
         if not (topics or pattern):
-            raise TypeError("give topics or a pattern")
+            raise TypeError("expected topics or a pattern")
         if topics and pattern:
-            raise TypeError("give topics or a pattern, not both")
+            raise TypeError("expected topics or a pattern, not both")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener must be a ConsumerRebalanceListener")
         if pattern is None and not isinstance(topics, tuple | set | list):
@@ -214,35 +215,35 @@ class AIOKafkaConsumer:
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+                raise ValueError(f"invalid regular expression {pattern!r}: {error}") from error
         self._subscriptions.subscribe(topics, compiled, listener)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Drop all partitions and leave the group."""
         self._subscriptions.unsubscribe()
 
     def subscription(self) -> frozenset[str] | set[str]:
-        """The topics that are read."""
+        """Return the subscribed topics."""
         return self._subscriptions.topics() or set()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions and no others. Raises `IllegalStateError` after `subscribe`."""
+        """Read exactly these partitions. Raises `IllegalStateError` after `subscribe`."""
         with raising():
             self._subscriptions.assign([Partition(*partition) for partition in partitions])
 
     def assignment(self) -> frozenset[TopicPartition] | set[TopicPartition]:
-        """The partitions that are read."""
+        """Return the assigned partitions."""
         return frozenset(theirs(self._subscriptions.assignment())) or set()
 
     def _assigned(self, partition: TopicPartition) -> Partition:
-        """Raises `IllegalStateError` for what isn't assigned."""
+        """Return an assigned partition; raises `IllegalStateError` if it isn't assigned."""
         wanted = Partition(*partition)
         if wanted not in self._subscriptions.assignment():
             raise IllegalStateError(f"{wanted} isn't assigned")
         return wanted
 
     def _some(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
-        """Those that are given, None for all; each must be assigned."""
+        """Return these partitions, which must be assigned, or all for None."""
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
             raise TypeError("partitions must be TopicPartition tuples")
         if partitions:
@@ -254,7 +255,7 @@ class AIOKafkaConsumer:
     # Records
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
-        """The next record, of these partitions or of all; waits as long as it takes.
+        """Return the next record, of these partitions or of all; waits without a limit.
 
         Raises `ConsumerStoppedError`, `OffsetOutOfRangeError`, `NoOffsetForPartitionError`
         (`auto_offset_reset="none"`), `TopicAuthorizationFailedError`, `CorruptRecordException`,
@@ -266,8 +267,9 @@ class AIOKafkaConsumer:
         return self._one((await self._asked(partitions, math.inf, None))[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
-        """The next record, where it is here and nothing comes before it: another reader's call has
-        it out of hand for as long as it takes.
+        """Return the next fetched record, or None.
+
+        None as well if something else comes first, or while a call of another reader holds it.
         """
         late = self._subscriptions.pending is not None or self._attendant.trouble is not None
         found = None if late or self._closed else self._consumer.at_hand()
@@ -276,13 +278,13 @@ class AIOKafkaConsumer:
         return self._one(found)
 
     def _one(self, found: Any) -> ConsumerRecord[Any, Any]:
-        """What `at_hand` gives, or a run's first record, as a record of aiokafka's."""
+        """Return a result of `at_hand`, or a run's first record, as aiokafka's record."""
         return found if isinstance(found, ConsumerRecord) else self._made([(found,)])[0][0]
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """What has come, by partition; waits up to `timeout_ms` where nothing has.
+        """Return fetched records by partition; waits up to `timeout_ms` if there are none.
 
         At most `max_records` (default: `max_poll_records`). Raises what `getone` raises.
         """
@@ -305,14 +307,14 @@ class AIOKafkaConsumer:
             raise IllegalStateError("the consumer wasn't started: call await start() first")
 
     async def _settled(self, seconds: float) -> bool:
-        """Something is subscribed or assigned, and that is done; False where it isn't in time."""
+        """Wait for a subscription or assignment to complete; return False after `seconds`."""
         try:
             async with asyncio.timeout(None if seconds == FOREVER else max(seconds, 0.001)):
                 await self._subscriptions.there.wait()
                 if self._subscriptions.patience() <= 0:
                     self._subscriptions.begin()
                 await self._subscriptions.settled()
-        except TimeoutError:  # the group has given nothing yet
+        except TimeoutError:  # the group has assigned nothing yet
             if seconds == FOREVER:
                 raise
             return False
@@ -321,9 +323,9 @@ class AIOKafkaConsumer:
     async def _asked(
         self, partitions: Sequence[TopicPartition], timeout: float, most: int | None
     ) -> Runs:
-        """Records of these partitions, or of all, once there are some; none after `timeout`.
+        """Return records of these partitions, or of all; none after `timeout`.
 
-        `most` is None for `getone`, whose record may be aiokafka's already.
+        `most` is None for `getone`, whose record may have been converted already.
         """
         deadline = time.monotonic() + timeout
         wanted = frozenset(Partition(*partition) for partition in partitions) or None
@@ -358,12 +360,12 @@ class AIOKafkaConsumer:
         return [] if record is None else [(record,)]
 
     def _made(self, runs: Runs) -> list[list[ConsumerRecord[Any, Any]]]:
-        """Their records; where a deserializer raises, the next call finds all of them again."""
+        """Convert records; if a deserializer raises, the next call finds all of them again."""
         try:
             return [records_of(run, *self._deserializers) for run in runs]
         except Exception:
             for run in reversed(runs):
-                with suppress(WrongTime):  # it was taken away meanwhile
+                with suppress(WrongTime):  # it was revoked meanwhile
                     self._consumer.seek(run[0].topic_partition, run[0].offset)
             raise
 
@@ -379,16 +381,16 @@ class AIOKafkaConsumer:
             except ConsumerStoppedError:
                 raise StopAsyncIteration from None
             except RecordTooLargeError as error:
-                logger.error("a loop over records goes on: %s", error)
+                logger.error("iteration over records continues after an error: %s", error)
 
     # Commits
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit offsets, each that of the next record to read; None: all that was handed out.
+        """Commit offsets of the next records to read; None: after all returned records.
 
-        Waits as long as it takes. Raises `IllegalOperation` without a `group_id`,
-        `IllegalStateError` for what isn't assigned, `ValueError`, `TypeError`,
-        `CommitFailedError`, `GroupAuthorizationFailedError`, `OffsetMetadataTooLargeError`.
+        Waits without a limit. Raises `IllegalOperation` without a `group_id`, `IllegalStateError`
+        for a partition that isn't assigned, `ValueError`, `TypeError`, `CommitFailedError`,
+        `GroupAuthorizationFailedError` and `OffsetMetadataTooLargeError`.
         """
         self._check_group()
         if not self._subscriptions.assignment():
@@ -401,7 +403,7 @@ class AIOKafkaConsumer:
             await self._consumer.commit(checked, FOREVER)
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """What the group has committed of a partition; None where it hasn't.
+        """Return the group's committed offset of a partition, or None.
 
         Raises `IllegalOperation` without a `group_id`.
         """
@@ -413,29 +415,29 @@ class AIOKafkaConsumer:
 
     def _check_group(self) -> None:
         if self._group_id is None:
-            raise IllegalOperation("this needs group_id")
+            raise IllegalOperation("commits and committed offsets need a group_id")
 
     # Positions
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record. Raises `IllegalStateError` for what isn't assigned."""
+        """Return the offset of the next record. Raises `IllegalStateError` if it isn't assigned."""
         wanted = self._assigned(partition)
         await self._subscriptions.assigned()
         with raising():
             return await self._consumer.position(wanted, FOREVER)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset. Raises `ValueError`, `IllegalStateError` for what isn't assigned."""
+        """Set the position. Raises `ValueError`, and `IllegalStateError` if it isn't assigned."""
         if not isinstance(offset, int) or offset < 0:
-            raise ValueError(f"an offset must be an int of 0 or more, not {offset!r}")
+            raise ValueError(f"an offset must be a non-negative int, not {offset!r}")
         with raising():
             self._subscriptions.seek(self._assigned(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Go to the first offset there is (no partitions: all), once it is known.
+        """Set positions to the first offsets (no partitions: all), and wait for the lookup.
 
-        False where that isn't so after `request_timeout_ms`. Raises `TypeError`,
-        `IllegalStateError` for what isn't assigned.
+        Returns False if it takes longer than `request_timeout_ms`. Raises `TypeError`, and
+        `IllegalStateError` for a partition that isn't assigned.
         """
         wanted = self._some(partitions)
         await self._subscriptions.assigned()
@@ -444,7 +446,7 @@ class AIOKafkaConsumer:
         return await self._found(wanted)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Go behind the last record, as `seek_to_beginning`."""
+        """Set positions to the log ends, as `seek_to_beginning` does."""
         wanted = self._some(partitions)
         await self._subscriptions.assigned()
         with raising():
@@ -465,10 +467,10 @@ class AIOKafkaConsumer:
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
-        """Go to what the group has committed (no partitions: all); gives that.
+        """Set positions to the committed offsets (no partitions: all), and return these.
 
-        A partition without a commit stays where it is. Raises `IllegalOperation` without a
-        `group_id`, and what `seek_to_beginning` raises.
+        A partition without a committed offset keeps its position. Raises `IllegalOperation` without
+        a `group_id`, and what `seek_to_beginning` raises.
         """
         found: dict[TopicPartition, int | None] = {}
         for partition in self._some(partitions):
@@ -479,18 +481,18 @@ class AIOKafkaConsumer:
         return found
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark, as the last answer to a fetch told; None before one came.
+        """Return the high watermark of the last fetch response, or None before the first.
 
-        Raises `AssertionError` for what isn't assigned.
+        Raises `AssertionError` for a partition that isn't assigned.
         """
         return self._told(partition, 0)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The last stable offset, told as `highwater` is."""
+        """Return the last stable offset of the last fetch response, or None before the first."""
         return self._told(partition, 1)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When those two were told, in milliseconds since the epoch."""
+        """Return the time of the last fetch response in milliseconds since the epoch."""
         return self._told(partition, 2)
 
     def _told(self, partition: TopicPartition, which: int) -> int | None:
@@ -503,17 +505,17 @@ class AIOKafkaConsumer:
     # Pauses
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these. Raises `TypeError`, `IllegalStateError`."""
+        """Stop returning records of these partitions. Raises `TypeError`, `IllegalStateError`."""
         with raising():
             self._pauses.pause(self._each(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these again. Raises `TypeError`, `IllegalStateError`."""
+        """Return records of these partitions again. Raises `TypeError`, `IllegalStateError`."""
         with raising():
             self._pauses.resume(self._each(partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """What `pause` holds back."""
+        """Return the paused partitions."""
         return theirs(self._pauses.paused())
 
     def _each(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
@@ -526,7 +528,7 @@ class AIOKafkaConsumer:
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset that is there, by partition.
+        """Return the first offsets by partition.
 
         Raises `KafkaTimeoutError` after `request_timeout_ms`.
         """
@@ -537,7 +539,7 @@ class AIOKafkaConsumer:
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get, by partition; as `beginning_offsets`."""
+        """Return the offsets of the next records by partition; raises as `beginning_offsets`."""
         with raising():
             found = await self._consumer.end_offsets([Partition(*p) for p in partitions])
         return {TopicPartition(*partition): offset for partition, offset in found.items()}
@@ -545,9 +547,9 @@ class AIOKafkaConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in ms since the epoch, by partition; else None.
+        """Return the first record from a time (ms since the epoch) on by partition, or None.
 
-        Raises `ValueError` for a time before 1970, `KafkaTimeoutError`.
+        Raises `ValueError` for a time before 1970, and `KafkaTimeoutError`.
         """
         wanted: dict[Partition, int] = {}
         for partition, at in timestamps.items():
@@ -564,12 +566,12 @@ class AIOKafkaConsumer:
         }
 
     async def topics(self) -> set[str]:
-        """The names of all topics that the user may see."""
+        """Return the names of all topics that the user may see."""
         with raising():
             return set(await self._consumer.list_topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions; None where nothing is known of it yet."""
+        """Return the numbers of a topic's partitions, or None while they are unknown."""
         return self._consumer.known_partitions(topic)
 
     async def __aenter__(self) -> Self:

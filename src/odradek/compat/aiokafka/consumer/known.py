@@ -1,7 +1,7 @@
-"""What a consumer knows without asking, which aiokafka's shows by methods of its own.
+"""State of the wrapped consumer that aiokafka's shows by methods of its own, without requests.
 
-In: topics' names. Out: where logs ended as the last answers said, partitions from metadata, which
-topics that are asked for may come into being by. Must not: read.
+In: topics' names. Out: log ends of the last fetch responses, partitions from metadata, and whether
+a topic exists. Must not: read records.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.compat.at_hand import Runs
 from odradek.compat.loop_at_hand import LoopConsumer
 
 LOOKS_AGAIN = 0.05
-"""Seconds between two looks at whether a topic is there."""
+"""Seconds between two checks whether a topic exists."""
 
 
 class Ends(NamedTuple):
-    """What the last answer to a fetch said of one partition."""
+    """Values of one partition in its last fetch response."""
 
     high_watermark: int
     last_stable_offset: int
@@ -35,10 +35,13 @@ class Ends(NamedTuple):
 
 
 class AIOKafkaConsumer(LoopConsumer[Any]):
-    """`AsyncConsumer`, and what its engine knows besides; texts and warnings say this name."""
+    """`AsyncConsumer` with access to state of its engine; texts and warnings use this name."""
 
     def ends(self, partition: TopicPartition) -> Ends | None:
-        """None before the first answer. Raises `IllegalStateError` for what isn't assigned."""
+        """Return the ends of a partition, or None before the first fetch response.
+
+        Raises `IllegalStateError` if it isn't assigned.
+        """
         answered = self._engine.subscription.get(partition).answered
         if answered is None:
             return None
@@ -47,16 +50,16 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return Ends(high_watermark, last_stable_offset, int(told * 1000))
 
     def known_partitions(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions; None where metadata doesn't tell of it."""
+        """Return the numbers of a topic's partitions, or None if metadata doesn't contain it."""
         snapshot = self._engine.metadata.snapshot
         found = None if snapshot is None else snapshot.topic(topic)
         return None if found is None or not found.partitions else set(range(len(found.partitions)))
 
     @property
     def rebalances(self) -> bool:
-        """The group isn't at rest, or wants the program: a poll is what it waits for.
+        """Whether the group is rebalancing or has callbacks pending, and waits for a poll.
 
-        Not so where the program didn't ask for records for `max.poll.interval.ms`.
+        False if the program hasn't requested records for `max.poll.interval.ms`.
         """
         group = self._engine.group
         if group is None or group.membership is None:
@@ -67,11 +70,11 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return group.calls or group.poll_wanted.awaited or state is not MemberState.STABLE
 
     async def there(self, timeout: float, of: Selector) -> bool:
-        """Wait until there is something for readers of these partitions; None: of all."""
+        """Wait for records or errors of these partitions; None: of all."""
         return bool(await self._read(self._calls.there(timeout, of)))
 
     def look_again(self, of: Selector) -> None:
-        """A reader waits for other partitions now, or for none; None: for all."""
+        """Note that the partitions for which readers wait have changed; None: all."""
         self._engine.look_again(of)
         self._host.wake()
 
@@ -84,7 +87,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return runs or []
 
     def take(self) -> bool:
-        """Have `at_hand` return fetched records, of all partitions; False if there are none."""
+        """Let `at_hand` return fetched records of all partitions; return whether there are any."""
         if self._found is not None:
             return True
         take = lambda now: self._engine.delivery.iterated(now, self._made)  # noqa: E731
@@ -92,11 +95,11 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
     @property
     def in_hand(self) -> bool:
-        """Whether the program has records that it may still work on."""
+        """Whether the program has records that it may still be processing."""
         return bool(self._engine.subscription.in_hand)
 
     def through(self) -> None:
-        """Count all that the program was handed as worked on."""
+        """Count all returned records as processed."""
         group = self._engine.group
         if group is not None and group.callbacks.running is None:
             polling = group.polling
@@ -106,13 +109,13 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
                 group.left(self._host.now())
 
     async def breathe(self) -> None:
-        """Let the loop have its turn, if it didn't for long."""
+        """Yield to the event loop, unless it ran recently."""
         await self._loop_host.breathe()
         self._given = 0
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """Wait in the program's place within: only its own listener announces partitions then."""
+        """Make background polls in this block, in which only the listener announces partitions."""
         group = self._engine.group
         if group is not None:
             group.ownership.attend(attended=True)
@@ -123,25 +126,25 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
                 group.ownership.attend(attended=False)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """The program's listener hears of these."""
+        """Note that the program's listener was notified of these partitions."""
         group = self._engine.group
         if group is not None:
             with self._engine.lock:
                 group.ownership.announce(partitions, group.ownership.losses, group.identity())
 
     async def locate(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have positions looked up now, and not when records are asked for.
+        """Look up positions now, not when records are requested.
 
-        So a consumer that starts at the end of the log sees what is written from here on.
+        So a consumer that starts at the end of the log reads what is written from now on.
         """
         for partition in partitions:
-            with suppress(KafkaError):  # whoever asks for records hears of it
+            with suppress(KafkaError):  # calls that request records raise it
                 await self.position(partition, math.inf)
 
     async def await_topic(self, topic: str, timeout: float) -> bool:
-        """Wait until a topic is there; brokers that make topics when they are asked for do so.
+        """Wait until a topic exists; brokers with automatic topic creation create it.
 
-        False where it isn't after `timeout` seconds. Raises `TopicAuthorizationError`.
+        Returns False if it doesn't exist after `timeout` seconds. Raises `TopicAuthorizationError`.
         """
         deadline, metadata = time.monotonic() + timeout, self._engine.metadata
         while self.known_partitions(topic) is None:

@@ -1,8 +1,8 @@
-"""What a group gives and takes, told as aiokafka tells it.
+"""Rebalances, reported as aiokafka reports them.
 
-In: the callbacks of `odradek.AsyncConsumer`. Out: calls of a `ConsumerRebalanceListener`, each
-with a set; before each assignment one of `on_partitions_revoked`, as aiokafka has it. What a
-listener raises is logged and goes no further. Must not: decide what is assigned.
+In: the callbacks of `odradek.AsyncConsumer`. Out: calls of a `ConsumerRebalanceListener`, each with
+a set; before each assignment a call of `on_partitions_revoked`, as in aiokafka. Exceptions of a
+listener are logged and not raised. Must not: decide what is assigned.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ logger = logging.getLogger("odradek.compat")
 
 
 def theirs(partitions: Iterable[TopicPartition]) -> set[structs.TopicPartition]:
-    """The same partitions, as aiokafka's tuples."""
+    """Return the partitions as aiokafka's tuples."""
     return {structs.TopicPartition(*partition) for partition in partitions}
 
 
 class Rebalances:
-    """The rebalances of one subscription."""
+    """Rebalances of one subscription."""
 
     def __init__(
         self,
@@ -35,8 +35,10 @@ class Rebalances:
         locate: Callable[[], None],
         announce: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
-        """`locate` has positions of what is assigned looked up; `announce` notes that the program
-        hears of these partitions.
+        """Take the listener and the functions to call at an assignment.
+
+        `locate` looks up positions of assigned partitions; `announce` notes that the program was
+        notified of them.
         """
         self._listener = listener
         self._announce = announce
@@ -47,7 +49,7 @@ class Rebalances:
         self.assigned_once = asyncio.Event()
 
     async def on_assigned(self, _: object, partitions: list[TopicPartition]) -> None:
-        """All that is assigned."""
+        """Report all assigned partitions."""
         self._pauses.assigned(partitions)
         if not self._said_revoked:
             await self._tell("on_partitions_revoked", ())
@@ -59,12 +61,12 @@ class Rebalances:
         self.assigned_once.set()
 
     async def on_revoked(self, _: object, partitions: list[TopicPartition]) -> None:
-        """All that was assigned."""
+        """Report the revocation of all assigned partitions."""
         self._said_revoked = True
         await self._tell("on_partitions_revoked", partitions)
 
     def hush(self) -> None:
-        """The consumer stops: nobody is told any more."""
+        """Stop reporting, as the consumer stops."""
         self._silent = True
 
     async def _tell(self, method: str, partitions: Iterable[TopicPartition]) -> None:

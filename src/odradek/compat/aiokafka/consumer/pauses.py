@@ -1,7 +1,7 @@
 """Partitions that a program has paused.
 
-In: what it pauses and resumes, what is newly assigned. Out: the same calls of the consumer beneath.
-Must not: read.
+In: partitions that it pauses and resumes, and newly assigned ones. Out: the same calls of the
+wrapped consumer. Must not: read records.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from odradek.common.types import TopicPartition
 
 
 class Pauses:
-    """The paused partitions of one consumer."""
+    """Paused partitions of one consumer."""
 
     def __init__(self, consumer: AsyncConsumer) -> None:
         self._consumer = consumer
         self._paused: set[TopicPartition] = set()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """The program pauses; raises ours `IllegalStateError` for what isn't assigned."""
+        """Pause partitions; raises Odradek's `IllegalStateError` for one that isn't assigned."""
         for partition in partitions:
             self._consumer.pause(partition)
             self._paused.add(partition)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """The program resumes."""
+        """Resume partitions."""
         for partition in partitions:
             self._consumer.resume(partition)
             self._paused.discard(partition)
 
     def paused(self) -> set[TopicPartition]:
-        """What the program has paused, of what is assigned."""
+        """Return the assigned partitions that the program has paused."""
         return self._paused.intersection(self._consumer.assignment())
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are new: nobody has paused them yet."""
+        """Note newly assigned partitions, which aren't paused."""
         self._paused.difference_update(partitions)

@@ -1,10 +1,10 @@
-"""Tasks that ask one consumer for records, each for partitions of its own or for all.
+"""Tasks that request records of one consumer, each of its own partitions or of all.
 
-In: what each task reads. Out: the end of its wait, when there may be something for it. Must not:
-take records: each task takes its own, so that what a cancelled task would have got stays there.
+In: the partitions that each task reads. Out: the end of its wait, when there may be records for it.
+Must not: take records: each task takes its own, so records of a cancelled task aren't lost.
 
-Only one call of the consumer beneath can wait. One of the tasks makes it, on behalf of all that
-wait; when it ends, all of them look for their records, and one of the rest makes the next.
+Only one call of the wrapped consumer can wait. One of the tasks makes it on behalf of all; when it
+ends, all of them check for records, and one of the others makes the next (R-HO-6).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingCo
 from odradek.compat.aiokafka.translation import raising
 
 Reads = frozenset[TopicPartition] | None
-"""Partitions that a task reads; None: all that are assigned."""
+"""Partitions that a task reads; None: all assigned."""
 
 
 class Readers:
-    """The tasks that wait for records of one consumer."""
+    """Tasks that wait for records of one consumer."""
 
     def __init__(self, consumer: KnowingConsumer) -> None:
         self._consumer = consumer
         self._reading: dict[asyncio.Future[None], Reads] = {}
-        """The partitions of each task that waits."""
+        """Partitions of each waiting task."""
         self.asked = False
-        """A task waits in the consumer beneath."""
+        """Whether a task waits in the wrapped consumer."""
 
     async def wait(self, some: Reads, seconds: float) -> None:
         """Wait until these partitions may have records, at most `seconds`.
 
-        Raises aiokafka's errors for what the group, or the end of the client, has to say.
+        Raises aiokafka's errors for errors of the group or the end of the client.
         """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reading[turn] = some
@@ -48,7 +48,7 @@ class Readers:
                 self._consumer.look_again(self._read_or_all)
 
     async def ask(self, seconds: float) -> None:
-        """Wait in the consumer beneath, which runs callbacks of its group in there, too."""
+        """Wait in the wrapped consumer, which runs the group's callbacks meanwhile."""
         self.asked = True
         try:
             with raising():
@@ -58,7 +58,7 @@ class Readers:
             for turn in self._reading:
                 if not turn.done():
                     turn.set_result(None)
-        await asyncio.sleep(0)  # the other tasks look first: it may have been for them
+        await asyncio.sleep(0)  # other tasks check first: the records may be theirs
 
     def _read(self) -> Reads:
         """Return the partitions of all tasks that wait; None: all."""
@@ -70,5 +70,5 @@ class Readers:
         return frozenset(read)
 
     def _read_or_all(self) -> Reads:
-        """The same; all where no task waits, as any may be read next."""
+        """Return the same, but all if no task waits, as any may be read next."""
         return self._read() or None

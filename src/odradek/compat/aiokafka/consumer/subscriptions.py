@@ -1,7 +1,7 @@
-"""What an aiokafka consumer reads: topics of a group, topics without one, or assigned partitions.
+"""Subscription of an aiokafka consumer: topics with a group, without one, or assigned partitions.
 
 In: `subscribe`, `assign` and `unsubscribe`, which aiokafka's programs don't await. Out: calls of
-`odradek.AsyncConsumer`, one after another, in a task. Must not: hand out records.
+`odradek.AsyncConsumer`, one after another, in a task. Must not: return records.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.translation import raising
 
 TURN = 0.1
-"""Seconds of one look at whether the group has given partitions."""
+"""Seconds between two checks whether the group has assigned partitions."""
 
 
 class Kind(Enum):
-    """How partitions come."""
+    """How partitions are chosen."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Subscriptions:
-    """The subscription of one consumer."""
+    """Subscription of one consumer."""
 
     def __init__(
         self,
@@ -49,14 +49,15 @@ class Subscriptions:
         grouped: bool,
         refresh: float,
     ) -> None:
-        """`refresh`: seconds after which topics without a group are looked at again, for new
-        partitions.
+        """Take the consumer.
+
+        `refresh`: seconds after which topics without a group are checked for new partitions.
         """
         self.kind = Kind.NONE
         self._running = False
-        """What is wanted is done at once, and not by `start()`."""
+        """Whether changes are applied at once, and not by `start()`."""
         self.there = asyncio.Event()
-        """Something is subscribed or assigned."""
+        """Whether there is a subscription or an assignment."""
         self._consumer = consumer
         self._pauses = pauses
         self._attendant = attendant
@@ -66,19 +67,19 @@ class Subscriptions:
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._joined: tuple[frozenset[str], re.Pattern[str] | None] | None = None
-        """What the group knows."""
+        """Subscription that the group knows."""
         self._wanted: dict[TopicPartition, int | None] = {}
-        """What `assign` gave, with the offsets of later `seek`s, until it is done."""
+        """Partitions of `assign`, with offsets of later `seek`s, until they are applied."""
         self._afresh = True
-        """Positions are those of an earlier subscription."""
+        """Whether positions are those of an earlier subscription."""
         self._rebalances = Rebalances(None, pauses, self._locate, consumer.announce)
         self.pending: asyncio.Task[None] | None = None
-        """What was called and isn't done, or is done and may have raised."""
+        """Task of a call that isn't finished, or whose exception wasn't raised."""
         self._locating: asyncio.Task[None] | None = None
         self._superseded = False
-        """What is under way is of no use once another call comes."""
+        """Set by a later call, which makes the current task useless."""
 
-    # What the program calls, without awaiting it
+    # Calls of the program, which aren't awaited
 
     def subscribe(
         self,
@@ -86,17 +87,20 @@ class Subscriptions:
         pattern: re.Pattern[str] | None,
         listener: ConsumerRebalanceListener | None,
     ) -> None:
-        """Read these from now on. Raises `IllegalStateError` after another kind of these calls."""
+        """Read these topics from now on.
+
+        Raises `IllegalStateError` after `assign`, and for a pattern after topics or the reverse.
+        """
         self._become(Kind.TOPICS if pattern is None else Kind.PATTERN)
         self._topics, self._pattern = frozenset(topics), pattern
         self._rebalances = Rebalances(listener, self._pauses, self._locate, self._consumer.announce)
         self._afresh = True
-        self._attendant.handed_out(some=False)  # who says this is through with what it has
+        self._attendant.handed_out(some=False)  # the program is done with the records that it has
         if self._running:
             self.begin()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these from now on, and no others."""
+        """Read exactly these partitions from now on."""
         self._become(Kind.ASSIGNED)
         self._wanted = dict.fromkeys(partitions)
         if self.changing:
@@ -105,28 +109,28 @@ class Subscriptions:
             self._assign(partitions)
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop all partitions and leave the group."""
         self.kind, self._topics, self._pattern = Kind.NONE, frozenset(), None
         self.there.clear()
         if self._running:
             self._then(self._unsubscribe)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset; of what `assign` will do it is the start."""
+        """Set a position; for partitions of a pending `assign` it is the start offset."""
         if self.kind is Kind.ASSIGNED and self.changing and partition in self._wanted:
             self._wanted[partition] = offset
         else:
             self._consumer.seek(partition, offset)
 
-    # What it finds
+    # State
 
     @property
     def changing(self) -> bool:
-        """A call of those is still under way."""
+        """Whether one of these calls is in progress."""
         return self.pending is not None and not self.pending.done()
 
     def assignment(self) -> list[TopicPartition]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         if self.kind is Kind.NONE:
             return []
         if self.kind is Kind.ASSIGNED and self.changing:
@@ -134,7 +138,7 @@ class Subscriptions:
         return self._consumer.assignment()
 
     def topics(self) -> frozenset[str]:
-        """The topics of all that is read."""
+        """Return the topics of all assigned or subscribed partitions."""
         if self.kind is Kind.ASSIGNED:
             return frozenset(partition.topic for partition in self.assignment())
         if self.kind is Kind.PATTERN and self._grouped:
@@ -142,19 +146,19 @@ class Subscriptions:
         return self._topics
 
     def patience(self) -> float:
-        """Seconds until topics without a group have to be looked at again: `begin()` does it."""
+        """Return the seconds until topics without a group have to be checked by `begin()`."""
         wanted = self.kind in (Kind.TOPICS, Kind.PATTERN) and not self._grouped
         return max(0.0, self._look_again - time.monotonic()) if wanted else math.inf
 
     def idle(self) -> bool:
-        """There is nothing to read: no partition is assigned, and no group assigns any."""
+        """Return whether no partition is assigned and no group assigns any."""
         by_group = self._grouped and self.kind in (Kind.TOPICS, Kind.PATTERN)
         return not (by_group or self._consumer.assignment())
 
     # Carrying it out
 
     def start(self) -> None:
-        """Carry out what was called, and from here on what is called, at once."""
+        """Apply the calls made so far, and from now on each call at once."""
         self._running = True
         if self._grouped:
             self._attendant.start()
@@ -163,12 +167,12 @@ class Subscriptions:
             self._locate()
 
     def begin(self) -> None:
-        """Carry out the newest `subscribe`."""
+        """Apply the latest `subscribe`."""
         if self.kind in (Kind.TOPICS, Kind.PATTERN):
             self._then(self._join if self._grouped else self.assign_all)
 
     async def settled(self) -> None:
-        """Wait until all that was called is done; raises what it raised, once."""
+        """Wait until all calls are applied; raise their exception, once."""
         while (changing := self.pending) is not None:
             try:
                 await outcome(changing)
@@ -178,17 +182,17 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # another task may have called something newer, which is waited for as well
+            finally:  # also wait for a later call of another task
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
     async def assigned(self) -> None:
-        """Wait for what `assign` itself waits for: an `unsubscribe` before it."""
+        """Wait for an `unsubscribe` that was called before `assign`."""
         if self.kind is Kind.ASSIGNED and self.changing:
             await self.settled()
 
     async def end(self) -> None:
-        """The consumer stops: nothing goes on, and the listener hears no more."""
+        """Stop all tasks and the listener, as the consumer stops."""
         self._rebalances.hush()
         await self._attendant.end()
         for task in (self.pending, self._locating):
@@ -211,9 +215,9 @@ class Subscriptions:
         self.pending.add_done_callback(_looked_at)
 
     async def _join(self) -> None:
-        """Subscribe, and wait until the group has given partitions, or none.
+        """Subscribe, and wait until the group has assigned partitions, or none.
 
-        A pattern that no topic's name fits isn't waited for.
+        It doesn't wait for a pattern that matches no topic.
         """
         told, pattern = self._rebalances, self._pattern
         before, self._joined = self._joined, (self._topics, pattern)
@@ -225,7 +229,7 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
-            if self._joined == before:  # partitions are given again nevertheless
+            if self._joined == before:  # partitions are assigned again anyway
                 self._consumer.enforce_rebalance("subscribe() was called again")
             if pattern is not None:
                 names = await self._consumer.list_topics()
@@ -238,7 +242,7 @@ class Subscriptions:
         self._locate()
 
     async def assign_all(self) -> None:
-        """Without a group: all partitions of the topics; those that stay keep their positions."""
+        """Assign all partitions of the topics, without a group; kept ones keep their positions."""
         with raising():
             if self._pattern is not None:
                 names = await self._consumer.list_topics()
@@ -261,13 +265,13 @@ class Subscriptions:
             await self._consumer.unsubscribe()
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Positions begin again, as an aiokafka program expects it."""
+        """Assign partitions without their earlier positions, as aiokafka's programs expect."""
         self._consumer.assign([])
         self._consumer.assign(list(partitions))
         self._locate()
 
     def _locate(self) -> None:
-        """Have positions of what is assigned looked up, once the program has begun."""
+        """Start looking up positions of assigned partitions, once the program has started."""
         if self._locating is not None:
             self._locating.cancel()
         if self._running:
@@ -275,7 +279,7 @@ class Subscriptions:
             self._locating = asyncio.create_task(self._consumer.locate(partitions))
 
     async def located(self) -> None:
-        """Wait until that is done, as long as it takes."""
+        """Wait until positions are looked up, without a limit."""
         if self._locating is not None:
             await asyncio.wait([self._locating])
 
@@ -297,13 +301,13 @@ class Subscriptions:
 
 
 def _whole(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """From one that has to match a name's beginning, as aiokafka's, to one for the whole name."""
+    """Convert a pattern for the beginning of a name, as aiokafka's, to one for the whole name."""
     text = re.sub(r"\A\(\?[aiLmsux]+\)", "", pattern.pattern)
     return re.compile(f"(?:{text}).*", pattern.flags)
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:
-    """Its error comes out of the next call that asks for records, if there is one."""
+    """Mark a task's exception as retrieved: the next call that requests records raises it."""
     if not task.cancelled():
         task.exception()
 

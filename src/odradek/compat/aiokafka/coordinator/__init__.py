@@ -1,1 +1,1 @@
-"""What programs of aiokafka's import of its coordinator: the assignors' names."""
+"""Names of aiokafka's coordinator that programs import: the assignors."""

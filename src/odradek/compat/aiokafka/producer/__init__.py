@@ -1,4 +1,4 @@
-"""The producer of aiokafka, by its names."""
+"""aiokafka's producer."""
 
 from odradek.compat.aiokafka.producer.producer import AIOKafkaProducer
 

@@ -1,6 +1,6 @@
-"""The client beneath aiokafka's, under a name that its users know.
+"""Odradek's producer that aiokafka's wraps, under a name that users know.
 
-In: options. Out: `odradek.AsyncProducer` whose `send` gives what aiokafka's does. Must not: decide
+In: options. Out: `odradek.AsyncProducer` whose `send` returns aiokafka's futures. Must not: decide
 anything.
 """
 
@@ -16,17 +16,17 @@ from odradek.compat.aiokafka.producer.outcomes import Outcome, Outcomes
 
 
 class AIOKafkaProducer(AsyncProducer):
-    """`AsyncProducer`; texts and warnings say this name."""
+    """`AsyncProducer`; texts and warnings use this name."""
 
     def __init__(
         self, settings: dict[str, Any], loop: asyncio.AbstractEventLoop, *, answered: bool
     ) -> None:
-        """`answered`: brokers say where records are."""
+        """Take the settings; `answered`: brokers return offsets (not with `acks=0`)."""
         super().__init__(settings)
         outcomes = Outcomes(loop, answered=answered)
         self._set_up_sending(self._calls, outcomes.future, _never)
         self.put: Callable[..., Outcome | Awaitable[Outcome]] = self._put
-        """`send` without a coroutine where nothing has to be waited for."""
+        """`send` without a coroutine, unless it has to wait."""
         self._numbers: dict[str, list[int]] = {}
         self._numbers_of: object = None
 
@@ -39,12 +39,12 @@ class AIOKafkaProducer(AsyncProducer):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Outcome:
-        """As `AsyncProducer.send`; gives aiokafka's future."""
+        """Send a record as `AsyncProducer.send` does; return aiokafka's future."""
         found = self.put(topic, value, key, headers, partition, timestamp_ms)
         return found if isinstance(found, asyncio.Future) else await found
 
     def known_partitions(self, topic: str) -> list[int] | None:
-        """The numbers of a topic's partitions; None where metadata doesn't tell of it."""
+        """Return the numbers of a topic's partitions, or None if metadata doesn't contain it."""
         snapshot = self._metadata.snapshot
         if snapshot is not self._numbers_of:
             self._numbers, self._numbers_of = {}, snapshot
@@ -57,4 +57,4 @@ class AIOKafkaProducer(AsyncProducer):
 
 
 def _never(*_: object) -> None:
-    """Nothing is told of a delivery but its future."""
+    """Do nothing: deliveries are only reported by their futures."""

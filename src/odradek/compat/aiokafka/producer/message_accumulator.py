@@ -1,7 +1,7 @@
-"""A batch that a program fills by itself: what `create_batch` gives and `send_batch` takes.
+"""Batches that a program fills: returned by `create_batch` and accepted by `send_batch`.
 
-In: records one by one. Out: those that fit into `max_batch_size`, counted as they are written to
-the wire before compression. Must not: send; the producer does.
+In: records one by one. Out: those that fit into `max_batch_size`, by their size on the wire before
+compression. Must not: send; the producer does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BYTES = (bytes, bytearray, memoryview)
 
 @dataclass(frozen=True, slots=True)
 class DefaultRecordMetadata:
-    """Where a record is in its batch."""
+    """Position of a record in its batch."""
 
     offset: int
     """0 for the first."""
@@ -33,7 +33,7 @@ class DefaultRecordMetadata:
 
 
 class Collected(NamedTuple):
-    """One record of a batch, serialized."""
+    """Serialized record of a batch."""
 
     value: bytes | None
     key: bytes | None
@@ -42,7 +42,7 @@ class Collected(NamedTuple):
 
 
 class BatchBuilder:
-    """Collects records for one partition; `AIOKafkaProducer.create_batch()` makes it."""
+    """Batch of records for one partition; created by `AIOKafkaProducer.create_batch()`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BatchBuilder:
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
     ) -> None:
-        """Take up to `batch_size` bytes; what the producer decides by itself isn't looked at."""
+        """Accept up to `batch_size` bytes; settings of the producer are ignored."""
         self.records: list[Collected] = []
         self._limit = batch_size
         self._size = HEADER_SIZE
@@ -69,10 +69,10 @@ class BatchBuilder:
         value: Any,
         headers: Headers | None = (),
     ) -> DefaultRecordMetadata | None:
-        """Add a record; None once there is no room, or after `close()`.
+        """Add a record; return None if the batch is full or closed.
 
-        `timestamp`: milliseconds since the epoch, None for now. A first record always fits. Raises
-        `TypeError` for a key or value that isn't bytes after its serializer.
+        `timestamp`: milliseconds since the epoch, None for the current time. A first record always
+        fits. Raises `TypeError` for a key or value that isn't bytes after its serializer.
         """
         if self._closed:
             return None
@@ -81,9 +81,9 @@ class BatchBuilder:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         for what, given in (("timestamp", timestamp), ("key", key), ("value", value)):
-            kinds = int if what == "timestamp" else BYTES
+            kinds, expected = (int, "an int") if what == "timestamp" else (BYTES, "bytes")
             if given is not None and not isinstance(given, kinds):
-                raise TypeError(f"a record's {what} can't be {type(given).__name__}")
+                raise TypeError(f"{what} must be {expected} or None, not {type(given).__name__}")
         record = Collected(value, key, tuple(headers or ()), timestamp)
         size = self._size_of(record)
         if self.records and self._size + size > self._limit:
@@ -102,19 +102,19 @@ class BatchBuilder:
         return size + _varint(size)
 
     def close(self) -> None:
-        """Take no more records; it may be sent nevertheless."""
+        """Accept no more records; the batch can still be sent."""
         self._closed = True
 
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """Return whether the batch accepts no more records."""
         return self._closed
 
     def size(self) -> int:
-        """Bytes before compression, with the batch's header."""
+        """Return the size in bytes before compression, with the batch's header."""
         return self._size
 
     def record_count(self) -> int:
-        """How many records it has."""
+        """Return the number of records."""
         return len(self.records)
 
 

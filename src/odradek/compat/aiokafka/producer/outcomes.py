@@ -1,7 +1,7 @@
-"""From the outcomes of batches to aiokafka's futures.
+"""From outcomes of batches to aiokafka's futures.
 
-In: records' places in batches, and what became of those. Out: an `asyncio.Future` for each record,
-of aiokafka's metadata or with its error: nothing is called for a single record. Must not: wait.
+In: records' positions in batches, and the outcomes of those. Out: an `asyncio.Future` for each
+record, with aiokafka's metadata or error, without a call for a single record. Must not: wait.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from odradek.network.flow import Completion
 Outcome = asyncio.Future[RecordMetadata | None]
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 ITEMS = 3
-"""Of a record, one after another in the list of its batch: its future, its index, its time."""
+"""Items of a record in the list of its batch: its future, its index, its time."""
 
 
 class Outcomes:
-    """The futures of one producer's records that have no outcome yet, by batch."""
+    """Futures of one producer's records without an outcome, by batch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, answered: bool) -> None:
-        """Where brokers don't answer, futures give None."""
+        """Take the event loop; `answered`: brokers return offsets, else results are None."""
         self._loop = loop
         self._answered = answered
         self._waiting: dict[ProducerBatch, list[Any]] = {}
 
     def future(self, _: object, batch: ProducerBatch, index: int, at: int) -> Outcome:
-        """The future of the record at this index of a batch, sent with the time `at`."""
+        """Return the future of the record at this index of a batch, sent with the time `at`."""
         made: Outcome = asyncio.Future(loop=self._loop)
         waiting = self._waiting.get(batch)
         if waiting is None:
@@ -53,7 +53,7 @@ class Outcomes:
 
     def _settle(self, batch: ProducerBatch, done: Completion[BatchOutcome]) -> None:
         waiting = zip(*[iter(self._waiting.pop(batch))] * ITEMS, strict=True)
-        if self._loop.is_closed():  # the client was closed after it: nobody can wait
+        if self._loop.is_closed():  # no task can wait any more
             return
         if batch.parts is not None:  # its records are in other batches now
             for future, index, at in waiting:
@@ -62,10 +62,10 @@ class Outcomes:
         elif done.error is not None:
             aborted = isinstance(done.error, TransactionAbortedError) and not done.error.__cause__
             for future, _, _ in waiting:
-                if not future.done():  # else it was cancelled; the record went on
+                if not future.done():  # else it was cancelled, but the record was sent
                     error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
                     future.set_exception(error)
-                    if aborted:  # by the program, which asyncio needn't tell of it
+                    if aborted:  # by the program: asyncio needn't report it as never retrieved
                         future.exception()
         elif self._answered:
             self._tell(TopicPartition(*batch.partition), done.result(), waiting)
@@ -78,7 +78,7 @@ class Outcomes:
     def _tell(
         place: TopicPartition, found: BatchOutcome, waiting: Iterable[tuple[Outcome, int, int]]
     ) -> None:
-        """Where each record was written."""
+        """Complete futures with the place of each record."""
         (topic, partition), made = place, tuple.__new__
         base, appended = found.base_offset, found.log_append_time_ms
         kind = LOG_APPEND_TIME if appended >= 0 else CREATE_TIME
@@ -91,7 +91,7 @@ class Outcomes:
 
 
 def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -> Outcome:
-    """The outcome of a batch: its first record's place, or the first error."""
+    """Return a future of a batch: its first record's place, or the first error."""
     future: Outcome = loop.create_future()
     left = len(records)
     if not records:

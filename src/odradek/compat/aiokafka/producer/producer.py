@@ -1,7 +1,7 @@
-"""`AIOKafkaProducer` over `odradek.AsyncProducer`.
+"""`AIOKafkaProducer` on `odradek.AsyncProducer`.
 
 In: aiokafka's arguments. Out: `asyncio` futures with aiokafka's metadata and errors. Must not:
-decide what becomes of a record; the producer beneath does.
+decide how records are sent; the wrapped producer does.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ from odradek.compat.aiokafka.translation import raising, translated
 _missing = MISSING
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 FOREVER = math.inf
-"""Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
+"""Timeout in seconds of calls that aiokafka doesn't limit; use `asyncio.timeout`."""
 GRACE = 1.0
-"""Seconds that `stop()` waits beyond that: all records have their outcome before, as each
-has `request_timeout_ms`.
-"""
+"""Seconds that `stop()` waits beyond `request_timeout_ms`, after which no record is pending."""
 _in_words = partial(raising, ProducerClosed, MessageSizeTooLargeError)
 
 Headers = Iterable[tuple[str, bytes | None]]
@@ -52,7 +50,7 @@ Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 
 @contextmanager
 def _in_order() -> Iterator[None]:
-    """A transaction's call at the wrong time is an `AssertionError`, as in aiokafka."""
+    """Raise a transaction's call at the wrong time as `AssertionError`, as in aiokafka."""
     try:
         yield
     except WrongTime as error:
@@ -62,8 +60,8 @@ def _in_order() -> Iterator[None]:
 class AIOKafkaProducer:
     """aiokafka's producer: `start()`, then `send` or `send_and_wait`, then `stop()`.
 
-    Its keywords, their defaults and its errors are aiokafka's; `docs/switching.md` lists what
-    differs. It keeps working when its brokers are replaced (KIP-899).
+    Keywords, their defaults and errors are aiokafka's; `docs/switching.md` lists the differences.
+    The producer keeps working when its brokers are replaced (KIP-899).
     """
 
     def __init__(
@@ -97,9 +95,10 @@ class AIOKafkaProducer:
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: Any = None,
     ) -> None:
-        """Check the settings; nothing is opened yet. Called inside a coroutine.
+        """Check the settings; no connection is opened yet. Must be called inside a coroutine.
 
-        Raises `ValueError`, and `RefusedSettingError` (one of those) for what isn't taken here.
+        Raises `ValueError`, and its subclass `RefusedSettingError` for a setting that isn't
+        supported.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
@@ -118,17 +117,18 @@ class AIOKafkaProducer:
         self._partitions: dict[str, list[int]] = {}
         self._initialised: asyncio.Task[None] | None = None
         self._ends: set[asyncio.Task[None]] = set()
-        """Ends of transactions that are under way, as loops hold tasks weakly."""
+        """Transactions being ended, as event loops keep only weak references to tasks."""
         self._begun = False
 
     async def start(self) -> None:
-        """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`.
+        """Connect to the cluster; raises `KafkaConnectionError` after `request_timeout_ms`.
 
-        With a `transactional_id` it returns once what an earlier producer of this id left open is
-        ended, and that one is fenced; raises `TransactionalIdAuthorizationFailed` and its like.
+        With a `transactional_id` it returns once an open transaction of an earlier producer with
+        this id has finished and that producer is fenced; raises
+        `TransactionalIdAuthorizationFailed` and similar errors.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise AssertionError("a producer is started in the loop that it was made in")
+            raise AssertionError("start() must run in the event loop that created the producer")
         try:
             await self._producer.cluster_id(self._timeout)
         except OurError as error:
@@ -139,9 +139,9 @@ class AIOKafkaProducer:
                 await outcome(self._initialised)
 
     async def stop(self) -> None:
-        """Wait for what was sent, at most `request_timeout_ms`, and close; may be called twice.
+        """Wait for sent records, at most `request_timeout_ms`, and close; may be called twice.
 
-        A transaction that is open is aborted.
+        An open transaction is aborted.
         """
         if self._closed:
             return
@@ -155,12 +155,12 @@ class AIOKafkaProducer:
             await asyncio.wait(self._ends)
 
     async def flush(self) -> None:
-        """Wait until all that was sent before has an outcome."""
+        """Wait until all records sent before have an outcome."""
         with _in_words():
             await self._producer.flush(FOREVER)
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of a topic's partitions.
+        """Return the numbers of a topic's partitions.
 
         Raises `UnknownTopicOrPartitionError` after `request_timeout_ms`.
         """
@@ -190,13 +190,14 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> Outcome:
-        """Give a record to the producer, and get a future of where it was written.
+        """Buffer a record for sending; return a future of its `RecordMetadata`.
 
-        Waits for the topic's metadata and for room, `request_timeout_ms` at most. With `acks=0`
-        the future gives None. Raises `AssertionError` without key and value and for a partition
-        that isn't there, `TypeError` for what isn't bytes after its serializer, `IllegalOperation`
-        outside a transaction, `MessageSizeTooLargeError`, `UnknownTopicOrPartitionError`,
-        `KafkaTimeoutError`, `ProducerClosed`; all else comes out of the future.
+        Waits for the topic's metadata and for buffer memory, at most `request_timeout_ms`. With
+        `acks=0` the future's result is None. Raises `AssertionError` without key and value and for
+        a partition that doesn't exist, `TypeError` for a key or value that isn't bytes after its
+        serializer, `IllegalOperation` outside of a transaction, `MessageSizeTooLargeError`,
+        `UnknownTopicOrPartitionError`, `KafkaTimeoutError` and `ProducerClosed`; the future raises
+        all other errors.
         """
         if value is None and key is None:
             raise AssertionError("a record needs a key or a value")
@@ -227,11 +228,11 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata | None:
-        """Send a record and wait until it is acknowledged; raises what ended it."""
+        """Send a record and wait until it is acknowledged; raises the error of its delivery."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     async def _check_partition(self, topic: str, partition: int | None) -> None:
-        """The topic is there, and so is the partition, if one is given."""
+        """Check that the topic exists, and the partition, if one is given."""
         known = self._partitions.get(topic) if not self._closed else None
         if known is None or (partition is not None and partition not in known):
             known = await self._known(topic)
@@ -239,14 +240,14 @@ class AIOKafkaProducer:
             raise AssertionError(f"{topic} has no partition {partition}")
 
     async def _sent(self, *record: Any) -> Outcome:
-        """Give a record, as the producer beneath takes it."""
+        """Send a record with the arguments of the wrapped producer."""
         try:
             return await self._producer.send(*record)
         except OurError as error:
             raise self._refusal(error) from error
 
     def _refusal(self, error: OurError) -> BaseException:
-        """What `send` raises instead of an error of ours."""
+        """Return what `send` raises instead of an Odradek error."""
         if isinstance(error, WrongTime | AbortableTransactionError):
             if self._closed:
                 return ProducerClosed(str(error))
@@ -256,7 +257,7 @@ class AIOKafkaProducer:
     # Batches
 
     def create_batch(self) -> BatchBuilder:
-        """An empty batch of `max_batch_size`, for `send_batch`."""
+        """Return an empty batch of `max_batch_size`, for `send_batch`."""
         return BatchBuilder(
             self._max_batch_size,
             key_serializer=self._key_serializer,
@@ -264,9 +265,9 @@ class AIOKafkaProducer:
         )
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Outcome:
-        """Send a batch's records in their order; the future says where the first of them is.
+        """Send a batch's records in order; return a future with the place of the first.
 
-        It fails as soon as one of them does. Raises what `send` raises.
+        It fails as soon as one of them fails. Raises what `send` raises.
         """
         await self._check_partition(topic, partition)
         batch.close()
@@ -280,13 +281,13 @@ class AIOKafkaProducer:
 
     def _ensure_transactional(self) -> None:
         if not self._transactional:
-            raise IllegalOperation("transactions need transactional_id")
+            raise IllegalOperation("transactions need a transactional_id")
 
     async def begin_transaction(self) -> None:
-        """Begin: all records sent from here on belong to the transaction.
+        """Begin a transaction: records sent from now on belong to it.
 
-        Waits for the producer's id, which `start()` has asked for. Raises `AssertionError` where
-        one has begun, `ProducerFenced`, `IllegalOperation` without `transactional_id`.
+        Waits for the producer id, which `start()` has requested. Raises `AssertionError` if a
+        transaction is open, `ProducerFenced`, and `IllegalOperation` without `transactional_id`.
         """
         self._ensure_transactional()
         if self._initialised is None:
@@ -298,31 +299,32 @@ class AIOKafkaProducer:
 
     def _check_begun(self) -> None:
         if not self._begun:
-            raise AssertionError("no transaction has begun")
+            raise AssertionError("no transaction is open: call begin_transaction() first")
 
     def _initialise(self) -> asyncio.Task[None]:
-        """Get the producer's id for its transactions, however long that takes."""
+        """Request the producer id for transactions, without a limit."""
         return asyncio.create_task(self._producer.init_transactions(FOREVER))
 
     async def commit_transaction(self) -> None:
         """Wait until all records are written, and commit.
 
-        Raises `AssertionError` where none has begun, `ProducerFenced`, and what had a record fail:
-        then `abort_transaction` is what is left.
+        Raises `AssertionError` if no transaction is open, `ProducerFenced`, and the error of a
+        failed record: then call `abort_transaction`.
         """
         self._ensure_transactional()
         self._check_begun()
         await self._to_its_end(self._producer.commit_transaction)
 
     async def abort_transaction(self) -> None:
-        """Abort: readers with isolation_level="read_committed" see nothing of it."""
+        """Abort: consumers with isolation_level="read_committed" never see its records."""
         self._ensure_transactional()
         self._check_begun()
         await self._to_its_end(self._producer.abort_transaction)
 
     async def _to_its_end(self, call: Callable[[float], Awaitable[None]]) -> None:
-        """End the transaction. Where the caller is cancelled that goes on, and the next may begin
-        after it, as in aiokafka.
+        """End the transaction, even if the caller is cancelled.
+
+        The next one may begin after it, as in aiokafka.
         """
 
         async def ended() -> None:
@@ -338,23 +340,23 @@ class AIOKafkaProducer:
     def _over(self, end: asyncio.Task[None]) -> None:
         self._ends.discard(end)
         if not end.cancelled():
-            end.exception()  # told its caller, or else the next call tells
+            end.exception()  # raised by its caller, or else by the next call
 
     def transaction(self) -> TransactionContext:
-        """Begin at the start of an `async with` block, commit at its end, abort if it raises."""
+        """Return an `async with` block that commits at its end, or aborts if it raises."""
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_id: str) -> None:
         """Commit a group's offsets with the transaction: both, or neither.
 
-        Raises `ValueError`, `TypeError` for what is no offsets or no group, `IllegalOperation`
-        outside a transaction.
+        Raises `ValueError` and `TypeError` for invalid offsets or an invalid group, and
+        `IllegalOperation` outside of a transaction.
         """
         self._ensure_transactional()
         if not self._begun:
-            raise IllegalOperation("no transaction has begun")
+            raise IllegalOperation("no transaction is open: call begin_transaction() first")
         if not group_id or not isinstance(group_id, str):
-            raise ValueError(f"group_id can't be {group_id!r}")
+            raise ValueError(f"group_id must be a non-empty str, not {group_id!r}")
         checked = offsets_by_partition(offsets)
         with _in_words():
             await self._producer.send_offsets_to_transaction(checked, group_id, FOREVER)
@@ -373,12 +375,12 @@ class AIOKafkaProducer:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more, as after another producer took the id."""
+        """Whether the producer has failed, for example because it was fenced."""
         return self._producer.ended is not None
 
 
 class TransactionContext:
-    """What `AIOKafkaProducer.transaction()` gives."""
+    """Context manager of `AIOKafkaProducer.transaction()`."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer

@@ -1,4 +1,4 @@
-"""The admin client and its values, as `confluent_kafka.admin` has them."""
+"""Admin client of `confluent_kafka.admin`, and its values."""
 
 from odradek.compat.confluent_kafka.admin.acl_values import AclBinding, AclBindingFilter
 from odradek.compat.confluent_kafka.admin.client import AdminClient

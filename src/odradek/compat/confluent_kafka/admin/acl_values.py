@@ -1,6 +1,6 @@
-"""ACLs and filters for them, as confluent-kafka has them.
+"""ACLs of confluent-kafka, and filters for them.
 
-In: parts, or ACLs of ours. Out: objects that are compared and hashed by their parts. Must not:
+In: parts, or Odradek's ACLs. Out: objects that are compared and hashed by their parts. Must not:
 judge what an ACL allows.
 """
 
@@ -31,9 +31,9 @@ _TEXTS = ("name", "principal", "host")
 
 @total_ordering
 class AclBinding:
-    """Who may, or may not, do what with which resources, from which host.
+    """ACL: which principal may, or may not, do what with which resources, from which host.
 
-    Enumerations are given as members, names or numbers. Raises `ValueError` and `TypeError`.
+    Enumerations may be given as members, names or numbers. Raises `ValueError` and `TypeError`.
     """
 
     restype: ResourceType
@@ -99,14 +99,14 @@ class AclBinding:
 
 
 class AclBindingFilter(AclBinding):
-    """Which ACLs are meant: None and ANY are any; MATCH is all that concern a resource."""
+    """Filter for ACLs: None and ANY match anything, MATCH all ACLs that affect a resource."""
 
     _may_be_none = _TEXTS
     _forbidden = frozenset(("UNKNOWN",))
 
 
 def our_acl(acl: AclBinding) -> odradek.AclBinding:
-    """An ACL to make as our admin client takes it."""
+    """Return an ACL to create, for Odradek's admin client."""
     return odradek.AclBinding(
         _our_resource(acl.restype),
         acl.name or "",
@@ -119,7 +119,7 @@ def our_acl(acl: AclBinding) -> odradek.AclBinding:
 
 
 def our_filter(given: AclBindingFilter) -> odradek.AclBindingFilter:
-    """A filter as our admin client takes it."""
+    """Return a filter for Odradek's admin client."""
     return odradek.AclBindingFilter(
         _our_resource(given.restype),
         given.name,
@@ -132,7 +132,7 @@ def our_filter(given: AclBindingFilter) -> odradek.AclBindingFilter:
 
 
 def acl_of(found: odradek.AclBinding) -> AclBinding:
-    """An ACL of ours as theirs; kinds that they have no member for are UNKNOWN."""
+    """Return Odradek's ACL as confluent-kafka's; kinds unknown there are UNKNOWN."""
     kind = "BROKER" if found.resource_type == "CLUSTER" else found.resource_type
     return AclBinding(
         known_as(kind, ResourceType),

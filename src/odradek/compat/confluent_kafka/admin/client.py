@@ -1,7 +1,7 @@
-"""`AdminClient` as confluent-kafka has it, over ours: futures by what they are about.
+"""confluent-kafka's `AdminClient` on Odradek's: futures by item.
 
-In: a configuration. Out: the calls of its families together, and what concerns the client itself.
-Must not: know what a call asks.
+In: a configuration. Out: the calls of all families, and calls for the client itself. Must not: know
+what a call requests.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from odradek.compat.confluent_kafka.translated_errors import translating
 
 
 class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
-    """Makes, describes, changes and deletes what a cluster has.
+    """Creates, describes, changes and deletes resources of a cluster.
 
-    Calls give futures at once, which threads of the client's own complete; `result()` raises
-    `KafkaException`. Timeouts are seconds, `socket.timeout.ms` unless
-    they are given.
+    Calls return futures at once, which background threads complete; `result()` raises
+    `KafkaException`. Timeouts are in seconds, default `socket.timeout.ms`.
     """
 
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
@@ -45,16 +44,16 @@ class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
         return True
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id; waits for the answer."""
+        """Return the cluster's id; waits for the response."""
         return self._awaited(timeout, lambda admin, left: admin.cluster_id(left()))
 
     def poll(self, timeout: float = -1) -> int:
-        """Make the calls of `error_cb` that wait; gives their number. Futures need none of it."""
+        """Run queued calls of `error_cb` and return their number; futures complete without it."""
         self._check_open()
         return self._queue.serve(checked_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._check_open("Handle")
         if not self._given.checked_login(username, password):
             return

@@ -1,4 +1,4 @@
-"""Calls about options of topics, brokers and groups, as confluent-kafka has them.
+"""confluent-kafka's calls for configurations of topics, brokers and groups.
 
 In: resources with changes. Out: futures by resource. Must not: know what an option means.
 """
@@ -29,11 +29,11 @@ _OWN = {
     "BROKER": "DYNAMIC_BROKER_CONFIG",
     "GROUP": "DYNAMIC_GROUP_CONFIG",
 }
-"""Where values are from that were set for this resource itself."""
+"""Sources of values that were set for the resource itself."""
 
 
 class ConfigCalls(AdminCalls):
-    """Base of `AdminClient`: options."""
+    """Base of `AdminClient`: configurations."""
 
     def describe_configs(
         self,
@@ -42,9 +42,9 @@ class ConfigCalls(AdminCalls):
         request_timeout: float | None = None,
         broker: int | None = None,
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """The options of topics, brokers and groups by name; a future for each resource.
+        """Describe the options of topics, brokers and groups by name; returns a future for each.
 
-        `broker` changes nothing: who can answer is asked.
+        `broker` has no effect: the request goes to a broker that can answer it.
         """
         return self._each(
             _resources(resources),
@@ -62,7 +62,7 @@ class ConfigCalls(AdminCalls):
         validate_only: bool = False,
         broker: int | None = None,
     ) -> dict[ConfigResource, Future[None]]:
-        """Change some options by each resource's `incremental_configs`, and leave the others."""
+        """Change the options in each resource's `incremental_configs`, and keep the others."""
         if not isinstance(resources, list):
             raise TypeError("Expected list of ConfigResource objects")
         changes = {
@@ -86,9 +86,9 @@ class ConfigCalls(AdminCalls):
         validate_only: bool = False,
         broker: int | None = None,
     ) -> dict[ConfigResource, Future[None]]:
-        """Set the options in each resource's `set_config`, and take back all others set before.
+        """Set the options in each resource's `set_config`, and reset all others that were set.
 
-        What was set before is looked up first: a change that somebody else makes between may stay.
+        The options that were set are looked up first, so a concurrent change may be kept.
         """
         warnings.warn(
             "alter_configs has been deprecated. Use incremental_alter_configs instead.",
@@ -117,7 +117,7 @@ class ConfigCalls(AdminCalls):
 
 
 def _both(call: Callable[[], Mapping[Any, Any] | None]) -> tuple[Mapping[Any, Any], dict[Any, Any]]:
-    """What a call about several things has done, and what failed."""
+    """Return the results of a call for several items, and the errors of failed ones."""
     try:
         return call() or {}, {}
     except odradek.KafkaError as error:
@@ -129,7 +129,7 @@ def _both(call: Callable[[], Mapping[Any, Any] | None]) -> tuple[Mapping[Any, An
 def _replacing(
     values: dict[str, str], entries: dict[str, odradek.ConfigEntry], at: odradek.ConfigResource
 ) -> list[odradek.AlterConfigOp]:
-    """Changes after which a resource has these values of its own and no other."""
+    """Return the changes after which a resource has exactly these values of its own."""
     kept = [odradek.AlterConfigOp(name, value) for name, value in values.items()]
     return kept + [
         odradek.AlterConfigOp(name, None, "DELETE")
@@ -139,11 +139,13 @@ def _replacing(
 
 
 def _legal(resource: ConfigResource) -> odradek.ConfigResource:
-    """A resource that has options; raises as a broker does."""
+    """Return a resource that has options; raises as a broker does."""
     if resource.restype.name not in _OWN or (
         resource.restype is ResourceType.BROKER and not resource.name.isdecimal()
     ):
-        raise odradek.InvalidRequestError(f"{resource} has no options: a broker's name is its id")
+        raise odradek.InvalidRequestError(
+            f"{resource} has no options: use the broker's id as its name"
+        )
     return our_resource(resource)
 
 

@@ -1,6 +1,6 @@
-"""Options and what has them, as confluent-kafka has them.
+"""confluent-kafka's configuration entries and resources.
 
-In: parts, or options of ours. Out: objects; a resource is compared and hashed by kind and name.
+In: parts, or Odradek's entries. Out: objects; a resource is compared and hashed by kind and name.
 Must not: know what an option means.
 """
 
@@ -25,8 +25,10 @@ _SOURCES = {
 
 
 class ConfigEntry:
-    """One option. `value` is None for a secret; `source` is a `ConfigSource`, or its number in what
-    `describe_configs()` gives, as there.
+    """Configuration entry; `value` is None for a secret.
+
+    `source` is a `ConfigSource`, or its number in results of `describe_configs()`, as in
+    confluent-kafka.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class ConfigEntry:
 
 @total_ordering
 class ConfigResource:
-    """A topic, a broker (`name` is its id) or a group, and changes of its options."""
+    """Topic, broker (`name` is its id) or group, with changes of its options."""
 
     Type: TypeAlias = ResourceType
 
@@ -90,15 +92,15 @@ class ConfigResource:
         self.error = error
 
     def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
-        """Have `alter_configs()` set an option; an earlier value stays where `overwrite` is False.
+        """Set an option for `alter_configs()`; `overwrite=False` keeps a value set before.
 
-        Options that aren't set get their defaults there.
+        Options that aren't set get their defaults in `alter_configs()`.
         """
         if overwrite or name not in self.set_config_dict:
             self.set_config_dict[name] = value
 
     def add_incremental_config(self, config_entry: ConfigEntry) -> None:
-        """Have `incremental_alter_configs()` change an option by its `incremental_operation`."""
+        """Add a change for `incremental_alter_configs()`, with its `incremental_operation`."""
         self.incremental_configs.append(config_entry)
 
     def __repr__(self) -> str:
@@ -123,12 +125,12 @@ class ConfigResource:
 
 
 def our_resource(resource: ConfigResource) -> odradek.ConfigResource:
-    """A resource as our admin client takes it."""
+    """Return a resource for Odradek's admin client."""
     return odradek.ConfigResource(resource.restype.name, resource.name)
 
 
 def entries_of(found: dict[str, odradek.ConfigEntry]) -> dict[str, ConfigEntry]:
-    """A resource's options as theirs."""
+    """Return a resource's options as confluent-kafka's."""
     return {name: _entry(entry) for name, entry in found.items()}
 
 
@@ -153,7 +155,7 @@ def _number(source: str) -> int:
 
 
 def our_changes(entries: Sequence[Any]) -> list[odradek.AlterConfigOp]:
-    """Changes as our admin client takes them. Raises `TypeError`, `ValueError`."""
+    """Return changes for Odradek's admin client; raises `TypeError` and `ValueError`."""
     if not entries:
         raise ValueError("expected non-empty list of ConfigEntry to alter incrementally")
     found = []
@@ -175,5 +177,5 @@ def our_changes(entries: Sequence[Any]) -> list[odradek.AlterConfigOp]:
 
 
 def set_values(resource: ConfigResource) -> dict[str, str]:
-    """What `alter_configs()` sets; numbers are written as text, as there."""
+    """Return the values for `alter_configs()`, numbers as text, as in confluent-kafka."""
     return {name: str(value) for name, value in resource.set_config_dict.items()}

@@ -1,7 +1,7 @@
-"""Kinds of resources, patterns, operations and the like, by confluent-kafka's names and numbers.
+"""Enumerations with confluent-kafka's names and numbers: resources, patterns, operations.
 
-In: nothing. Out: enumerations, and our words for their members. Must not: have a member that a call
-can't send.
+In: nothing. Out: enumerations, and Odradek's names for their members. Must not: have a member that
+a call can't send.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class ResourceType(OrderedEnum):
-    """What a configuration or an ACL is about; in ACLs BROKER is the cluster."""
+    """Type of a resource; in ACLs BROKER is the cluster."""
 
     UNKNOWN = 0
     ANY = 1
@@ -37,7 +37,7 @@ class ResourcePatternType(OrderedEnum):
 
 
 class AclOperation(OrderedEnum):
-    """What an ACL is about to allow."""
+    """Operation of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,7 +55,7 @@ class AclOperation(OrderedEnum):
 
 
 class AclPermissionType(OrderedEnum):
-    """Whether it does."""
+    """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,7 +64,7 @@ class AclPermissionType(OrderedEnum):
 
 
 class AlterConfigOpType(Enum):
-    """What is done to an option."""
+    """Change of an option."""
 
     SET = 0
     DELETE = 1
@@ -73,7 +73,7 @@ class AlterConfigOpType(Enum):
 
 
 class ConfigSource(Enum):
-    """Where an option's value is from."""
+    """Source of an option's value."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -85,7 +85,7 @@ class ConfigSource(Enum):
 
 
 class ScramMechanism(OrderedEnum):
-    """How a password is hashed."""
+    """Hash of a password."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -93,7 +93,7 @@ class ScramMechanism(OrderedEnum):
 
 
 def as_member(value: Any, kind: type[E]) -> E:
-    """A member by itself, its name (in any case) or its number."""
+    """Return a member for itself, its name (in any case) or its number."""
     if isinstance(value, str):
         try:
             return kind[value.upper()]
@@ -107,15 +107,15 @@ def as_member(value: Any, kind: type[E]) -> E:
 
 
 def known_as(word: str, kind: type[E]) -> E:
-    """The member for a word of ours; UNKNOWN for what confluent-kafka has no member for."""
+    """Return the member for Odradek's name, or UNKNOWN if confluent-kafka has none."""
     return kind.__members__.get(word, kind["UNKNOWN"])
 
 
 def operations(given: Iterable[Any] | None) -> list[AclOperation] | None:
-    """What a client may do, by names, numbers or members; None for nothing, or where not asked."""
+    """Return permitted operations, or None if there are none or they weren't requested."""
     return sorted(as_member(one, AclOperation) for one in given) if given else None
 
 
 def operations_of(words: Iterable[str] | None) -> list[AclOperation] | None:
-    """The same from words of ours."""
+    """Return permitted operations for Odradek's names."""
     return operations([known_as(w, AclOperation) for w in words]) if words else None

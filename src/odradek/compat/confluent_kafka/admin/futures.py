@@ -1,7 +1,7 @@
-"""Calls that give futures at once: one for each thing that a call is about, or one for all.
+"""Calls that return futures at once: one for each item, or one for all.
 
-In: calls of our admin client, made in threads of this client's own, beside each other. Out:
-futures that can't be cancelled, as there. Must not: know what is asked.
+In: calls of Odradek's admin client, which run concurrently in threads of this client. Out: futures
+that can't be cancelled, as in confluent-kafka. Must not: know what is requested.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from odradek.compat.confluent_kafka.translated_errors import translated, transla
 K = TypeVar("K")
 R = TypeVar("R")
 Left = Callable[[], float]
-"""Seconds that a call has left."""
+"""Function that returns the seconds that a call has left."""
 LONGEST = 3600.0
-"""Seconds that a call may take."""
+"""Maximum timeout of a call in seconds."""
 AT_ONCE = 32
-"""Calls that go on beside each other; more wait for their turn."""
+"""Maximum number of concurrent calls; more calls are queued."""
 
 
 def itself(item: Any) -> Any:
-    """What a call takes is what the future is found by."""
+    """Return the item: the future is found by the argument."""
     return item
 
 
 def nothing(_: Any, __: Any) -> None:
-    """What most changes give."""
+    """Return None, the result of most changes."""
 
 
 class AdminCalls:
-    """Base of the groups of calls; not made directly."""
+    """Base of the groups of calls; not instantiated directly."""
 
     _given: Given
     _queue: CallbackQueue
@@ -51,25 +51,25 @@ class AdminCalls:
             raise RuntimeError(f"{what} has been closed")
 
     def _seconds(self, request_timeout: float | None, operation_timeout: float = 0) -> float:
-        """How long a call may take; our client waits for the operation in any case."""
+        """Return the timeout of a call; Odradek's client waits for the operation in any case."""
         found = self._given.answer_timeout if request_timeout is None else request_timeout
         for name, value in (("request_timeout", found), ("operation_timeout", operation_timeout)):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(f"{name} must be real number, not {type(value).__name__}")
             if not 0 <= value <= LONGEST:
-                raise ValueError(f"{name} is a time of 0 to {LONGEST:.0f} seconds, not {value}")
+                raise ValueError(f"{name} must be between 0 and {LONGEST:.0f} seconds, not {value}")
         self._check_open()
         return float(found)
 
     def _later(self, run: Callable[[odradek.Admin, Left], None], seconds: float) -> None:
-        """Have something done in a thread of the client's own, in so many seconds at most."""
+        """Run a function in a background thread within `seconds`."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(AT_ONCE, "odradek-admin")
         admin, left = self._questions.admin(), _until(seconds)
         self._threads.submit(run, admin, left)
 
     def _one(self, seconds: float, call: Callable[[odradek.Admin, Left], R]) -> Future[R]:
-        """A future for a whole call."""
+        """Return a future for a whole call."""
         future: Future[R] = _running()
 
         def run(admin: odradek.Admin, left: Left) -> None:
@@ -82,10 +82,10 @@ class AdminCalls:
         return future
 
     def _awaited(self, timeout: float, call: Callable[[odradek.Admin, Left], R]) -> R:
-        """What a call gives that its caller waits for."""
+        """Return the result of a call for a caller that waits."""
         self._check_open("Handle")
         left = _until(checked_seconds(timeout))
-        with translating(nobody=KafkaError._TRANSPORT):
+        with translating(unreachable=KafkaError._TRANSPORT):
             return call(self._questions.admin(), left)
 
     def _each(
@@ -97,9 +97,10 @@ class AdminCalls:
         ours: Callable[[K], Any] = itself,
         made: Callable[[K, Any], R] = nothing,  # type: ignore[assignment]
     ) -> dict[K, Future[R]]:
-        """A future for each key of one call; `ours` gives what the call takes for it, or raises.
+        """Return a future for each key of a call.
 
-        One that fails hides no other. `made` makes of a key and its answer what the future gives.
+        `ours` converts a key for the call, or raises; the failure of one doesn't affect the others.
+        `made` converts a key and its result to the future's result.
         """
         futures: dict[K, Future[R]] = {key: _running() for key in keys}
 
@@ -125,7 +126,7 @@ class AdminCalls:
 
 
 def _until(seconds: float) -> Left:
-    """What is left of so many seconds from now on."""
+    """Return a function for the time left of `seconds` from now."""
     deadline = time.monotonic() + seconds
     return lambda: max(0.0, deadline - time.monotonic())
 
@@ -144,7 +145,7 @@ def _answer(call: Callable[[], Mapping[Any, Any] | None]) -> Mapping[Any, Any] |
 
 
 def _of(answer: Mapping[Any, Any] | BaseException, item: Any) -> Any:
-    """What became of an item; raises where it failed."""
+    """Return the result of an item, or raise its error."""
     if isinstance(answer, odradek.KafkaError) and (answer.errors or answer.results):
         if item in answer.results:
             return answer.results[item]
@@ -155,13 +156,13 @@ def _of(answer: Mapping[Any, Any] | BaseException, item: Any) -> Any:
 
 
 def answered(error: odradek.KafkaError) -> bool:
-    """Whether brokers answered for each thing that a call was about, rather than not at all."""
+    """Return whether brokers answered for each item, rather than not at all."""
     found = error.errors.values()
     return bool(found) and all(isinstance(one, odradek.BrokerError) for one in found)
 
 
 def failure(error: BaseException) -> BaseException:
-    """An error of ours as a future of theirs raises it; others stay as they are."""
+    """Return the exception that a future raises for an Odradek error; others are unchanged."""
     if not isinstance(error, odradek.KafkaError):
         return error
     made = KafkaException(translated(error))

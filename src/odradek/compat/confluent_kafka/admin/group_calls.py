@@ -1,6 +1,6 @@
-"""Calls about groups and what they have committed, as confluent-kafka has them.
+"""confluent-kafka's calls for groups and their committed offsets.
 
-In: groups, states, offsets. Out: futures. Must not: take part in a group.
+In: groups, states, offsets. Out: futures. Must not: join a group.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from odradek.compat.confluent_kafka.topic_partition import (
 from odradek.compat.confluent_kafka.translated_errors import translated
 
 _OF_CONSUMERS = ("consumer", "")
-"""Kafka's protocol types of groups that consumers make, or that only commit offsets."""
+"""Protocol types of groups that consumers create, or that only commit offsets."""
 
 
 class GroupCalls(AdminCalls):
@@ -54,14 +54,14 @@ class GroupCalls(AdminCalls):
         types: set[ConsumerGroupType] | None = None,
         request_timeout: float | None = None,
     ) -> Future[ListConsumerGroupsResult]:
-        """List groups of consumers, in these states and of these types, where some are given."""
+        """List consumer groups, in these states and of these types, if given."""
         in_states = _words("states", states, ConsumerGroupState, STATES)
         of_types = _words("types", types, ConsumerGroupType, TYPES)
         if types and len(of_types) < len(types):
             raise ValueError("UNKNOWN type is not allowed")
 
         def listing(admin: odradek.Admin, left: Left) -> ListConsumerGroupsResult:
-            if states and not in_states:  # what is UNKNOWN is no broker's word
+            if states and not in_states:  # brokers have no state UNKNOWN
                 return ListConsumerGroupsResult([], [])
             errors: list[KafkaException] = []
             try:
@@ -85,7 +85,7 @@ class GroupCalls(AdminCalls):
         request_timeout: float | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Describe groups with their members; a future for each."""
+        """Describe groups with their members; returns a future for each."""
         groups = _ids(group_ids)
         asked = truth("include_authorized_operations", include_authorized_operations)
         nodes: dict[int, Any] = {}
@@ -104,7 +104,7 @@ class GroupCalls(AdminCalls):
     def delete_consumer_groups(
         self, group_ids: list[str], *, request_timeout: float | None = None
     ) -> dict[str, Future[None]]:
-        """Delete groups with all they have committed; a future for each."""
+        """Delete groups with their committed offsets; returns a future for each."""
         return self._each(
             _ids(group_ids),
             self._seconds(request_timeout),
@@ -112,7 +112,7 @@ class GroupCalls(AdminCalls):
         )
 
     def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:
-        """All groups, or one, with their members; waits for the answer."""
+        """Return all groups, or one, with their members; waits for the response."""
         warnings.warn(
             "list_groups() is deprecated, use list_consumer_groups() and "
             "describe_consumer_groups() instead.",
@@ -129,7 +129,7 @@ class GroupCalls(AdminCalls):
 
         return self._awaited(timeout, every)
 
-    # What groups have committed
+    # Committed offsets
 
     def list_consumer_group_offsets(
         self,
@@ -138,7 +138,7 @@ class GroupCalls(AdminCalls):
         require_stable: bool = False,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """What one group has committed, of some partitions or of all."""
+        """List the committed offsets of one group, of some partitions or of all."""
         request = _one_group(list_consumer_group_offsets_request)
         stable = truth("require_stable", require_stable)
         wanted = None
@@ -167,7 +167,7 @@ class GroupCalls(AdminCalls):
         *,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Set what one group has committed; a partition's error is its `error`."""
+        """Set committed offsets of one group; errors are in each partition's `error`."""
         request = _one_group(alter_consumer_group_offsets_request)
         if request.topic_partitions is None:
             raise ValueError("'topic_partitions' cannot be null")
@@ -217,7 +217,7 @@ def _ids(given: Any) -> list[str]:
 
 
 def _described(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Groups that could be described; one that is gone meanwhile, or of another kind, isn't."""
+    """Return the groups that could be described, without deleted ones and those of other kinds."""
     try:
         return call()
     except odradek.KafkaError as error:
@@ -227,7 +227,7 @@ def _described(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _one_group(given: Any) -> ConsumerGroupTopicPartitions:
-    """The one group that a call is about; raises `TypeError`, `ValueError`."""
+    """Return the only group of a request; raises `TypeError` and `ValueError`."""
     if not isinstance(given, list):
         raise TypeError("request must be a list")
     if len(given) != 1:

@@ -1,6 +1,6 @@
-"""Groups and their members, as confluent-kafka has them.
+"""confluent-kafka's groups and members.
 
-In: parts, or descriptions of ours. Out: its objects. Must not: ask.
+In: parts, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: send requests.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ STATES = {
     ConsumerGroupState.DEAD: "Dead",
     ConsumerGroupState.EMPTY: "Empty",
 }
-"""Kafka's words for states; UNKNOWN has none, and stands for all others."""
+"""Kafka's names of states; UNKNOWN has none and represents all others."""
 TYPES = {ConsumerGroupType.CONSUMER: "Consumer", ConsumerGroupType.CLASSIC: "Classic"}
 _STATE_OF = {word: state for state, word in STATES.items()}
 _TYPE_OF = {word: kind for kind, word in TYPES.items()}
 
 
 class ConsumerGroupListing:
-    """A group that was listed; a simple one only commits offsets."""
+    """Listed group; a simple one only commits offsets."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ConsumerGroupListing:
 
 
 class ListConsumerGroupsResult:
-    """The groups that were listed, and errors of brokers that didn't list theirs."""
+    """Listed groups, and errors of brokers that didn't list theirs."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class ListConsumerGroupsResult:
 
 
 class MemberAssignment:
-    """What a member reads."""
+    """Partitions assigned to a member."""
 
     def __init__(self, topic_partitions: list[TopicPartition] | None) -> None:
         self.topic_partitions = topic_partitions or []
 
 
 class MemberDescription:
-    """A member of a group; `target_assignment` is what it shall read in the new protocol."""
+    """Member of a group; `target_assignment` is its target in the new protocol."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class MemberDescription:
 
 
 class ConsumerGroupDescription:
-    """A group with its members; `coordinator` is the broker that leads it."""
+    """Group with its members; `coordinator` is a broker."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ConsumerGroupDescription:
 
 
 class GroupMember:
-    """A member as `list_groups()` gives it; its `metadata` and `assignment` aren't told here."""
+    """Member as `list_groups()` returns it; `metadata` and `assignment` are None."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -128,7 +128,7 @@ class GroupMember:
 
 
 class GroupMetadata:
-    """A group as `list_groups()` gives it."""
+    """Group as `list_groups()` returns it."""
 
     def __init__(self) -> None:
         self.broker: BrokerMetadata | None = None
@@ -147,7 +147,7 @@ class GroupMetadata:
 
 
 def listed(found: Iterable[odradek.GroupListing]) -> list[ConsumerGroupListing]:
-    """Listings of ours as theirs."""
+    """Return Odradek's listings as confluent-kafka's."""
     return [
         ConsumerGroupListing(
             g.group_id,
@@ -162,7 +162,7 @@ def listed(found: Iterable[odradek.GroupListing]) -> list[ConsumerGroupListing]:
 def description(
     found: odradek.GroupDescription, nodes: Mapping[int, Node]
 ) -> ConsumerGroupDescription:
-    """A group of ours as theirs; a coordinator that is no broker any more has no host."""
+    """Return Odradek's group as confluent-kafka's; an unknown coordinator has no host."""
     coordinator = -1 if found.coordinator is None else found.coordinator
     allowed: list[Any] | None = operations_of(found.authorized_operations)
     return ConsumerGroupDescription(
@@ -186,7 +186,7 @@ def _member(m: odradek.GroupMember) -> MemberDescription:
 def group_metadata(
     found: odradek.GroupDescription, brokers: Mapping[int, BrokerMetadata]
 ) -> GroupMetadata:
-    """A group of ours as `list_groups()` gives it."""
+    """Return Odradek's group as `list_groups()` does."""
     made = GroupMetadata()
     if found.coordinator is not None:
         made.broker = brokers.get(found.coordinator)

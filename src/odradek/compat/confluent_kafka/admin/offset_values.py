@@ -1,6 +1,6 @@
-"""Offsets that are asked for, and answers about offsets, as confluent-kafka has them.
+"""confluent-kafka's offset requests and results.
 
-In: parts, or answers of ours. Out: its objects. Must not: ask.
+In: parts, or Odradek's results. Out: confluent-kafka's objects. Must not: send requests.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import odradek
 
 
 class OffsetSpec:
-    """Which offset of a partition: `earliest()`, `latest()`, `max_timestamp()` or
-    `for_timestamp(milliseconds)`. `OffsetSpec(-1)` and the like are the same.
+    """Specification of an offset: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(ms)`.
+
+    The numbers that represent them work, too: `OffsetSpec(-1)` is `latest()`.
     """
 
     def __init__(self, index: int) -> None:
@@ -22,22 +23,22 @@ class OffsetSpec:
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The first offset there is."""
+        """Return the specification of the first offset."""
         return cls(_EARLIEST)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """The offset of the next record."""
+        """Return the specification of the next record's offset."""
         return cls(_LATEST)
 
     @classmethod
     def max_timestamp(cls) -> OffsetSpec:
-        """The offset of the record with the latest time."""
+        """Return the specification of the record with the largest timestamp."""
         return cls(_MAX_TIMESTAMP)
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """The first record at or after a time in milliseconds since the epoch."""
+        """Return the specification of the first record from a time (ms since the epoch) on."""
         return cls(timestamp)
 
     def __hash__(self) -> int:
@@ -63,19 +64,19 @@ _WORDS: dict[int, str | int] = {
 
 
 def number_of(spec: OffsetSpec) -> int:
-    """The offset that stands for it, or its time."""
+    """Return the number that represents it, or its time."""
     return spec._value
 
 
 def our_spec(given: Any) -> str | int:
-    """The same as our admin client takes it; raises `TypeError`."""
+    """Return the specification for Odradek's admin client; raises `TypeError`."""
     if not isinstance(given, OffsetSpec):
         raise TypeError(f"Value must be a OffsetSpec, not {type(given).__name__}")
     return _WORDS.get(given._value, given._value)
 
 
 class ListOffsetsResultInfo:
-    """An offset, -1 where there is no such record, with the record's time, -1 for the ends."""
+    """Offset and timestamp of a record; -1 for a missing record, and for timestamps of log ends."""
 
     def __init__(self, offset: int, timestamp: int, leader_epoch: int) -> None:
         self.offset = offset
@@ -84,14 +85,14 @@ class ListOffsetsResultInfo:
 
 
 class DeletedRecords:
-    """The first offset that is left."""
+    """First remaining offset."""
 
     def __init__(self, low_watermark: int) -> None:
         self.low_watermark = low_watermark
 
 
 def offset_found(found: odradek.OffsetListing) -> ListOffsetsResultInfo:
-    """An answer of ours as theirs."""
+    """Return Odradek's result as confluent-kafka's."""
     return ListOffsetsResultInfo(
         -1 if found.offset is None else found.offset,
         -1 if found.timestamp_ms is None else found.timestamp_ms,

@@ -1,4 +1,4 @@
-"""Calls about ACLs and users' passwords, as confluent-kafka has them.
+"""confluent-kafka's calls for ACLs and passwords of users.
 
 In: ACLs, filters, users. Out: futures. Must not: judge what an ACL allows, or show a password.
 """
@@ -33,7 +33,7 @@ class SecurityCalls(AdminCalls):
     def create_acls(
         self, acls: list[AclBinding], *, request_timeout: float | None = None
     ) -> dict[AclBinding, Future[None]]:
-        """Make ACLs; a future for each. Raises `ValueError` for one that is given twice."""
+        """Create ACLs; returns a future for each. Raises `ValueError` for duplicates."""
         return self._each(
             _different(acls, AclBinding),
             self._seconds(request_timeout),
@@ -44,7 +44,7 @@ class SecurityCalls(AdminCalls):
     def describe_acls(
         self, acl_binding_filter: AclBindingFilter, *, request_timeout: float | None = None
     ) -> Future[list[AclBinding]]:
-        """The ACLs that a filter means."""
+        """List the ACLs that match a filter."""
         if not isinstance(acl_binding_filter, AclBindingFilter):
             raise TypeError("Expected an AclBindingFilter object")
         wanted = our_filter(acl_binding_filter)
@@ -56,7 +56,7 @@ class SecurityCalls(AdminCalls):
     def delete_acls(
         self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float | None = None
     ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
-        """Delete what filters mean; a future for each, with the ACLs that are gone."""
+        """Delete the ACLs that match filters; returns a future for each, with the deleted ACLs."""
         return self._each(
             _different(acl_binding_filters, AclBindingFilter),
             self._seconds(request_timeout),
@@ -71,7 +71,7 @@ class SecurityCalls(AdminCalls):
         Future[dict[str, UserScramCredentialsDescription]]
         | dict[str, Future[UserScramCredentialsDescription]]
     ):
-        """The credentials of users, a future for each; of all users for None, in one future."""
+        """Describe SCRAM credentials; returns a future for each user, or one if `users` is None."""
         seconds = self._seconds(request_timeout)
         if users is None:
             return self._one(
@@ -96,7 +96,7 @@ class SecurityCalls(AdminCalls):
         *,
         request_timeout: float | None = None,
     ) -> dict[str, Future[None]]:
-        """Set passwords and take them away; a future for each user."""
+        """Set and delete passwords; returns a future for each user."""
         if not isinstance(alterations, list):
             raise TypeError("Expected input to be list")
         if not alterations:
@@ -114,7 +114,7 @@ class SecurityCalls(AdminCalls):
 
 def _different(given: Any, kind: type[Any]) -> list[Any]:
     if given is None:
-        raise TypeError(f"a list of {kind.__name__} is needed, not None")
+        raise TypeError(f"expected a list of {kind.__name__}, not None")
     found = some_of(given, kind)
     if len(set(found)) < len(found):
         raise ValueError(f"duplicate {kind.__name__} objects not allowed")

@@ -1,6 +1,6 @@
-"""Calls about topics, their records and offsets, and the cluster, as confluent-kafka has them.
+"""confluent-kafka's calls for topics, their records and offsets, and the cluster.
 
-In: topics, partitions, offsets. Out: futures. Must not: check what brokers do.
+In: topics, partitions, offsets. Out: futures. Must not: check what brokers check.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TopicCalls(AdminCalls):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Make topics; a future for each name, None once all its partitions have leaders.
+        """Create topics; returns a future for each name, done once all partitions have leaders.
 
         `request_timeout` in seconds.
         """
@@ -76,10 +76,10 @@ class TopicCalls(AdminCalls):
         operation_timeout: float = 0,
         request_timeout: float | None = None,
     ) -> dict[str, Future[None]]:
-        """Delete topics; a future for each name."""
+        """Delete topics; returns a future for each name."""
         seconds = self._seconds(request_timeout, operation_timeout)
         if not isinstance(topics, list):
-            raise TypeError(f"a list of topics' names is needed, not {type(topics).__name__}")
+            raise TypeError(f"expected a list of topic names, not {type(topics).__name__}")
         return self._each(
             some_of(topics, str),
             seconds,
@@ -95,9 +95,9 @@ class TopicCalls(AdminCalls):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Give topics more partitions; a future for each topic's name."""
+        """Increase the number of partitions; returns a future for each topic's name."""
         if new_partitions is None:
-            raise TypeError("a list of NewPartitions is needed, not None")
+            raise TypeError("expected a list of NewPartitions, not None")
         seconds = self._seconds(request_timeout, operation_timeout)
         only_checked = truth("validate_only", validate_only)
         wanted = {p.topic: our_partitions(p) for p in some_of(new_partitions, NewPartitions)}
@@ -118,12 +118,12 @@ class TopicCalls(AdminCalls):
         request_timeout: float | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, Future[TopicDescription]]:
-        """Describe topics; a future for each name."""
+        """Describe topics; returns a future for each name."""
         if not isinstance(topics, TopicCollection) or not isinstance(topics.topic_names, list):
-            raise TypeError(f"a TopicCollection is needed, not {type(topics).__name__}")
+            raise TypeError(f"expected a TopicCollection, not {type(topics).__name__}")
         for name in topics.topic_names:
             if not isinstance(name, str):
-                raise TypeError(f"a topic's name is a str, not {type(name).__name__}")
+                raise TypeError(f"a topic's name must be a str, not {type(name).__name__}")
             if not name:
                 raise ValueError("a topic's name can't be empty")
         seconds = self._seconds(request_timeout)
@@ -143,7 +143,7 @@ class TopicCalls(AdminCalls):
         )
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; waits for the answer."""
+        """Return the cluster's brokers and topics, or one topic; waits for the response."""
         return self._awaited(timeout, lambda _, left: self._questions.list_topics(topic, left()))
 
     # Records and offsets
@@ -155,9 +155,9 @@ class TopicCalls(AdminCalls):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
-        """Look offsets up by a word or a time; a future for each partition."""
+        """Look up offsets by a keyword or a time; returns a future for each partition."""
         if not isinstance(topic_partition_offsets, dict):
-            raise TypeError("a dict of OffsetSpec by TopicPartition is needed")
+            raise TypeError("expected a dict of OffsetSpec by TopicPartition")
         isolation = one_of("isolation_level", isolation_level, IsolationLevel)
         specs = {ours(whole(p)): our_spec(s) for p, s in topic_partition_offsets.items()}
         return self._each(
@@ -179,7 +179,7 @@ class TopicCalls(AdminCalls):
         operation_timeout: float = 0,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete the records before each partition's offset, all with `OFFSET_END`."""
+        """Delete the records before each partition's offset; all of them with `OFFSET_END`."""
         given = list_of("Request", topic_partition_offsets)
         before = {ours(whole(p, "request")): p.offset for p in given}
         return self._each(
@@ -202,7 +202,8 @@ class TopicCalls(AdminCalls):
     ) -> Future[dict[TopicPartition, KafkaException | None]]:
         """Elect leaders of these partitions, or of all that need it.
 
-        The future gives None for each that has another leader now, and an error for the others.
+        The future's result is None for each partition whose leader changed, and an error for the
+        others.
         """
         kind = one_of("election_type", election_type, ElectionType)
         wanted = None
@@ -247,28 +248,28 @@ class TopicCalls(AdminCalls):
 
 
 def truth(name: str, given: Any) -> bool:
-    """A flag; raises `TypeError`."""
+    """Return a flag; raises `TypeError`."""
     if not isinstance(given, bool):
         raise TypeError(f"Expected {name} to be bool type, not {type(given).__name__}")
     return given
 
 
 def one_of(name: str, given: Any, kind: type[Enum]) -> str:
-    """The name of a member; raises `TypeError`."""
+    """Return the name of a member; raises `TypeError`."""
     if not isinstance(given, kind):
         raise TypeError(f"Expected {name} to be of type {kind.__name__}")
     return given.name
 
 
 def list_of(name: str, given: Any) -> list[Any]:
-    """A list of whatever; raises `TypeError`."""
+    """Return a list of any type; raises `TypeError`."""
     if not isinstance(given, list):
         raise TypeError(f"Expected {name} to be a list, got '{type(given).__name__}'")
     return given
 
 
 def some_of(given: Any, kind: type[Any]) -> list[Any]:
-    """A list of one kind of thing, with one at least; raises `ValueError`, as there."""
+    """Return a non-empty list of one type; raises `ValueError`, as in confluent-kafka."""
     if not isinstance(given, list) or not given:
         raise ValueError(f"Expected non-empty list of {kind.__name__} objects")
     for one in given:
@@ -278,20 +279,20 @@ def some_of(given: Any, kind: type[Any]) -> list[Any]:
 
 
 def legal(name: str) -> str:
-    """A topic's name that can be sent to a broker; raises as the broker would."""
+    """Return a topic's name that may be sent to a broker; raises as a broker does."""
     check_sendable(name)
     return name
 
 
 def once(item: K, of: Iterable[Any]) -> K:
-    """What a call names once; raises as the broker does where it is named twice."""
+    """Return an item that may occur once in a call; raises as a broker does for a duplicate."""
     if sum(other == item for other in of) > 1:
-        raise odradek.InvalidRequestError(f"{item} is named twice")
+        raise odradek.InvalidRequestError(f"{item} was passed twice")
     return item
 
 
 def whole(given: Any, of: str = "topic_partition_offsets") -> TopicPartition:
-    """A partition with its number; raises `TypeError`, `ValueError`."""
+    """Return a partition with its number; raises `TypeError` and `ValueError`."""
     if not isinstance(given, TopicPartition):
         raise TypeError(
             f"Element of the {of} list must be of type 'TopicPartition' got "

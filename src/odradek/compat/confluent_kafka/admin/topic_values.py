@@ -1,6 +1,7 @@
-"""What the admin client takes and gives: topics to make, descriptions of topics and the cluster.
+"""Arguments and results of the admin client: new topics, descriptions of topics and the cluster.
 
-In: parts, or descriptions of ours. Out: confluent-kafka's objects. Must not: check what brokers do.
+In: parts, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: check what brokers
+check.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from odradek.compat.confluent_kafka.uuid import Uuid, uuid_from
 
 @total_ordering
 class NewTopic:
-    """A topic to make; -1 is the broker's default. `config` has Kafka's names.
+    """Topic to create; -1 means the broker's default. `config` has Kafka's option names.
 
-    `replica_assignment` has the brokers of each partition, instead of a replication factor.
+    `replica_assignment` lists the brokers of each partition, instead of a replication factor.
     """
 
     def __init__(
@@ -64,8 +65,9 @@ class NewTopic:
 
 @total_ordering
 class NewPartitions:
-    """How many partitions a topic shall have in all; `replica_assignment` has the brokers of each
-    new one.
+    """New total number of a topic's partitions.
+
+    `replica_assignment` lists the brokers of each new one.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class NewPartitions:
 
 
 class TopicDescription:
-    """A topic: its id, whether it is internal, and its partitions."""
+    """Topic: its id, whether it is internal, and its partitions."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class TopicDescription:
 
 
 class DescribeClusterResult:
-    """The cluster: its id, its controller (None for none) and its brokers."""
+    """Cluster: its id, its controller (None for none) and its brokers."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ _ASSIGNED = "replica_assignment must be a list of int lists with an outer size o
 
 
 def our_topic(topic: NewTopic) -> odradek.NewTopic:
-    """A topic to make as our admin client takes it; raises `ValueError`."""
+    """Return a topic to create, for Odradek's admin client; raises `ValueError`."""
     count, assigned, config = topic.num_partitions, topic.replica_assignment, topic.config or {}
     if assigned is None:
         return odradek.NewTopic(topic.topic, count, topic.replication_factor, config)
@@ -148,7 +150,7 @@ def our_topic(topic: NewTopic) -> odradek.NewTopic:
 
 
 def our_partitions(more: NewPartitions) -> odradek.NewPartitions:
-    """Partitions to add as our admin client takes them; raises `ValueError`."""
+    """Return partitions to add, for Odradek's admin client; raises `ValueError`."""
     if not 1 <= more.new_total_count <= MOST_PARTITIONS:
         raise ValueError(
             f"Invalid NewPartitions({more.topic}): new_total_count out of expected range "
@@ -169,12 +171,12 @@ def _assignment(given: Any, size: str) -> list[list[int]]:
 
 
 def nodes_of(described: odradek.ClusterDescription) -> dict[int, Node]:
-    """The brokers by their ids."""
+    """Return the brokers by id."""
     return {b.id: Node(b.id, b.host, b.port, b.rack) for b in described.brokers}
 
 
 def cluster_result(described: odradek.ClusterDescription) -> DescribeClusterResult:
-    """A cluster as they describe it."""
+    """Return Odradek's cluster as confluent-kafka's."""
     nodes = nodes_of(described)
     controller = None if described.controller is None else nodes.get(described.controller)
     allowed: list[Any] | None = operations_of(described.authorized_operations)
@@ -184,7 +186,7 @@ def cluster_result(described: odradek.ClusterDescription) -> DescribeClusterResu
 def topic_result(
     described: odradek.TopicDescription, nodes: Mapping[int, Node]
 ) -> TopicDescription:
-    """A topic as they describe it; a broker that isn't known has no host."""
+    """Return Odradek's topic as confluent-kafka's; unknown brokers have no host."""
 
     def node(number: int) -> Node:
         return nodes.get(number) or Node(number, "", -1)

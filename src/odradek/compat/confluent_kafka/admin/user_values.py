@@ -1,7 +1,7 @@
-"""SCRAM credentials of users, as confluent-kafka has them.
+"""confluent-kafka's SCRAM credentials of users.
 
-In: parts, or credentials of ours. Out: its objects, and changes for our admin client. Must not:
-show a password.
+In: parts, or Odradek's credentials. Out: its objects, and changes for Odradek's admin client. Must
+not: show a password.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import odradek
 from odradek.compat.confluent_kafka.admin.enumerations import ScramMechanism, known_as
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""What brokers take (KIP-554)."""
+"""Range that brokers accept (KIP-554)."""
 _WORDS = {mechanism: mechanism.name.replace("_", "-") for mechanism in ScramMechanism}
 
 
 class ScramCredentialInfo:
-    """How a password is hashed, and how often."""
+    """Mechanism and iterations of a password."""
 
     def __init__(self, mechanism: ScramMechanism, iterations: int) -> None:
         self.mechanism = mechanism
@@ -26,7 +26,7 @@ class ScramCredentialInfo:
 
 
 class UserScramCredentialsDescription:
-    """A user's credentials."""
+    """Credentials of a user."""
 
     def __init__(self, user: str, scram_credential_infos: list[ScramCredentialInfo]) -> None:
         self.user = user
@@ -34,14 +34,14 @@ class UserScramCredentialsDescription:
 
 
 class UserScramCredentialAlteration:
-    """A change of a user's credentials; not made directly."""
+    """Change of a user's credentials; not instantiated directly."""
 
     def __init__(self, user: str) -> None:
         self.user = user
 
 
 class UserScramCredentialUpsertion(UserScramCredentialAlteration):
-    """A password to be set, as bytes of UTF-8. Without a `salt` one is drawn."""
+    """Password to set, as bytes in UTF-8. Without a `salt` a random one is used."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class UserScramCredentialUpsertion(UserScramCredentialAlteration):
 
 
 class UserScramCredentialDeletion(UserScramCredentialAlteration):
-    """A password to be taken away."""
+    """Password to delete."""
 
     def __init__(self, user: str, mechanism: ScramMechanism) -> None:
         super().__init__(user)
@@ -67,7 +67,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 def credentials_of(
     user: str, found: Iterable[odradek.ScramCredentialInfo]
 ) -> UserScramCredentialsDescription:
-    """A user's credentials as theirs."""
+    """Return a user's credentials as confluent-kafka's."""
     infos = [
         ScramCredentialInfo(known_as(i.mechanism.replace("-", "_"), ScramMechanism), i.iterations)
         for i in found
@@ -76,7 +76,7 @@ def credentials_of(
 
 
 def user_name(user: Any) -> str:
-    """A user's name; raises `TypeError`, `ValueError`."""
+    """Return a user's name; raises `TypeError` and `ValueError`."""
     if not isinstance(user, str):
         raise TypeError(f"'user' must be a string, not {type(user).__name__}")
     if not user:
@@ -88,20 +88,20 @@ OurAlteration = odradek.UserScramCredentialUpsertion | odradek.UserScramCredenti
 
 
 def acceptable(user: str, alterations: Iterable[OurAlteration]) -> str:
-    """A user whose passwords are hashed as often as brokers want it; raises as they do."""
+    """Return a user if the iterations are in the brokers' range; raises as they do."""
     for one in alterations:
         if one.user != user or isinstance(one, odradek.UserScramCredentialDeletion):
             continue
         if not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
             raise odradek.UnacceptableCredentialError(
-                f"user {user}: {one.iterations} iterations; {LEAST_ITERATIONS} to "
-                f"{MOST_ITERATIONS} are taken"
+                f"user {user}: {one.iterations} iterations, expected {LEAST_ITERATIONS} "
+                f"to {MOST_ITERATIONS}"
             )
     return user
 
 
 def our_alteration(given: Any) -> OurAlteration:
-    """A change as our admin client takes it; raises `TypeError`, `ValueError`."""
+    """Return a change for Odradek's admin client; raises `TypeError` and `ValueError`."""
     if not isinstance(given, UserScramCredentialAlteration):
         raise TypeError(
             "Expected each element of list to be subclass of UserScramCredentialAlteration"
@@ -129,7 +129,7 @@ def our_alteration(given: Any) -> OurAlteration:
         raise ValueError("Iterations should be positive")
     try:
         password = given.password.decode()
-    except UnicodeDecodeError:  # it mustn't be seen in a chain of errors
+    except UnicodeDecodeError:  # its text would show the password in a chain of errors
         password = ""
     if not password:
         raise ValueError("'password' must be UTF-8, as SCRAM asks for (RFC 5802)")

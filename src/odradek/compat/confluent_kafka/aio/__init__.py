@@ -1,4 +1,4 @@
-"""The asyncio clients, as `confluent_kafka.aio` has them: in the loop, without threads."""
+"""Asyncio clients of `confluent_kafka.aio`, which run in the event loop, without threads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The asyncio clients beneath confluent-kafka's, as `beneath` has those for threads.
+"""Odradek's asyncio clients that confluent-kafka's wrap, as `beneath` has those for threads.
 
-In: options. Out: our consumer, and our producer whose `put` says where a record is. Must not:
-decide anything.
+In: options. Out: Odradek's consumer, and its producer whose `put` returns a record's place. Must
+not: decide anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.compat.placed import Place, never, place
 
 
 class AIOProducer(AsyncProducer):
-    """`odradek.AsyncProducer`; texts and warnings say this name."""
+    """`odradek.AsyncProducer`; texts and warnings use this name."""
 
     put: Callable[..., Place | Awaitable[Place]] = AsyncProducer._put
 
@@ -26,14 +26,14 @@ class AIOProducer(AsyncProducer):
         self._set_up_sending(self._calls, place, never)
 
     async def send(self, *record: Any) -> Place:  # type: ignore[override]  # no future
-        """Give one record; where it is."""
+        """Send one record; return its place."""
         found = self.put(*record)
         return found if isinstance(found, tuple) else await found
 
 
 class AIOConsumer(LoopConsumer[Message]):
-    """`odradek.AsyncConsumer`; texts and warnings say this name."""
+    """`odradek.AsyncConsumer`; texts and warnings use this name."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Whether there is nothing more to read, by an answer that came since the last seek."""
+        """Return whether the log end is reached, by a fetch response after the last seek."""
         return self._engine.subscription.at_end(partition)

@@ -1,7 +1,7 @@
-"""`list_topics()` of the asyncio clients: an asyncio admin client beside them.
+"""`list_topics()` of the asyncio clients, by an asyncio admin client.
 
-In: connection settings. Out: `ClusterMetadata`, as the other clients give it. Must not: be there
-before the first question.
+In: connection settings. Out: `ClusterMetadata`, as the other clients return it. Must not: connect
+before the first call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.compat.confluent_kafka.flows import awaited
 
 
 class AsyncClusterQuestions(AnyClusterQuestions):
-    """Questions in an event loop."""
+    """Metadata in an event loop."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings, odradek.AsyncAdmin)
@@ -25,6 +25,6 @@ class AsyncClusterQuestions(AnyClusterQuestions):
         return await awaited(self._described(topic, timeout))
 
     async def close(self) -> None:
-        """Close the admin client, if there was one."""
+        """Close the admin client, if it was created."""
         if self._admin is not None:
             await self._admin.close()

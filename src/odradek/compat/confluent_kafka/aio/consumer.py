@@ -1,8 +1,8 @@
-"""`AIOConsumer` as confluent-kafka has it, over our asyncio consumer.
+"""confluent-kafka's `AIOConsumer` on Odradek's asyncio consumer.
 
 In: subscriptions or assignments, calls that are awaited. Out: messages, errors among them;
 rebalance callbacks, plain or `async def`, run in the loop inside `poll()` and `consume()`. Must
-not: start a thread, or decide anything: what both kinds of consumers do is `consumer_core`'s.
+not: start a thread, or decide anything: `consumer_core` has the common part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.compat.confluent_kafka.settings import Given
 
 
 class _Core(ConsumerCore):
-    """In a loop."""
+    """Core of a consumer for an event loop."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -68,10 +68,10 @@ class _Core(ConsumerCore):
 
 
 class AIOConsumer(AIOConsumerCalls):
-    """Hands out messages in an event loop; every method is awaited. Callbacks may be `async def`.
+    """Consumer for asyncio: every method is a coroutine, and callbacks may be, too.
 
-    `max_workers` and `executor` are taken and change nothing: there are no threads. `poll()` and
-    `consume()` of several tasks wait for each other.
+    `max_workers` and `executor` are accepted and have no effect: there are no threads. Concurrent
+    calls of `poll()` and `consume()` wait for each other.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AIOConsumer(AIOConsumerCalls):
     # Messages
 
     async def poll(self, timeout: float = -1) -> Message | None:
-        """The next message, None after `timeout` seconds; look at its `error()` first."""
+        """Return the next message, or None after `timeout` seconds; check its `error()` first."""
         found = self._core.at_hand()
         if found is None:
             async with self._one:
@@ -93,14 +93,14 @@ class AIOConsumer(AIOConsumerCalls):
         return found
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """So many messages, fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
         async with self._one:
             return await awaited(self._core.consume(num_messages, timeout))
 
     # The end
 
     async def close(self) -> None:
-        """Commit where that is set up so, leave the group, close; may be called twice."""
+        """Commit if configured, leave the group and close; closing twice has no effect."""
         await awaited(self._core.close())
 
     async def __aenter__(self) -> Self:

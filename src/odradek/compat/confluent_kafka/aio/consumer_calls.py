@@ -31,82 +31,81 @@ class AIOConsumerCalls:
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Join the group and read these topics; one that begins with ^ is a regular expression.
+        """Join the group and read these topics; a name that begins with ^ is a regular expression.
 
-        As `Consumer.subscribe`.
+        See `Consumer.subscribe`.
         """
         await awaited(self._core.subscribe(self, topics, on_assign, on_revoke, on_lost))
 
     async def unsubscribe(self) -> None:
-        """Leave the group; `on_revoke` is called in here.
+        """Leave the group; calls `on_revoke`.
 
-        As `Consumer.unsubscribe`.
+        See `Consumer.unsubscribe`.
         """
         await awaited(self._core.unsubscribe())
 
     # Assignments
 
     async def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, from their offsets; in `on_assign`, begin there.
+        """Read these partitions from their offsets; in `on_assign`, set the start offsets.
 
-        As `Consumer.assign`.
+        See `Consumer.assign`.
         """
         await awaited(self._core.assign(partitions))
 
     async def unassign(self) -> None:
-        """Read nothing any more; in a rebalance callback it says nothing new.
+        """Drop all partitions; has no effect in a rebalance callback.
 
-        As `Consumer.unassign`.
+        See `Consumer.unassign`.
         """
         await awaited(self._core.unassign())
 
     async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too; in `on_assign`, begin there.
+        """Read these partitions, too; in `on_assign`, set the start offsets.
 
-        As `Consumer.incremental_assign`.
+        See `Consumer.incremental_assign`.
         """
         await awaited(self._core.incremental_assign(partitions))
 
     async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Read these no more; in `on_revoke` it says nothing new.
+        """Drop these partitions; has no effect in `on_revoke`.
 
-        As `Consumer.incremental_unassign`.
+        See `Consumer.incremental_unassign`.
         """
         await awaited(self._core.incremental_unassign(partitions))
 
     async def assignment(self) -> list[TopicPartition]:
-        """What is assigned.
+        """Return the assigned partitions.
 
-        As `Consumer.assignment`.
+        See `Consumer.assignment`.
         """
         return self._core.assignment()
 
     async def seek(self, partition: TopicPartition) -> None:
-        """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
-        assigned.
+        """Set the position of a partition; raises `_UNKNOWN_PARTITION` if it isn't assigned.
 
-        As `Consumer.seek`.
+        See `Consumer.seek`.
         """
         await awaited(self._core.seek(partition))
 
     async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Behind the last message that was handed out; `OFFSET_INVALID` before the first one.
+        """Return the offsets after the last returned messages, or `OFFSET_INVALID`.
 
-        As `Consumer.position`.
+        See `Consumer.position`.
         """
         return self._core.position(partitions)
 
     async def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume()`.
+        """Stop returning messages of these partitions until `resume()`.
 
-        As `Consumer.pause`.
+        See `Consumer.pause`.
         """
         self._core.pause(partitions)
 
     async def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out messages of these again.
+        """Return messages of these partitions again.
 
-        As `Consumer.resume`.
+        See `Consumer.resume`.
         """
         self._core.resume(partitions)
 
@@ -118,18 +117,18 @@ class AIOConsumerCalls:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit what is behind a message, these offsets, or what is stored.
+        """Commit the offset after a message, these offsets, or the stored offsets.
 
-        As `Consumer.commit`.
+        See `Consumer.commit`.
         """
         return await awaited(self._core.commit(message, offsets, asynchronous))
 
     async def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+        """Store offsets of processed messages, which later commits send.
 
-        As `Consumer.store_offsets`.
+        See `Consumer.store_offsets`.
         """
         self._core.store_offsets(message, offsets)
 
@@ -138,56 +137,56 @@ class AIOConsumerCalls:
     async def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """What the group has committed; `OFFSET_INVALID` where it has nothing.
+        """Return the group's committed offsets; `OFFSET_INVALID` for a partition without one.
 
-        As `Consumer.committed`.
+        See `Consumer.committed`.
         """
         return await awaited(self._core.committed(partitions, timeout))
 
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """The first offset that is there, and the one that the next message gets.
+        """Return the first offset, and the offset of the next message.
 
-        As `Consumer.get_watermark_offsets`.
+        See `Consumer.get_watermark_offsets`.
         """
         return await awaited(self._core.get_watermark_offsets(partition, timeout, cached))
 
     async def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """For each partition, whose `offset` is a time in ms, the first message at or after it.
+        """Return each partition's first message at or after the time (ms) that is its `offset`.
 
-        As `Consumer.offsets_for_times`.
+        See `Consumer.offsets_for_times`.
         """
         return await awaited(self._core.offsets_for_times(partitions, timeout))
 
     # Group and cluster
 
     async def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction()`.
+        """Return this consumer's membership, for `send_offsets_to_transaction()`.
 
-        As `Consumer.consumer_group_metadata`.
+        See `Consumer.consumer_group_metadata`.
         """
         return self._core.consumer_group_metadata()
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; it makes no topic.
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics.
 
-        As `Consumer.list_topics`.
+        See `Consumer.list_topics`.
         """
         return await awaited(self._core.list_topics(topic, timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id.
+        """Return the cluster's id.
 
-        As `Consumer.cluster_id`.
+        See `Consumer.cluster_id`.
         """
         return await awaited(self._core.cluster_id(timeout))
 
     async def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM).
+        """Use these credentials from the next login on (PLAIN and SCRAM).
 
-        As `Consumer.set_sasl_credentials`.
+        See `Consumer.set_sasl_credentials`.
         """
         self._core.set_sasl_credentials(username, password)

@@ -1,7 +1,7 @@
-"""`AsyncDeserializingConsumer`: an asyncio consumer whose messages hold objects.
+"""`AsyncDeserializingConsumer`: an asyncio consumer whose messages contain objects.
 
-In: messages. Out: the same with what its deserializers make of key and value; a deserializer may be
-a coroutine function. Must not: lose a message that can't be read: the exception has it.
+In: messages. Out: messages with deserialized keys and values; a deserializer may be a coroutine
+function. Must not: lose a message that can't be deserialized: the exception contains it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ V = TypeVar("V")
 
 
 class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
-    """An `AIOConsumer` with `key.deserializer` and `value.deserializer` among its settings.
+    """`AIOConsumer` with `key.deserializer` and `value.deserializer` among its settings.
 
-    It is awaited when it is made: `consumer = await AsyncDeserializingConsumer(conf)`.
+    Creating one needs `await`: `consumer = await AsyncDeserializingConsumer(conf)`.
     """
 
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
@@ -41,10 +41,10 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return self
 
     async def poll(self, timeout: float = -1) -> Message | None:
-        """The next message, with its key and value read; None after `timeout` seconds.
+        """Return the next message with deserialized key and value, or None after `timeout` seconds.
 
-        Raises `KeyDeserializationError`, `ValueDeserializationError`, and `ConsumeError` for what
-        `AIOConsumer.poll` gives as a message with an error.
+        Raises `KeyDeserializationError` and `ValueDeserializationError`, and `ConsumeError` in
+        place of a message with an error.
         """
         message = await super().poll(timeout)
         if message is None:
@@ -55,7 +55,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return await awaited(self._converters.read(message))
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """So many messages with keys and values read; those with an error are given as they are."""
+        """Return messages with deserialized keys and values, errors among them."""
         found = await super().consume(num_messages, timeout)
         read = self._converters.read
         return [m if m.error() is not None else await awaited(read(m)) for m in found]

@@ -1,7 +1,7 @@
-"""Callbacks of the asyncio clients: functions or coroutine functions, called in the loop.
+"""Callbacks of the asyncio clients: functions or coroutine functions, called in the event loop.
 
-In: a configuration's callbacks. Out: the same as plain calls; what a coroutine function does goes
-on as a task, whose exception the loop reports. Must not: be used for rebalances, which are awaited.
+In: a configuration's callbacks. Out: the same as plain functions; coroutines continue as tasks,
+whose exceptions the event loop reports. Must not: be used for rebalances, which are awaited.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from odradek.compat.confluent_kafka.settings import Given
 
 _running: set[asyncio.Future[Any]] = set()
-"""A loop keeps no task alive by itself."""
+"""Running tasks: the event loop itself keeps only weak references."""
 
 
 def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """The callback as a plain call."""
+    """Return the callback as a plain function."""
     if callback is None:
         return None
 
@@ -34,7 +34,7 @@ def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 
 def with_loop(found: Given) -> Given:
-    """A configuration whose callbacks may be coroutine functions."""
+    """Return a configuration whose callbacks may be coroutine functions."""
     return replace(
         found,
         error_cb=in_loop(found.error_cb),

@@ -1,7 +1,7 @@
-"""`AIOProducer` as confluent-kafka has it, over our asyncio producer.
+"""confluent-kafka's `AIOProducer` on Odradek's asyncio producer.
 
-In: messages. Out: futures of the loop, each with the message that was delivered. Must not: start a
-thread: batches and waits are our producer's.
+In: messages. Out: futures of the event loop, each with the delivered message. Must not: start a
+thread: Odradek's producer batches and waits.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ logger = logging.getLogger("odradek.compat")
 
 
 class AIOProducer:
-    """Sends messages from an event loop; `await produce(…)` gives a future for the delivery.
+    """Producer for asyncio; `await produce(…)` returns a future for the delivery.
 
-    `max_workers`, `executor`, `batch_size` and `buffer_timeout` are taken and change nothing: there
-    are no threads, and `linger.ms` and `batch.size` make the batches.
+    `max_workers`, `executor`, `batch_size` and `buffer_timeout` are accepted and have no effect:
+    there are no threads, and `linger.ms` and `batch.size` control batching.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AIOProducer:
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
         self._came = asyncio.Event()
-        every = replace(self._given, only_errors=False)  # each message has a future, which ends
+        every = replace(self._given, only_errors=False)  # each message has a future to complete
         self._sent = SentMessages(every, partial(_deliver, ref(self), self._came))
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
@@ -92,10 +92,11 @@ class AIOProducer:
         timestamp: int = 0,
         headers: Any = None,
     ) -> asyncio.Future[Message]:
-        """Send a message; waits for room, and gives a future for the message that was delivered.
+        """Send a message; return a future for the delivered message.
 
-        The future raises `KafkaException` where it wasn't. `callback(error, message)`, or
-        `on_delivery`, is called in the loop. Raises `BufferError` when the queue is full.
+        Waits while the buffer is full. The future raises `KafkaException` if the delivery failed.
+        `callback(error, message)`, or `on_delivery`, is called in the event loop. Raises
+        `BufferError` if the queue is full.
         """
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
@@ -127,10 +128,10 @@ class AIOProducer:
         return True
 
     async def poll(self, timeout: float = 0) -> int:
-        """Make the calls of `error_cb` that wait; gives their number.
+        """Run queued calls of `error_cb`; return their number.
 
-        Deliveries are told by themselves. With messages on their way it waits for the next outcome,
-        at most `timeout` seconds.
+        Deliveries are reported without it. If messages are in flight, it waits for the next
+        outcome, at most `timeout` seconds.
         """
         seconds = checked_seconds(timeout)
         self._open()
@@ -142,7 +143,7 @@ class AIOProducer:
         return served
 
     async def flush(self, timeout: float = -1) -> int:
-        """Send all messages, and wait until each has an outcome; gives how many have none."""
+        """Send all messages and wait for their outcomes; return the number still pending."""
         seconds, loop = checked_seconds(timeout), asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while len(self._sent):
@@ -158,16 +159,17 @@ class AIOProducer:
     async def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
-        """Give up all messages: their futures raise `KafkaException` with `_PURGE_QUEUE`, or with
-        `_PURGE_INFLIGHT` if a message was sent and may have been written.
+        """Drop all messages: their futures raise `KafkaException`.
 
-        Only all of them, and not with a `transactional.id`: else `_NOT_IMPLEMENTED`.
+        The error is `_PURGE_QUEUE`, or `_PURGE_INFLIGHT` for a message that was sent and may have
+        been written. Raises `_NOT_IMPLEMENTED` unless both `in_queue` and `in_flight` are true, and
+        with a `transactional.id`.
         """
         producer = self._open()
         if self._given.transactional or not (in_queue and in_flight):
             raise_error(
                 KafkaError._NOT_IMPLEMENTED,
-                "purge() gives up all messages, and abort_transaction() those of a transaction",
+                "purge() always drops all messages, and can't be called with a transactional.id",
             )
         self._producer = self._made()
         with suppress(odradek.KafkaTimeoutError):
@@ -185,13 +187,19 @@ class AIOProducer:
         return producer
 
     async def init_transactions(self, timeout: float = -1) -> None:
-        """As `Producer.init_transactions`."""
+        """Get the producer id, and finish an open transaction of this id; call it once, first.
+
+        See `Producer.init_transactions`.
+        """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         with translating(transactional=True):
             await producer.init_transactions(seconds)
 
     async def begin_transaction(self) -> None:
-        """As `Producer.begin_transaction`."""
+        """Begin a transaction: messages produced from now on belong to it.
+
+        See `Producer.begin_transaction`.
+        """
         producer = self._transactional()
         with translating(transactional=True):
             await producer.begin_transaction()
@@ -199,23 +207,32 @@ class AIOProducer:
     async def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
     ) -> None:
-        """As `Producer.send_offsets_to_transaction`."""
+        """Commit offsets with the transaction; negative offsets are ignored.
+
+        See `Producer.send_offsets_to_transaction`.
+        """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         offsets = {ours(p): to_commit(p) for p in partition_list(positions) if p.offset >= 0}
         if not isinstance(group_metadata, odradek.ConsumerGroupMetadata):
-            raise TypeError("group_metadata must be what consumer_group_metadata() gives")
+            raise TypeError("group_metadata must be the result of consumer_group_metadata()")
         if offsets:
             with translating(transactional=True):
                 await producer.send_offsets_to_transaction(offsets, group_metadata, seconds)
 
     async def commit_transaction(self, timeout: float = -1) -> None:
-        """As `Producer.commit_transaction`."""
+        """Wait until all messages are written, and commit.
+
+        See `Producer.commit_transaction`.
+        """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         with translating(transactional=True):
             await producer.commit_transaction(seconds)
 
     async def abort_transaction(self, timeout: float = -1) -> None:
-        """As `Producer.abort_transaction`."""
+        """Abort the transaction; unsent messages are reported with `_PURGE_QUEUE`.
+
+        See `Producer.abort_transaction`.
+        """
         producer, seconds = self._transactional(), checked_seconds(timeout)
         with translating(transactional=True):
             await producer.abort_transaction(seconds)
@@ -223,18 +240,18 @@ class AIOProducer:
     # The cluster, and the end
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """As `Producer.list_topics`."""
+        """Return the cluster's brokers and topics, or one topic; doesn't create topics."""
         self._open()
         return await self._questions.list_topics(topic, timeout)
 
     async def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         producer = self._open()
         with translating():
             return await producer.cluster_id(checked_seconds(timeout))
 
     async def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        """Use these credentials from the next login on (PLAIN and SCRAM)."""
         producer = self._open()
         if not self._given.checked_login(username, password):
             return
@@ -243,7 +260,7 @@ class AIOProducer:
             self._questions.set_sasl_credentials(username, password)
 
     async def close(self) -> None:
-        """Abort an open transaction, or flush; then close. May be called twice."""
+        """Abort an open transaction, or flush; then close. Closing twice has no effect."""
         if self._closed:
             return
         if not self._given.transactional:
@@ -261,13 +278,13 @@ class AIOProducer:
 
 
 def _deliver(producer: ref[AIOProducer], came: asyncio.Event, reports: Reports) -> None:
-    """Reports can be made: at once, as this is the program's loop."""
+    """Deliver reports at once: this is the program's event loop."""
     while True:
         try:
             reports()
             break
         except Exception:
-            logger.exception("a callback of a delivery failed")
+            logger.exception("a delivery callback failed")
         except BaseException as error:
             client = producer()
             if client is not None:
@@ -282,7 +299,7 @@ def _told(
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    """A message has its outcome; its future ends in any case, its callback may be for errors."""
+    """Complete a message's future, and call its callback unless it is for errors only."""
     if not future.done():
         if error is None:
             future.set_result(message)

@@ -1,7 +1,7 @@
 """`AsyncSerializingProducer`: an asyncio producer whose keys and values are objects.
 
-In: objects. Out: what its serializers make of them, produced; a serializer may be a coroutine
-function. Must not: call a serializer for a message that can't be produced anyhow.
+In: objects. Out: serialized messages, produced; a serializer may be a coroutine function. Must not:
+call a serializer for a message that can't be produced anyway.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ V = TypeVar("V")
 
 
 class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
-    """An `AIOProducer` with `key.serializer` and `value.serializer` among its settings.
+    """`AIOProducer` with `key.serializer` and `value.serializer` among its settings.
 
-    It is awaited when it is made: `producer = await AsyncSerializingProducer(conf)`.
+    Creating one needs `await`: `producer = await AsyncSerializingProducer(conf)`.
     """
 
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         timestamp: int = 0,
         headers: Any = None,
     ) -> asyncio.Future[Message]:
-        """Send a message; mind that the key comes before the value here.
+        """Send a message; note that the key comes before the value here.
 
         Raises `KeySerializationError`, `ValueSerializationError`, and what `AIOProducer.produce`
         raises.

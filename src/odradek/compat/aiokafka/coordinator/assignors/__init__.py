@@ -1,1 +1,1 @@
-"""Ways to divide a group's partitions, for the argument `partition_assignment_strategy`."""
+"""Assignors, for the argument `partition_assignment_strategy`."""

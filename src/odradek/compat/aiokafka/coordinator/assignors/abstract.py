@@ -1,7 +1,7 @@
-"""What aiokafka's assignors are: classes with a name.
+"""Base of aiokafka's assignors: classes with a name.
 
-In: nothing. Out: a base to name in annotations. The work is done by this package's assignors of the
-same names; a class of a program's own is refused (`settings`). Must not: assign.
+In: nothing. Out: a base class for annotations. Odradek's assignors of the same names do the work; a
+program's own class is rejected (`settings`). Must not: assign.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from typing import ClassVar
 
 
 class AbstractPartitionAssignor:
-    """Base of the assignors; `name` is what members of the group agree on."""
+    """Base of the assignors; members of a group have to agree on `name`."""
 
     name: ClassVar[str]

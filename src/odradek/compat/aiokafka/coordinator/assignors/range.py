@@ -1,7 +1,7 @@
-"""The assignor `range`, by aiokafka's class.
+"""aiokafka's class for the assignor `range`.
 
-In: nothing. Out: a class to give as `partition_assignment_strategy`. Must not: assign;
-this package's assignor of that name does.
+In: nothing. Out: a class for `partition_assignment_strategy`. Must not: assign; Odradek's assignor
+of that name does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from odradek.compat.aiokafka.coordinator.assignors.abstract import AbstractParti
 
 
 class RangePartitionAssignor(AbstractPartitionAssignor):
-    """Partitions are divided topic by topic, in runs."""
+    """Assigns consecutive partitions of each topic to a member."""
 
     name = "range"

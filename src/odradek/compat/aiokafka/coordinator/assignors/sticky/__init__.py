@@ -1,1 +1,1 @@
-"""The sticky way to divide a group's partitions."""
+"""Sticky assignor."""

@@ -1,7 +1,7 @@
-"""The assignor `sticky`, by aiokafka's class.
+"""aiokafka's class for the assignor `sticky`.
 
-In: nothing. Out: a class to give as `partition_assignment_strategy`. Must not: assign;
-this package's assignor of that name does.
+In: nothing. Out: a class for `partition_assignment_strategy`. Must not: assign; Odradek's assignor
+of that name does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from odradek.compat.aiokafka.coordinator.assignors.abstract import AbstractParti
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Partitions are divided evenly, and as little moved as can be."""
+    """Assigns partitions evenly, and moves as few as possible."""
 
     name = "sticky"
