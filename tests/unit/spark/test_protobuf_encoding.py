@@ -64,7 +64,7 @@ def test_another_message_and_fields_that_are_left_out(
     ("name", "given", "told"),
     [
         ("f_int32", pa.int64(), "value.f_int32 is int64"),
-        ("none", pa.int64(), "value.none isn't in the schema"),
+        ("none", pa.int64(), "value.none isn't in the writer schema"),
         ("named", pa.map_(pa.string(), pa.string()), "value.named's values is string"),
         ("f_uint64", pa.int64(), "value.f_uint64 is int64, .* decimal"),
     ],

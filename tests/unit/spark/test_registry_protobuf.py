@@ -218,8 +218,8 @@ def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
         ({"valueMessage": "m.Tree"}, "m.Tree holds itself"),
         ({"valueMessage": "m.Nothing"}, "m.Nothing has no field"),
         ({"valueSubject": "avro"}, "version 1 of subject avro: it is of type AVRO"),
-        ({"columnNameOfCorruptRecord": "kind"}, "which is a field already"),
-        ({"avroSchema": FIRST}, "avroSchema is given with valueFormat=protobuf"),
+        ({"columnNameOfCorruptRecord": "kind"}, "already has a field"),
+        ({"avroSchema": FIRST}, "avroSchema can't be combined with valueFormat=protobuf"),
         ({"schemaRegistryUrl": ""}, "valueMessage is given without|needs option schemaRegistryUrl"),
     ],
 )
