@@ -60,7 +60,7 @@ def test_a_batch_writes_all_columns_to_the_topics_of_its_rows(
             {"topic": "nowhere"},
             "topic 'nowhere' doesn't exist",
         ),
-        (rows.where("id < 0"), {"topic": one, "subscribe": "x"}, "no option 'subscribe'"),
+        (rows.where("id < 0"), {"topic": one, "subscribe": "x"}, "unknown option 'subscribe'"),
     ):
         with pytest.raises(PySparkException, match=words):
             frame.write.format("odradek").options(**{**options, "topic": one, **given}).mode(

@@ -351,8 +351,8 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"schemaRegistryUrl": ""}, "valueFormat is given without option schemaRegistryUrl"),
-        ({"valueFormat": ""}, "schemaRegistryUrl is given without option valueFormat"),
+        ({"schemaRegistryUrl": ""}, "valueFormat needs option schemaRegistryUrl"),
+        ({"valueFormat": ""}, "schemaRegistryUrl needs option valueFormat"),
         ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf, not 'xml'"),
         ({"topic": ""}, "so option valueSubject must name"),
         ({"delivery": "exactly_once", "jobId": "j"}, "needs option valueVersion or avroSchema"),
@@ -366,10 +366,10 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
         ),
         ({"avroSchema": FIRST, "valueFormat": "json"}, "avroSchema needs valueFormat="),
         ({"valueVersion": "latest"}, "option valueVersion"),
-        ({"valueMessage": "m.Order"}, "valueMessage is given without valueFormat=protobuf"),
-        ({"keyVersion": "1"}, "keyVersion is given without option keyFormat"),
+        ({"valueMessage": "m.Order"}, "valueMessage needs valueFormat=protobuf"),
+        ({"keyVersion": "1"}, "keyVersion needs option keyFormat"),
         ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
-        ({"valueSchema": "x"}, "no option 'valueschema'"),
+        ({"valueSchema": "x"}, "unknown option 'valueschema'"),
     ],
 )
 def test_options_that_do_not_fit(server: RegistryServer, more: dict[str, str], told: str) -> None:

@@ -288,8 +288,8 @@ def test_a_second_write_of_one_batch_to_another_topic_is_not_taken_for_its_repla
     """Two writes in one foreachBatch function without names: the same rows would be left out."""
     log.topics = ("t", "u")
     write(log, ["a"])
-    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*its own sinkName"):
+    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*a different sinkName"):
         write(log, ["a"], topic="u")
     assert write(log, ["a"], topic="u", sinkName="second").rows == 1
-    with pytest.raises(ReplayError, match="its own sinkName"):
+    with pytest.raises(ReplayError, match="a different sinkName"):
         write(log, ["b"])

@@ -220,7 +220,7 @@ def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
         ({"valueSubject": "avro"}, "version 1 of subject avro: it is of type AVRO"),
         ({"columnNameOfCorruptRecord": "kind"}, "already has a field"),
         ({"avroSchema": FIRST}, "avroSchema can't be combined with valueFormat=protobuf"),
-        ({"schemaRegistryUrl": ""}, "valueMessage is given without|needs option schemaRegistryUrl"),
+        ({"schemaRegistryUrl": ""}, "needs option schemaRegistryUrl"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -289,8 +289,8 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ),
         ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "need option schemaRegistryUrl"),
         ({"valueFormat": ""}, "needs option valueFormat or keyFormat"),
-        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf, not"),
-        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf, n"),
+        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf with"),
+        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf w"),
         ({"valueFormat": "", "keyFormat": "json", "keySubject": "json"}, "to read keys as bytes"),
         ({"valueFormat": "json", "valueSubject": "avro"}, "has type AVRO, not JSON"),
         (

@@ -37,7 +37,7 @@ def test_writers_are_made_without_connecting_and_travel_to_tasks(
     sink = KafkaDataSource(OPTIONS)
     for make in (sink.writer, sink.streamWriter):
         assert pickle.loads(pickle.dumps(make(VALUE, overwrite=False)))  # noqa: S301 (our own bytes)
-    with pytest.raises(ConfigurationError, match="the sink has no option 'subscribe'"):
+    with pytest.raises(ConfigurationError, match="unknown option 'subscribe' of the sink"):
         KafkaDataSource({**OPTIONS, "subscribe": "s"}).writer(VALUE, overwrite=False)
     with pytest.raises(ConfigurationError, match=r'\.mode\("append"\)'):
         sink.writer(VALUE, overwrite=True)

@@ -78,8 +78,7 @@ def checked_by_client(client: str, kafka: Mapping[str, Any], **more: Any) -> Con
     """Check settings as the client does; raises `OptionError` or `UnsupportedFeatureError`."""
     if not kafka.get("bootstrap.servers", "").strip():
         raise OptionError(
-            "option kafka.bootstrap.servers is missing: set it to one or more addresses, like "
-            "localhost:9092"
+            "option kafka.bootstrap.servers is missing: set it to one or more host:port addresses"
         )
     try:
         return Config(client, {**kafka, **more})

@@ -221,11 +221,11 @@ _REST = (
     SparkOption(
         "outOfRangeTimestamps",
         "error",
-        "What to do with a record whose timestamp doesn't fit Spark's column: microseconds in 64 "
-        "bits, which end in the year 294246 (usually the producer's clock or unit is wrong). With "
-        "error the task fails and reports topic, partition, offset and timestamp; with null the "
-        "timestamp is null and the record is read. Queries without the column timestamp are not "
-        "affected.",
+        "The behaviour for a record whose timestamp doesn't fit Spark's column: microseconds in "
+        "64 bits, which end in the year 294246 (usually the producer's clock or unit is wrong). "
+        "With error the task fails and reports topic, partition, offset and timestamp; with null "
+        "the timestamp is null and the record is read. Queries without the column timestamp are "
+        "not affected.",
         own=True,
     ),
     SparkOption(
@@ -241,8 +241,8 @@ _REST = (
         "With group the offsets of finished micro-batches are also committed to the group "
         "kafka.group.id, so that lag monitoring tools can see them; with none they are not. The "
         "query never reads these offsets, and a failed commit doesn't fail it. Spark reports a "
-        "finished batch when it plans the next one, so the group is one batch behind; it catches "
-        "up on a restart.",
+        "finished batch when it plans the next one, so the group's offsets are those of the "
+        "previous batch; a restart commits the last one.",
         STREAMS,
         own=True,
     ),

@@ -77,8 +77,8 @@ def parse_registry_formats(
             read = FORMATS[name].get(given)
             if read is None:
                 raise OptionError(
-                    f"with option schemaRegistryUrl, option {name}Format must be "
-                    f"{' or '.join(FORMATS[name])}, not {given!r}"
+                    f"option {name}Format must be {' or '.join(FORMATS[name])} with option "
+                    f"schemaRegistryUrl, not {given!r}"
                 )
             found[name] = read(name, plain, settings, topics)
         elif f"{name}subject" in plain:
@@ -112,7 +112,7 @@ def _json(
             raise OptionError(f"option {option} needs valueFormat=avro")
     corrupt = str(plain.get(CORRUPT.lower(), "")).strip()
     if corrupt not in ("", JSON_CORRUPT):
-        raise OptionError(f"with valueFormat=json, option {CORRUPT} must be {JSON_CORRUPT}")
+        raise OptionError(f"option {CORRUPT} must be {JSON_CORRUPT} with valueFormat=json")
     text = str(plain.get("valueschema", "")).strip()
     if text and "valuesubject" in plain:
         raise OptionError(

@@ -312,8 +312,8 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
             continue
         if option is None and name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
-                f"the source has no option {name!r}{suggestion(name, OPTIONS.values())} (settings "
-                "of the Kafka client have the prefix kafka., like kafka.fetch.min.bytes)"
+                f"unknown option {name!r}{suggestion(name, OPTIONS.values())} (settings of the "
+                "Kafka client have the prefix kafka., like kafka.fetch.min.bytes)"
             )
         if option is not None and query not in option.queries:
             if not option.warned:

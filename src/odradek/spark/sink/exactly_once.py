@@ -56,8 +56,8 @@ FENCE_S = 10.0
 CONTACT_S = 2.0
 """Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
 SEVERAL = (
-    "If one query, job or foreachBatch function writes several times, give each write its own "
-    "sinkName."
+    "If one query, job or foreachBatch function writes several times, set a different sinkName "
+    "for each write."
 )
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""

@@ -29,7 +29,7 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> 
     `frame`: the batch, with the sink's columns (value, key, headers, topic, partition).
     `batch_id`: the number that Spark passes to the function.
     `options`: the sink's options, as for `writeStream`; `delivery` defaults to exactly_once. If the
-    function writes more than once, give each write its own `sinkName`.
+    function writes more than once, set a different `sinkName` for each write.
 
     Spark supplies the query's id. If it can't (Spark Connect), options must contain a `jobId` that
     stays the same as long as the checkpoint does. Raises `OptionError` without one, `TypeError` if

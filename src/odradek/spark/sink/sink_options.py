@@ -279,7 +279,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
         raise OptionError(
             "option delivery=exactly_once in a batch query needs option jobId, a name that "
-            "identifies the data: Spark gives batch queries no identity, so a repeated run can't "
+            "identifies the data: a batch query has no identity in Spark, so a repeated run can't "
             "be distinguished from a new one (a stream is identified by its checkpoint). Set a "
             "jobId that stays the same when the job is run again, or write with "
             "delivery=at_least_once."
@@ -293,7 +293,7 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
     if settings is None:
         for option in ("valueFormat", "avroSchema", "valueVersion", "keyVersion"):
             if option.lower() in plain:
-                raise OptionError(f"option {option} is given without option schemaRegistryUrl")
+                raise OptionError(f"option {option} needs option schemaRegistryUrl")
         return {}
     registry_settings(settings)  # whether they can be used
     found: dict[str, Encoding] = {}
@@ -303,11 +303,9 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
             continue
         for option in (f"{name}Subject", f"{name}Version", f"{name}Message"):
             if option.lower() in plain:
-                raise OptionError(f"option {option} is given without option {name}Format")
+                raise OptionError(f"option {option} needs option {name}Format")
     if not found:
-        raise OptionError(
-            "option schemaRegistryUrl is given without option valueFormat or keyFormat"
-        )
+        raise OptionError("option schemaRegistryUrl needs option valueFormat or keyFormat")
     return found
 
 
@@ -329,12 +327,12 @@ def _encoding(
     version = whole_or_none(plain, f"{name}Version", INT_MAX)
     text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
     if text and given != "avro":
-        raise OptionError("option avroSchema is given without valueFormat=avro")
+        raise OptionError("option avroSchema needs valueFormat=avro")
     if text and version is not None:
         raise OptionError("options avroSchema and valueVersion can't be combined")
     message = str(plain.get(f"{name}message", "")).strip()
     if message and given != "protobuf":
-        raise OptionError(f"option {name}Message is given without {name}Format=protobuf")
+        raise OptionError(f"option {name}Message needs {name}Format=protobuf")
     if not text and version is None and delivery == EXACTLY_ONCE:
         also = " or avroSchema" if given == "avro" and name == "value" else ""
         raise OptionError(
@@ -380,8 +378,8 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
             continue
         elif name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
-                f"the sink has no option {name!r}{suggestion(name, OPTIONS.values())} (settings "
-                "of the Kafka client have the prefix kafka., like kafka.linger.ms)"
+                f"unknown option {name!r} of the sink{suggestion(name, OPTIONS.values())} "
+                "(settings of the Kafka client have the prefix kafka., like kafka.linger.ms)"
             )
 
 
