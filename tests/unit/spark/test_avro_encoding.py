@@ -368,7 +368,7 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
         ({"valueVersion": "latest"}, "option valueVersion"),
         ({"valueMessage": "m.Order"}, "valueMessage needs valueFormat=protobuf"),
         ({"keyVersion": "1"}, "keyVersion needs option keyFormat"),
-        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
+        ({"schemaRegistry.no.such": "1"}, "no.such: unknown setting"),
         ({"valueSchema": "x"}, "unknown option 'valueschema'"),
     ],
 )

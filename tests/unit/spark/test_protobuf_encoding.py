@@ -118,9 +118,9 @@ def test_nothing_of_a_oneof_is_chosen(
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"valueMessage": "m.None"}, "no message m.None; there are: m.Order"),
-        ({"valueMessage": "m.Tree"}, "m.Tree holds itself"),
-        ({"valueSubject": "avro"}, "of type AVRO, not PROTOBUF"),
+        ({"valueMessage": "m.None"}, "no message m.None; its messages are m.Order"),
+        ({"valueMessage": "m.Tree"}, "m.Tree is recursive"),
+        ({"valueSubject": "avro"}, "has type AVRO, not PROTOBUF"),
         ({"valueSubject": "text"}, "no descriptor"),
     ],
 )

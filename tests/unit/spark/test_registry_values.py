@@ -181,9 +181,9 @@ def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClien
     assert found == [{"id": 1, "note": "x"}, *[nothing] * 8, None, {"id": 1, "note": "x"}]
     assert list(made.bad) == list(range(1, 9))
     for row, told in (
-        (1, "a zero and a schema's id"),
-        (3, "too early"),
-        (4, "1 bytes are left"),
+        (1, "a zero byte and a 4-byte schema id"),
+        (3, "truncated"),
+        (4, "1 byte left over"),
         (5, "its schema 2 can't be read as version 1 of subject t-value: field id was written as"),
         (6, "has type JSON"),
         (7, "schema 4 can't be read"),
@@ -317,7 +317,7 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ({"subscribe": "a,b"}, "several topics, so option valueSubject or avroSchema"),
         ({"avroSchema": '"int"'}, "option avroSchema must be a record schema"),
         ({"avroSchema": FIRST, "columnNameOfCorruptRecord": "id"}, "already has a field"),
-        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
+        ({"schemaRegistry.no.such": "1"}, "no.such: unknown setting"),
         ({"valueSubject": "json"}, "version 1 of subject json has type JSON"),
     ],
 )
