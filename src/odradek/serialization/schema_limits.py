@@ -279,7 +279,7 @@ class _Places:
                 found += _pointed(document, fragment)
             found += self._by_uri.get(joined, []) if fragment else []
         if not found:
-            raise _refused(f"refers to {uri}, which doesn't exist")
+            raise _refused(f"refers to {uri!r:.200}, which doesn't exist")
         return found
 
 
@@ -311,7 +311,7 @@ def _joined(base: str, uri: str) -> str:
     try:
         return urljoin(base, uri)
     except ValueError:
-        raise _refused(f"refers to {uri}, which isn't a valid URI") from None
+        raise _refused(f"refers to {uri!r:.200}, which isn't a valid URI") from None
 
 
 def _schemas(found: Any) -> Iterator[dict[str, Any]]:

@@ -168,7 +168,7 @@ class Awaited:
         (
             "serializer",
             AvroDeserializer(SchemaRegistryClient({"url": "http://a"})),
-            "pass a deserializer",
+            "pass a serializer",
         ),
         (
             "deserializer",

@@ -347,7 +347,7 @@ def _what_to_read(
         ):
             raise OptionError(
                 f"option assign: topic {topic!r} needs a list of partition numbers, like "
-                f'{{"{topic}":[0,1]}}'
+                '{"flights":[0,1]}'
             )
         partitions.update(TopicPartition(checked_name("assign", topic), n) for n in numbers)
     if not partitions:
