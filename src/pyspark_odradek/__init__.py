@@ -1,8 +1,8 @@
-"""Lets Spark find `format("odradek")` by itself, and does nothing else.
+"""Register `format("odradek")` with Spark, which imports this module by its name.
 
 Spark imports every top-level module whose name starts with `pyspark_` when a format is first looked
-up, and a fault in one of them would break *all* formats. So nothing here may raise: where the
-source can't be imported, a stand-in of the same name says why when it is used.
+up, and an exception in one of them would break *all* formats. So nothing here may raise: if the
+source can't be imported, a placeholder of the same name raises the reason when it is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ except Exception as error:  # whatever it is, other formats must go on working
         from pyspark.sql.datasource import DataSource
 
         class DefaultSource(DataSource):  # type: ignore[no-redef]
-            """Stands in for the source and says why it isn't there."""
+            """A placeholder that raises why the source can't be imported."""
 
             def __init__(self, options: dict[str, str]) -> None:
                 super().__init__(options)
@@ -26,5 +26,5 @@ except Exception as error:  # whatever it is, other formats must go on working
 
             @classmethod
             def name(cls) -> str:
-                """Give the name for `format(…)`."""
+                """Return the name for `format(…)`."""
                 return "odradek"

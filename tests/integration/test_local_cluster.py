@@ -165,7 +165,7 @@ def test_a_paused_broker_may_end_by_itself(
     end()
     brokers.resume(broker)
     assert not broker.paused
-    with pytest.raises(RuntimeError, match="broker 0 does not run"):
+    with pytest.raises(RuntimeError, match="broker 0 isn't running"):
         brokers.resume(broker)  # this time it is the caller's mistake
 
 

@@ -91,9 +91,9 @@ def test_the_spark_sink_writes_once_whoever_overtakes_whom(version: int) -> None
     with pytest.raises(SinkWriteError, match="Another attempt of this task"):
         sink.attempt(1).write(overtaken())
     assert sink.write(1, 5, 4).skipped
-    with pytest.raises(ReplayError, match="was written before with 2 rows"):
+    with pytest.raises(ReplayError, match="was already written with 2 rows"):
         sink.write(1, 4, 6)
-    with pytest.raises(ReplayError, match="batches only go up"):
+    with pytest.raises(ReplayError, match="batch numbers must increase"):
         sink.write(0, 1, 2, 3)
     assert sink.write(2).rows == 0
     assert sink.write(3, 7).rows == 1

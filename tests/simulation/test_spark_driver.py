@@ -152,7 +152,7 @@ def test_the_limit_in_bytes_holds_where_fetches_take_three_seconds(caplog: Any) 
         assert all(seconds < 2.2 for _, seconds in (first, second, *more))
         said = [r.getMessage() for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
         assert len(said) == 2
-        assert "can't weigh records of t-0, t-1, t-2 (no answer" in said[0]
+        assert "can't sample the record sizes of t-0, t-1, t-2 (no answer" in said[0]
         assert "again" in said[1]
 
 

@@ -159,7 +159,7 @@ def test_a_topic_made_anew_fails_with_both_ids_or_is_read_anew(
     with pytest.raises(StreamingQueryException) as caught:
         job.run()
     assert before in str(caught.value)
-    assert f"topic {topic} was deleted and made anew" in str(caught.value)
+    assert f"topic {topic} was deleted and recreated" in str(caught.value)
     job.run(failOnDataLoss="false")
     assert job.values() == list(range(90))
     assert job.offsets()[-1]["id"][topic] != before

@@ -98,7 +98,7 @@ def test_avro_is_what_spark_makes_of_it(
     assert decoded[: len(rows)] == wanted.collect()
     nothing = (None,) * len(wanted.columns)
     assert decoded[len(rows) :] == [nothing, nothing, None]
-    with pytest.raises(Exception, match=rf"-0: the value at offset {len(rows)} .* has id 8"):
+    with pytest.raises(Exception, match=rf"-0: the value at offset {len(rows)} .* schema id 8"):
         read(topic, **asked, valueMode="failfast").select("value.int").collect()
 
     read_as = json.dumps(READ_AS)

@@ -1,9 +1,9 @@
-"""Objects and bytes: serializers, schemas and the registries that keep them.
+"""Serializers, deserializers and schema registries.
 
-In: objects, or bytes of records. Out: the other of both. Flow: user → here → `Producer.send`, and
-`Consumer.poll` → here → user. Codecs (fastavro, protobuf, jsonschema-rs) are loaded by the formats
-that need them, when an object of theirs is made; names of this package on their first use, as each
-planner of Spark's comes by here.
+Avro, JSON Schema and Protobuf in Confluent's wire format, plain strings, numbers and JSON, and
+conversions of whole Arrow columns. Packages that a format needs (fastavro, protobuf, jsonschema-rs)
+are imported when its first serializer is created; this package's own modules on first use of a
+name.
 """
 
 from __future__ import annotations

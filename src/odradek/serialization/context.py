@@ -14,7 +14,7 @@ from typing import Any
 
 
 class MessageField(StrEnum):
-    """Which part of a record it is; each is its text, too."""
+    """The part of a record that is serialized; each member equals its string."""
 
     NONE = "none"
     KEY = "key"
@@ -23,9 +23,9 @@ class MessageField(StrEnum):
 
 @dataclass(slots=True)
 class SerializationContext:
-    """Of which topic, which field, and beside which headers.
+    """The topic and field that a serializer is called for, and the record's headers.
 
-    `headers` is a list of (name, value), to which a serializer may append, or None.
+    `headers` is a list of (name, value), which a serializer may append to, or None.
     """
 
     topic: str

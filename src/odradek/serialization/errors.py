@@ -14,38 +14,38 @@ from odradek.common.types import TopicPartition
 
 
 class SerializationError(KafkaError):
-    """An object can't be written as bytes: it doesn't fit its schema, or has another type."""
+    """An object can't be serialized: it doesn't match its schema or has the wrong type."""
 
 
 class DeserializationError(KafkaError):
-    """Bytes can't be read: they aren't of this format, or not of the schema that they name."""
+    """Bytes can't be deserialized: they have a different format, or don't match their schema."""
 
 
 class SchemaRegistryError(ExplainedError):
-    """A schema registry refused a call, or can't be asked."""
+    """A schema registry rejected a request, or can't be reached."""
 
     status: int | None = None
-    """Of HTTP; None where there was no answer."""
+    """The HTTP status; None if there was no answer."""
     error_code: int | None = None
-    """The registry's own, for example 40403."""
+    """The registry's own error code, for example 40403."""
     blames_record = True
-    """Whether another record might be read: not where the registry answers nobody."""
+    """Whether other records may be readable; False if the registry answers no client."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
-        """The same with the codes of the answer."""
+        """Set the codes of the answer and return the error."""
         self.status, self.error_code = status, error_code
         return self
 
 
 class RegistryUnreachableError(SchemaRegistryError):
-    """None of the registry's URLs gave an answer in time."""
+    """None of the registry's URLs answered in time."""
 
     retriable = True
     blames_record = False
 
 
 class RegistryAuthenticationError(SchemaRegistryError):
-    """The registry doesn't know who asks, or that one has no right to do this (401, 403)."""
+    """The registry rejected the credentials (401) or the permission is missing (403)."""
 
     blames_record = False
 
@@ -55,18 +55,18 @@ class SchemaNotFoundError(SchemaRegistryError):
 
 
 class IncompatibleSchemaError(SchemaRegistryError):
-    """The registry refuses a schema that its subject's compatibility level forbids (409)."""
+    """The schema violates the compatibility level of its subject (409)."""
 
 
 class InvalidSchemaError(SchemaRegistryError):
-    """A text isn't a schema that can be used (422, or this machine's own library says so)."""
+    """The schema isn't valid or can't be used (422, or rejected by the local library)."""
 
 
 class RecordDeserializationError(DeserializationError):
-    """A record can't be made an object of; nothing is lost, and its position isn't passed.
+    """A record can't be deserialized; nothing is lost, and the position is still at this record.
 
-    `consumer.seek(error.partition, error.next_offset)` goes on after it; a call without that meets
-    it again.
+    The next call raises the same error. To skip the record, call
+    `consumer.seek(error.partition, error.next_offset)`.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, field: str, why: str) -> None:
@@ -77,5 +77,5 @@ class RecordDeserializationError(DeserializationError):
     def __str__(self) -> str:
         return printable(
             f"{self.partition}: the {self.field} of the record at offset {self.offset} can't be "
-            f"read: {self.why}. seek() to {self.next_offset} goes on after it."
+            f"deserialized: {self.why}. To skip the record, seek() to {self.next_offset}."
         )

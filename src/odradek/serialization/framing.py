@@ -48,15 +48,15 @@ def read_settings(given: Mapping[str, Any] | None, known: Mapping[str, Any]) -> 
     strange = sorted(map(str, found.keys() - known.keys()))
     if strange:
         raise ConfigurationError(
-            f"{', '.join(strange)}: no such setting here; there are {', '.join(sorted(known))}"
+            f"{', '.join(strange)}: unknown setting; the settings are {', '.join(sorted(known))}"
         )
     for name, default in known.items():
         if isinstance(default, bool):
             found[name] = _flag(name, found[name])
     if found.get("auto.register.schemas") and found["use.latest.version"]:
         raise ConfigurationError(
-            "auto.register.schemas and use.latest.version can't be given both: one registers the "
-            "schema, the other takes what is registered"
+            "auto.register.schemas and use.latest.version can't be combined: one registers the "
+            "schema, the other uses the latest registered one"
         )
     if found.get("schema.id.location", PREFIX) not in (PREFIX, HEADER):
         raise ConfigurationError(f"schema.id.location must be {PREFIX} or {HEADER}")
@@ -74,8 +74,8 @@ def _flag(name: str, value: object) -> bool:
 def _client(registry: object) -> SchemaRegistryClient:
     if not isinstance(registry, SchemaRegistryClient):
         raise ConfigurationError(
-            "schema_registry_client must be a SchemaRegistryClient (for AsyncProducer, too), "
-            f"not {type(registry).__name__}"
+            "schema_registry_client must be a SchemaRegistryClient (for AsyncProducer too), not "
+            f"{type(registry).__name__}"
         )
     return registry
 
@@ -98,7 +98,7 @@ class Framer:
         """Under which subject a record's schema is. Raises `SerializationError`."""
         found = self._strategy(context, name)
         if not found:
-            raise ConfigurationError("subject.name.strategy gave no subject")
+            raise ConfigurationError("subject.name.strategy returned no subject")
         return found
 
     def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
@@ -113,7 +113,7 @@ class Framer:
             return found
         mine = schema()
         if mine is None:
-            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+            raise SerializationError("schema_str is required unless use.latest.version is true")
         ask = self._registry.lookup_schema
         if self._registers:
             ask = self._registry.registered_schema

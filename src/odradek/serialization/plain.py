@@ -21,35 +21,37 @@ _DECIMAL = "\ue000a decimal of Odradek\ue000"
 
 
 class StringSerializer:
-    """Text as bytes by a codec of Python's."""
+    """Serialize strings with a codec of Python's (default UTF-8)."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec
 
     def __call__(self, obj: str | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of a text. Raises `SerializationError`."""
+        """Return the bytes of a string; None for None. Raises `SerializationError`."""
         if obj is None:
             return None
         try:
             return obj.encode(self.codec)
         except (UnicodeError, AttributeError) as error:
-            raise SerializationError(f"a text in {self.codec} is wanted: {error}") from None
+            raise SerializationError(
+                f"expected a string that {self.codec} can encode: {error}"
+            ) from None
 
 
 class StringDeserializer:
-    """Bytes as text by a codec of Python's."""
+    """Deserialize bytes to strings with a codec of Python's (default UTF-8)."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> str | None:
-        """The text of bytes. Raises `DeserializationError`."""
+        """Return the string of bytes; None for None. Raises `DeserializationError`."""
         if value is None:
             return None
         try:
             return value.decode(self.codec)
         except UnicodeError as error:
-            raise DeserializationError(f"it is no text in {self.codec}: {error}") from None
+            raise DeserializationError(f"the data isn't valid {self.codec} text: {error}") from None
 
 
 class _Number:
@@ -64,96 +66,96 @@ class _Number:
         try:
             return self.form.pack(obj)
         except struct.error as error:
-            raise SerializationError(f"{self.kind} is wanted: {error}") from None
+            raise SerializationError(f"expected {self.kind}: {error}") from None
 
     def _unpacked(self, value: bytes | None) -> Any:
         if value is None:
             return None
         if len(value) != self.form.size:
             raise DeserializationError(
-                f"{self.kind} has {self.form.size} bytes, and this one {len(value)}"
+                f"expected {self.kind}, not {len(value)} byte{'' if len(value) == 1 else 's'}"
             )
         return self.form.unpack(value)[0]
 
 
 class IntegerSerializer(_Number):
-    """An int as 4 bytes, big-endian, signed."""
+    """Serialize ints to 4 bytes, big-endian, signed."""
 
     form, kind = struct.Struct(">i"), "an int of 4 bytes"
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of a number. Raises `SerializationError`."""
+        """Return the bytes of a number; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
 class IntegerDeserializer(_Number):
-    """4 bytes, big-endian, signed, as an int."""
+    """Deserialize 4 bytes, big-endian, signed, to an int."""
 
     form, kind = struct.Struct(">i"), "an int of 4 bytes"
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
-        """The number of bytes. Raises `DeserializationError`."""
+        """Return the number of bytes; None for None. Raises `DeserializationError`."""
         found: int | None = self._unpacked(value)
         return found
 
 
 class LongSerializer(_Number):
-    """An int as 8 bytes, big-endian, signed."""
+    """Serialize ints to 8 bytes, big-endian, signed."""
 
     form, kind = struct.Struct(">q"), "an int of 8 bytes"
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of a number. Raises `SerializationError`."""
+        """Return the bytes of a number; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
 class LongDeserializer(_Number):
-    """8 bytes, big-endian, signed, as an int."""
+    """Deserialize 8 bytes, big-endian, signed, to an int."""
 
     form, kind = struct.Struct(">q"), "an int of 8 bytes"
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
-        """The number of bytes. Raises `DeserializationError`."""
+        """Return the number of bytes; None for None. Raises `DeserializationError`."""
         found: int | None = self._unpacked(value)
         return found
 
 
 class DoubleSerializer(_Number):
-    """A float as 8 bytes, big-endian."""
+    """Serialize floats to 8 bytes, big-endian."""
 
-    form, kind = struct.Struct(">d"), "a float"
+    form, kind = struct.Struct(">d"), "a float of 8 bytes"
 
     def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of a number. Raises `SerializationError`."""
+        """Return the bytes of a number; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
 class DoubleDeserializer(_Number):
-    """8 bytes, big-endian, as a float."""
+    """Deserialize 8 bytes, big-endian, to a float."""
 
-    form, kind = struct.Struct(">d"), "a float"
+    form, kind = struct.Struct(">d"), "a float of 8 bytes"
 
     def __call__(
         self, value: bytes | None, ctx: SerializationContext | None = None
     ) -> float | None:
-        """The number of bytes. Raises `DeserializationError`."""
+        """Return the number of bytes; None for None. Raises `DeserializationError`."""
         found: float | None = self._unpacked(value)
         return found
 
 
 class PlainJSONSerializer:
-    """An object as JSON in UTF-8, without blanks, a schema or a frame."""
+    """Serialize objects to JSON in UTF-8, without spaces, schema or framing."""
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """The JSON of an object; None for None. Raises `SerializationError`."""
+        """Return the JSON of an object; None for None. Raises `SerializationError`."""
         return None if obj is None else written_json(obj)
 
 
 class PlainJSONDeserializer:
-    """JSON in UTF-8 as an object, without a schema or a frame."""
+    """Deserialize JSON in UTF-8 without schema or framing."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """The object of JSON; None for None. Raises `DeserializationError`."""
+        """Return the object of JSON; None for None. Raises `DeserializationError`."""
         return None if value is None else parsed_json(value)
 
 
@@ -164,9 +166,11 @@ def parsed_json(value: bytes | memoryview) -> Any:
     except (ValueError, RecursionError) as error:
         framed = bytes(value[:1]) == b"\0"  # Python takes it for UTF-16 or UTF-32, and says that
         why = (
-            "it begins with a zero, as what is framed with a schema's id does" if framed else error
+            "it starts with a zero byte, like data that is framed with a schema id"
+            if framed
+            else error
         )
-        raise DeserializationError(f"it isn't JSON: {why}") from None
+        raise DeserializationError(f"the data isn't valid JSON: {why}") from None
 
 
 def written_json(value: Any) -> bytes:
@@ -187,12 +191,12 @@ def written_json(value: Any) -> bytes:
             text = _with_decimals(text, decimals)
         return text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise SerializationError(f"it can't be written as JSON: {error}") from None
+        raise SerializationError(f"the object can't be written as JSON: {error}") from None
 
 
 def _with_decimals(text: str, decimals: list[str]) -> str:
     """Put numbers where their marks are: Python's encoder knows no number but its own."""
     parts = text.split(f'"{_DECIMAL}"')
     if len(parts) != len(decimals) + 1:
-        raise ValueError(f"a text in it is {_DECIMAL!r}")
+        raise ValueError(f"a string in it is {_DECIMAL!r}")
     return "".join(chain.from_iterable(zip_longest(parts, decimals, fillvalue="")))

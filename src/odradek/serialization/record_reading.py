@@ -45,12 +45,12 @@ def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
     if not callable(given):
         raise ConfigurationError(f"{option} must be a function, not {type(given).__name__}")
     if isinstance(given, type) and any("__call__" in vars(one) for one in given.__mro__):
-        raise ConfigurationError(f"{option} is the class {given.__name__}: give an object of it")
+        raise ConfigurationError(f"{option} is the class {given.__name__}: pass an instance")
     _check_kind(option, type(given))
     if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
         raise ConfigurationError(
-            f"{option} is a coroutine function: give one that isn't. Odradek's own never make an "
-            "event loop wait"
+            f"{option} is a coroutine function: pass a plain function. Odradek's own serializers "
+            "never block an event loop"
         )
     if _takes_context(given):
         takes_both: Callable[[Any, Any], Any] = given
@@ -66,8 +66,7 @@ def _check_kind(option: str, given: type) -> None:
         known = one.__module__.startswith(("odradek.", "confluent_kafka."))
         if known and one.__name__.endswith(kind) and kind != wanted:
             raise ConfigurationError(
-                f"{option} is an object of {given.__name__}, which does the opposite: "
-                f"give a {wanted.lower()}"
+                f"{option} is an instance of {given.__name__}: pass a {wanted.lower()}"
             )
 
 
@@ -75,7 +74,7 @@ def not_awaited(made: Any) -> Any:
     """What a function has made, which can't be something to await. Raises `TypeError`."""
     if type(made) is CoroutineType:
         made.close()
-        raise TypeError("it gives a coroutine, and nobody here awaits one")
+        raise TypeError("the function returned a coroutine, which isn't awaited here")
     return made
 
 

@@ -62,7 +62,7 @@ class RecordWriting:
         except KafkaError as error:
             if type(error) is not SerializationError:  # a registry's words are of a subject
                 error.add_note(
-                    f"while the {context.field} of a record of {context.topic} was written"
+                    f"while serializing the {context.field} of a record for topic {context.topic}"
                 )
                 raise
             raise _unwritten(context, str(error)) from error
@@ -86,7 +86,7 @@ def gone_through(headers: Any) -> Any:
 
 def _unwritten(context: SerializationContext, why: str) -> SerializationError:
     return SerializationError(
-        f"the {context.field} of a record of {context.topic} can't be written: {why}"
+        f"the {context.field} of a record for topic {context.topic} can't be serialized: {why}"
     )
 
 

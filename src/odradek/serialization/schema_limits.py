@@ -117,11 +117,11 @@ class JsonLimits:
             return None
         depth, size = _extent(value)
         if depth > self._deepest:
-            return f"its values lie deeper than {self._deepest} within one another"
+            return f"the values are nested more than {self._deepest} levels deep"
         each = self._by_depth[min(depth, len(self._by_depth) - 1)]
         if each < MOST and each * size <= MOST:
             return None
-        return f"its schema's references would take {MOST} checks or more"
+        return f"validating the references of its schema would take {MOST} checks or more"
 
     def _groups(self, first: int) -> dict[int, list[list[tuple[int, int]]]]:
         """Return for each definition the lists of definitions that check one value within."""
@@ -134,7 +134,7 @@ class JsonLimits:
             try:
                 applied = folded(root, self._leading, self._applied_with, self._applied)
             except _CircleError:
-                raise _refused("refers to itself without a value within the value") from None
+                raise _refused("refers to itself for the same value") from None
             within: dict[Any, list[tuple[int, int]]] = {}
             for at, times in applied.items():
                 for key, inner in _within(self._places.nodes[at]):
@@ -232,7 +232,7 @@ class _Places:
                         both = name == "id" or "$ref" in one
                         bases = tuple(dict.fromkeys((*whole, *bases)) if both else whole)
                     if len(bases) > MOST_BASES:
-                        raise _refused("has too many ids within one another")
+                        raise _refused("has too many nested ids")
             self.nodes[id(one)], self._bases[id(one)] = one, bases
             for name in ("$anchor", "$dynamicAnchor"):
                 anchor = one.get(name)
@@ -279,7 +279,7 @@ class _Places:
                 found += _pointed(document, fragment)
             found += self._by_uri.get(joined, []) if fragment else []
         if not found:
-            raise _refused(f"refers to {uri!r:.200}, which isn't there")
+            raise _refused(f"refers to {uri!r:.200}, which doesn't exist")
         return found
 
 
@@ -311,7 +311,7 @@ def _joined(base: str, uri: str) -> str:
     try:
         return urljoin(base, uri)
     except ValueError:
-        raise _refused(f"refers to {uri!r:.200}, which is no address") from None
+        raise _refused(f"refers to {uri!r:.200}, which isn't a valid URI") from None
 
 
 def _schemas(found: Any) -> Iterator[dict[str, Any]]:
@@ -357,7 +357,7 @@ def _extent(value: Any) -> tuple[int, int]:
 
 
 def _too_many_ways() -> InvalidSchemaError:
-    return _refused(f"leads to others in more than {MOST_WAYS} ways")
+    return _refused(f"references other schemas in more than {MOST_WAYS} ways")
 
 
 def _refused(why: str, kind: str = "JSON") -> InvalidSchemaError:
@@ -388,19 +388,22 @@ class AvroLimits:
         self._run = 1 + _height(self.nodes, (RECORD,))
         """Values within values that the same byte begins."""
         if self._run == math.inf:
-            raise _refused("has a record that holds itself in each of its values", "Avro")
+            raise _refused("has a record that always contains itself", "Avro")
         empty: dict[int, int] = {}
         for at in range(len(self.nodes)):
             folded(at, self._fields, lambda one: self._without_bytes(one, empty), empty)
         items = [node.inner[0] for node in self.nodes if node.kind == ARRAY]
         if any(empty[at] for at in items):
-            raise _refused("has an array of what takes no bytes, and so no end", "Avro")
+            raise _refused(
+                "has an array whose items take no bytes, so its length isn't bounded by the data",
+                "Avro",
+            )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
         """Or of records, which may be of fixed sizes alone."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:
-            raise _refused(f"has values that lie deeper than {DEEPEST_VALUE} within others", "Avro")
+            raise _refused(f"has values nested more than {DEEPEST_VALUE} levels deep", "Avro")
 
     def may_be_deep(self, data: bytes) -> bool:
         """Return whether bytes may hold values that are too deep for the stack."""
@@ -418,7 +421,9 @@ class AvroLimits:
             return 0
         count = 1 + sum(empty[one] for one in node.inner)
         if count > MOST_EMPTY:
-            raise _refused(f"has a record of more than {MOST_EMPTY} values without a byte", "Avro")
+            raise _refused(
+                f"has a record with more than {MOST_EMPTY} values that take no bytes", "Avro"
+            )
         return count
 
 
@@ -536,5 +541,5 @@ def check_written(value: Any) -> None:
             open_ones.append(iter(one))
         if len(open_ones) > DEEPEST_WRITTEN:
             raise SerializationError(
-                f"its values lie deeper than {DEEPEST_WRITTEN} within one another"
+                f"the values are nested more than {DEEPEST_WRITTEN} levels deep"
             )

@@ -42,15 +42,15 @@ class SchemaId:
     def prefix(self) -> bytes:
         """What stands before the payload."""
         if self.id is None or not 0 <= self.id <= LARGEST_ID:
-            raise SerializationError(f"a schema's id has four bytes, and this one is {self.id}")
+            raise SerializationError(f"a schema id must fit in four bytes, not {self.id}")
         return _PREFIX.pack(BY_ID, self.id) + _indexes(self.indexes)
 
     def header(self) -> bytes:
         """What a header holds in place of that."""
         if self.guid is None:
             raise SerializationError(
-                "the registry gave this schema no GUID, which schema.id.location=header needs; it "
-                "takes Confluent Platform 8 or newer. Use schema.id.location=prefix"
+                "schema.id.location=header needs the schema's GUID, which this registry doesn't "
+                "return (Confluent Platform 8 or newer does). Use schema.id.location=prefix"
             )
         return bytes((BY_GUID,)) + UUID(self.guid).bytes + _indexes(self.indexes)
 
@@ -70,8 +70,8 @@ def add_header(schema: SchemaId, context: SerializationContext | None) -> None:
         headers[header_name(context)] = schema.header()
     else:
         raise SerializationError(
-            "schema.id.location=header needs the record's headers: a SerializationContext whose "
-            "`headers` is a list or a dict"
+            "schema.id.location=header needs the record's headers: pass a SerializationContext "
+            "whose `headers` is a list or a dict"
         )
 
 
@@ -103,10 +103,14 @@ def _read(data: bytes, *, indexed: bool) -> tuple[SchemaId, int]:
     elif magic == BY_GUID and len(data) >= GUID_SIZE:
         at, number, guid = GUID_SIZE, None, str(UUID(bytes=bytes(data[1:GUID_SIZE])))
     else:
-        found = "nothing" if magic is None else f"{len(data)} bytes that begin with {magic}"
+        found = (
+            "it is empty"
+            if magic is None
+            else f"it has {len(data)} byte{'' if len(data) == 1 else 's'} and starts with {magic}"
+        )
         raise DeserializationError(
-            f"it doesn't begin as Confluent's serializers write it (a zero and a schema's id in "
-            f"four bytes): {found}"
+            "the data doesn't start with a zero byte and a 4-byte schema id, as Confluent's "
+            f"serializers write it: {found}"
         )
     indexes = None
     if indexed:
@@ -138,7 +142,7 @@ def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= MOST_INDEXES:
         raise DeserializationError(
-            f"it has {count} message indexes, so it isn't Protobuf. Check the topic."
+            f"the data has {count} message indexes, so it isn't Protobuf. Check the topic."
         )
     found = []
     for _ in range(count):
@@ -151,7 +155,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(data):
-            raise DeserializationError("it ends within its message indexes")
+            raise DeserializationError("the data ends within the message indexes")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

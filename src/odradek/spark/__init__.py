@@ -1,8 +1,9 @@
-"""Spark: `format("odradek")` reads and writes Kafka topics in batch and streaming queries.
+"""Read and write Kafka topics from Spark with `format("odradek")`, in batch and streaming queries.
 
-In: Spark's options, the JVM connector's by name. Out: Arrow batches with its schema; `write_batch`
-for `foreachBatch`, `lag` of what a query's progress says.
-Importing this imports neither pyspark nor pyarrow; `KafkaDataSource` does, when it is first used.
+The options have the JVM connector's names and the rows its schema. `write_batch` is for
+`foreachBatch`, and `lag` reads a query's progress.
+
+Importing this module imports neither pyspark nor pyarrow; `KafkaDataSource` does so on first use.
 Must not start a thread or open a socket when imported: Spark forks workers afterwards.
 """
 
@@ -31,7 +32,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import it on first use, and say what is missing where it can't be imported."""
+    """Import a public name on first use; an ImportError says what is missing."""
     if name not in _ELSEWHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -41,6 +42,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_ELSEWHERE[name]), name)
     except ImportError as error:
         raise ImportError(
-            "odradek.spark needs PySpark 4.2 or newer with pandas and pyarrow in the driver's and "
-            f"the executors' Python: pip install 'odradek[spark]' ({error})"
+            "odradek.spark needs PySpark 4.2 or newer, pandas and pyarrow in the Python of the "
+            f"driver and the executors: pip install 'odradek[spark]' ({error})"
         ) from error

@@ -13,17 +13,17 @@ from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutEr
 from odradek.common.printable import printable
 
 OPT_OUT = (
-    "If losing records is acceptable, set option failOnDataLoss to false: then this is logged as a "
-    "warning and the query goes on with what is there."
+    "If losing records is acceptable, set option failOnDataLoss to false: the query then logs "
+    "this as a warning and continues with the records that exist."
 )
 
 
 class OptionError(ConfigurationError):
-    """An option of the Spark source is missing, unknown or has a value that can't be used."""
+    """An option of the Spark source or sink is missing, unknown or has an invalid value."""
 
 
 class DataLossError(KafkaError):
-    """Records that the query hasn't read yet are gone, or can't be told from others."""
+    """Records that the query hasn't read yet are lost, or can't be told from newer ones."""
 
     several_lines = True
 
@@ -40,7 +40,7 @@ class OutageError(KafkaTimeoutError):
 
 
 class NoProgressError(KafkaTimeoutError):
-    """Brokers answer, but one partition gives nothing although records must be there."""
+    """The brokers answer, but a partition returns no records although there are some to read."""
 
 
 class MissingTopicError(KafkaError):
@@ -48,8 +48,8 @@ class MissingTopicError(KafkaError):
 
 
 class TimestampRangeError(KafkaError):
-    """A record's timestamp is none that Spark's column can hold (option outOfRangeTimestamps)."""
+    """A record's timestamp doesn't fit Spark's column (see option outOfRangeTimestamps)."""
 
 
 class UndecodableValueError(KafkaError):
-    """A value isn't what option valueSchema says, and option valueMode is FAILFAST."""
+    """A value doesn't match option valueSchema, and option valueMode is FAILFAST."""

@@ -11,16 +11,16 @@ import re
 LEAST = (4, 2)
 LACKS = (
     ((4, 0), "data sources written in Python"),
-    ((4, 1), "streaming sinks that take Arrow batches, and filters handed to a source"),
-    ((4, 2), "limits of a micro-batch and Trigger.AvailableNow for sources written in Python"),
+    ((4, 1), "streaming sinks with Arrow batches, and filter pushdown"),
+    ((4, 2), "micro-batch limits and Trigger.AvailableNow for sources written in Python"),
 )
-"""What came with which release, oldest first."""
+"""The features that each PySpark release added, oldest first."""
 
 
 def check_version(version: str) -> None:
-    """Raise ImportError when PySpark is too old, with the least version and what it lacks.
+    """Raise ImportError if PySpark is too old, with the required version and the missing features.
 
-    A version that can't be read is let through: some vendors number theirs otherwise.
+    Accept a version that can't be parsed: some vendors use their own numbers.
     """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None:
@@ -29,6 +29,7 @@ def check_version(version: str) -> None:
     lacking = [what for since, what in LACKS if found < since]
     if lacking:
         raise ImportError(
-            f"Odradek needs PySpark {LEAST[0]}.{LEAST[1]} or newer, and this is PySpark {version}, "
-            f"which lacks {'; '.join(lacking)}"
+            f"Odradek needs PySpark {LEAST[0]}.{LEAST[1]} or newer, but this is PySpark "
+            f"{version}, which lacks {'; '.join(lacking)}. Upgrade with: pip install --upgrade "
+            "pyspark"
         )

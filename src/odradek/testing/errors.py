@@ -7,20 +7,20 @@ from __future__ import annotations
 
 
 class ClusterStartError(RuntimeError):
-    """The cluster can't be brought up; the text says why, with the end of a log if it helps."""
+    """The cluster can't be started; the message has the reason, and may have the end of a log."""
 
 
 class JavaNotFoundError(ClusterStartError):
-    """No Java of at least version 17 was found; the text says where it was looked for."""
+    """No suitable Java was found; the message lists the places that were searched."""
 
 
 class JarsError(ClusterStartError):
-    """The jars of a Kafka version can't be had; the text says which and why."""
+    """The jars of a Kafka version can't be fetched or verified; the message has the reason."""
 
 
 class KeeperError(ClusterStartError):
-    """The keeper process is gone or couldn't start a program."""
+    """The keeper process has ended, or couldn't start a program."""
 
 
 class ToolError(RuntimeError):
-    """One of Kafka's command-line tools failed; the text holds what it printed."""
+    """One of Kafka's command-line tools failed; the message has its output."""

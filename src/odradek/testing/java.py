@@ -55,11 +55,11 @@ def own_cache() -> Path:
     wrong = trusted_directory(directory)
     above = directory.parent.stat()
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
-        wrong = wrong or f"everybody may rename what is in {directory.parent}"
+        wrong = wrong or f"any user may rename files in {directory.parent}"
     if wrong:
         raise ClusterStartError(
-            f"the cache can't be trusted: {wrong}. Take the others' rights away (chmod go-w), or "
-            "set XDG_CACHE_HOME to a directory of your own."
+            f"the cache isn't safe to use: {wrong}. Remove the write permission of other users "
+            "(chmod go-w), or set XDG_CACHE_HOME to a directory of your own."
         )
     return directory
 

@@ -33,19 +33,26 @@ _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more
 
 
 class LocalCluster:
-    """A cluster of `brokers` combined KRaft brokers (ids from 0) on loopback.
+    """A real Kafka cluster on loopback: `brokers` combined KRaft brokers, with ids from 0.
 
-    `version` may be short ("4.3") and needs a committed list of jars. `config` is added to every
-    broker's properties. With a `directory` the data stays there and is taken up again by the next
-    cluster of the same size; else it is temporary. `port` fixes the front door's port. Brokers
-    start quickly and stay small; `full_jvm` runs them as Kafka's own scripts do, for benchmarks.
+    `version` may be short ("4.3"); a list of its jars must be committed. `config` is added to every
+    broker's properties. With a `directory` the data is kept there and used again by the next
+    cluster of the same size; otherwise it is temporary. `port` sets the port of the bootstrap
+    address. The brokers start quickly and need little memory; `full_jvm` runs them as Kafka's own
+    scripts do, for benchmarks.
 
-    `security` is what clients must speak: SSL, SASL_SSL or SASL_PLAINTEXT. Certificates, keys and
-    `users` (name: password) are made; `client_config`, `java_properties` and `librdkafka_config`
-    are ways in. `mutual_tls` asks clients for certificates ("required" or "requested"); with `acls`
-    users may do what `allow` allowed and nothing else. OAUTHBEARER takes unsigned tokens, or those
-    signed by a key found at `jwks`. The brokers among themselves, and Kafka's tools, use listeners
-    without TLS beside it (`inner_servers`), which ask for a password where there are `acls`.
+    `security`: the protocol for clients: SSL, SASL_SSL or SASL_PLAINTEXT. Certificates, keys and
+    `users` (name: password) are created; `client_config`, `java_properties` and `librdkafka_config`
+    return settings for clients. `mutual_tls`: client certificates are "required" or "requested".
+    `acls`: users only have the permissions granted with `allow`. `jwks`: OAUTHBEARER accepts tokens
+    signed by a key from this URL instead of unsigned ones. The brokers among themselves and Kafka's
+    tools use separate listeners without TLS (`inner_servers`), which need a password with `acls`.
+
+    Raises `ClusterStartError` if the cluster can't be started.
+
+        with LocalCluster(brokers=3) as cluster:
+            producer = odradek.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+            cluster.move()
     """
 
     def __init__(
@@ -96,9 +103,9 @@ class LocalCluster:
         self.close()
 
     def open(self) -> Self:
-        """Fetch what is missing, start everything, return when all brokers answer."""
+        """Fetch missing files, start all brokers and wait until they answer."""
         if self._keeper is not None:
-            raise RuntimeError("the cluster is open already")
+            raise RuntimeError("the cluster is already open")
         # First of all, so that two starts on one port don't begin to format.
         self._door.start()
         try:
@@ -133,7 +140,7 @@ class LocalCluster:
         return jars.fetch(jars.TOOLS_OF[self.version], self._report)
 
     def close(self) -> None:
-        """End every process; temporary data goes with them. May be called again."""
+        """Stop all processes and remove temporary data; may be called again."""
         keeper, self._keeper = self._keeper, None
         self._door.lead_to(())
         if keeper is not None:
@@ -145,32 +152,32 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The front door: the one address that stays, whatever becomes of the brokers."""
+        """The bootstrap address; it stays the same whatever happens to the brokers."""
         return str(self._door.address)
 
     @property
     def front_door(self) -> FrontDoor:
-        """The forwarder itself, for tests that cut or count its connections."""
+        """The forwarder at the bootstrap address, for tests that cut or count its connections."""
         return self._door
 
     @property
     def broker_addresses(self) -> tuple[str, ...]:
-        """The brokers' own addresses ("host:port") now, by id, whether they run or not."""
+        """The brokers' own current addresses ("host:port") by id, running or not."""
         return tuple(str(broker.address) for broker in self._now.brokers)
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster behind the front door now."""
+        """The id of the cluster that the bootstrap address leads to."""
         return self._now.cluster_id
 
     @property
     def directory(self) -> Path:
-        """Where the brokers' files are."""
+        """The directory of the brokers' files."""
         return self._directory
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers whose process exists (a paused one's does)."""
+        """The ids of the brokers with a process, including paused ones."""
         return tuple(broker.node_id for broker in self._now.brokers if broker.running)
 
     def pids(self) -> dict[int, int]:
@@ -187,34 +194,34 @@ class LocalCluster:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def kill(self, i: int) -> None:
-        """End broker `i` with SIGKILL and wait until it is gone."""
+        """Kill broker `i` (SIGKILL) and wait until its process has ended."""
         self._now.stop([self._broker(i)], graceful=False)
         self._lead()
 
     def stop(self, i: int) -> None:
-        """Let broker `i` shut down in order (SIGTERM) and wait until it is gone."""
+        """Shut down broker `i` (SIGTERM) and wait until its process has ended."""
         self._now.stop([self._broker(i)], graceful=True)
         self._lead()
 
     def start(self, i: int) -> None:
-        """Start broker `i` again where it was, and wait until the running brokers know it."""
+        """Start broker `i` again at its address and wait until the running brokers know it."""
         self._now.spawn(self._broker(i))
         self._now.wait_ready()
         self._lead()
 
     def pause(self, i: int) -> None:
-        """Freeze broker `i` (SIGSTOP): connections stay open, nothing answers."""
+        """Pause broker `i` (SIGSTOP): its connections stay open, but it doesn't answer."""
         self._now.pause(self._broker(i))
 
     def resume(self, i: int) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._now.resume(self._broker(i))
 
     def move(self, *, graceful: bool = False) -> None:
-        """Take all brokers away and bring them back on other addresses and ports.
+        """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        Data and cluster id stay. By default the brokers are killed, as machines that vanish are;
-        gracefully they hand over what they can first.
+        By default the brokers are killed; with `graceful` they shut down and hand over leadership
+        first.
         """
         self.timeline.add("move_started")
         self._now.stop(self._now.brokers, graceful=graceful)
@@ -225,9 +232,9 @@ class LocalCluster:
         self.timeline.add("moved")
 
     def swap(self, i: int, j: int) -> None:
-        """Kill two brokers and bring each back where the other one was; data and ids stay.
+        """Kill two brokers and start each at the other's address, with its own data and id.
 
-        Whoever goes by old metadata finds another broker than it means (KIP-1242).
+        A client with old metadata then reaches the wrong broker (KIP-1242).
         """
         self.timeline.add("swap_started")
         self._now.swap(self._broker(i), self._broker(j))
@@ -235,14 +242,14 @@ class LocalCluster:
         self.timeline.add("swapped")
 
     def replace_with_foreign(self, *, same_addresses: bool = False) -> str:
-        """Stop the cluster and open another one, with another id, behind the same front door.
+        """Stop the cluster and start a different one at the same bootstrap address.
 
-        Every verb and attribute then means the foreign cluster, until `restore()`. With
-        `same_addresses` its brokers listen where the old ones did. Returns the foreign id.
+        All methods and properties then apply to the new cluster, until `restore()`. With
+        `same_addresses` its brokers use the old ones' addresses. Return the new cluster's id.
         """
         old = self._now
         if old is not self._original:
-            raise RuntimeError("the cluster is replaced already; restore() it first")
+            raise RuntimeError("the cluster is already replaced; call restore() first")
         self.timeline.add("foreign_started")
         old.stop(old.brokers, graceful=False)
         self._door.lead_to(())
@@ -257,10 +264,10 @@ class LocalCluster:
         return foreign.cluster_id
 
     def restore(self) -> None:
-        """Stop the foreign cluster and bring the first one back, at its own addresses."""
+        """Stop the replacement and start the original cluster again at its own addresses."""
         foreign, original = self._now, self._original
         if original is None or foreign is original:
-            raise RuntimeError("there is no foreign cluster to be replaced")
+            raise RuntimeError("the cluster isn't replaced: there is nothing to restore")
         foreign.stop(foreign.brokers, graceful=False)
         self._current = original
         original.start_all()
@@ -277,11 +284,12 @@ class LocalCluster:
         check: bool = True,
         java_options: Iterable[str] = (),
     ) -> str:
-        """Run one of Kafka's own Java programs (a main class) and return its standard output.
+        """Run one of Kafka's Java programs (a main class) and return its standard output.
 
-        `given` is its standard input, `java_options` are for its JVM; `--bootstrap-server` is the
-        caller's to say (`tool_arguments` has it). Raises `ToolError` when it fails (unless `check`
-        is false) or takes too long.
+        `given` is its standard input; `java_options` are for its JVM. The caller passes
+        `--bootstrap-server` in `arguments` (see `tool_arguments`). Raises `ToolError` if it fails
+        (unless
+        `check` is false) or times out.
         """
         return self._now.run_tool(
             main, arguments, given=given, timeout=timeout, check=check, java_options=java_options
@@ -290,11 +298,11 @@ class LocalCluster:
     def create_topic(
         self, topic: str, partitions: int = 1, replication_factor: int | None = None
     ) -> None:
-        """Create a topic; the running brokers know it afterwards."""
+        """Create a topic and wait until all running brokers know it."""
         self._now.create_topic(topic, partitions, replication_factor or min(3, self._count))
 
     def console_producer(self, topic: str, lines: bytes, *options: str) -> None:
-        """Send lines with Kafka's own console producer; `options` go to it as they are."""
+        """Send lines with Kafka's console producer; `options` are passed to it unchanged."""
         self.run_tool(
             "org.apache.kafka.tools.ConsoleProducer",
             [*self.tool_arguments("--producer.config"), "--topic", topic, *options],
@@ -304,9 +312,9 @@ class LocalCluster:
     def console_consumer(
         self, topic: str, *options: str, max_messages: int | None = None, timeout: float = 10.0
     ) -> str:
-        """Read a topic from its beginning with Kafka's own console consumer.
+        """Read a topic from its beginning with Kafka's console consumer and return its output.
 
-        It ends after `max_messages`, or when nothing came for `timeout` seconds.
+        It stops after `max_messages`, or if no record arrives for `timeout` seconds.
         """
         where = self.tool_arguments("--consumer.config")
         arguments = [*where, "--topic", topic, "--from-beginning",
@@ -326,9 +334,9 @@ class LocalCluster:
     def client_config(
         self, user: str | None = None, mechanism: str | None = None, password: str | None = None
     ) -> dict[str, Any]:
-        """Settings for Odradek's clients: the front door, and what the security asks for.
+        """Return settings for Odradek's clients: the bootstrap address and the credentials.
 
-        By default the first user by the first mechanism; `password` replaces the right one.
+        The default is the first user with the first mechanism; `password` replaces the correct one.
         """
         return {
             "bootstrap.servers": self.bootstrap_servers,
@@ -342,7 +350,7 @@ class LocalCluster:
         password: str | None = None,
         stores: Kind = "PEM",
     ) -> dict[str, str]:
-        """The same in Kafka's own words; `stores` is the kind of its key and trust stores."""
+        """Return settings for Java clients; `stores` is the type of the key and trust stores."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
             **self._security.java(user, mechanism, password, stores),
@@ -351,7 +359,7 @@ class LocalCluster:
     def java_properties(
         self, user: str | None = None, mechanism: str | None = None, stores: Kind = "PEM"
     ) -> Path:
-        """Write `java_config` to a properties file, as Java's clients and tools read it."""
+        """Write `java_config` to a properties file for Java's clients; return its path."""
         settings = self.java_config(user, mechanism, stores=stores)
         words = [user or "client", settings.get("sasl.mechanism", ""), stores]
         path = self._directory / f"{'-'.join(filter(None, words)).lower()}.properties"
@@ -361,7 +369,7 @@ class LocalCluster:
     def librdkafka_config(
         self, user: str | None = None, mechanism: str | None = None, password: str | None = None
     ) -> dict[str, str]:
-        """The same in librdkafka's words, for confluent-kafka."""
+        """Return settings for librdkafka, for confluent-kafka."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
             **self._security.librdkafka(user, mechanism, password),
@@ -369,38 +377,38 @@ class LocalCluster:
 
     @property
     def security(self) -> Protocol:
-        """What clients must speak."""
+        """The security protocol for clients."""
         return self._security.protocol
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """Who may come in, by name: the users, or one for all where nobody is asked."""
+        """The names of the users; a single name if clients don't authenticate."""
         return self._security.client_names
 
     @property
     def authority(self) -> Authority:
-        """Who signed the brokers' certificates, and signs those of clients."""
+        """The certificate authority of the brokers' and clients' certificates."""
         return self._security.authority
 
     @property
     def inner_servers(self) -> str:
         """The running brokers' addresses for each other, without TLS.
 
-        Nobody is asked there who he is, unless there are `acls`: `inner_config` has the way in.
+        Clients don't authenticate there, unless there are `acls`: use `inner_config`.
         """
         return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
 
     def inner_config(self) -> dict[str, str]:
-        """Settings for Odradek's and Java's clients to come in where the brokers do.
+        """Return settings for Odradek's and Java's clients to connect to `inner_servers`.
 
-        Everything may be done there, also where `acls` keep the users from it.
+        This user has all permissions, whatever the `acls`.
         """
         return {"bootstrap.servers": self.inner_servers, **self._security.inner_java()}
 
     def change_password(self, user: str, password: str) -> None:
-        """Give a user another password; connections that are there stay until they log in again.
+        """Change a user's password; existing connections remain until they authenticate again.
 
-        PLAIN's passwords are in the brokers' files: with it each broker is restarted in turn.
+        PLAIN passwords are in the brokers' files, so with PLAIN each broker is restarted in turn.
         """
         from odradek.api.admin import Admin
         from odradek.clients.admin.users import UserScramCredentialUpsertion
@@ -418,13 +426,15 @@ class LocalCluster:
                 self.start(i)
 
     def rotate_certificates(self) -> None:
-        """Give the brokers new keys and certificates of the same authority; none is restarted."""
+        """Replace the brokers' keys and certificates without a restart, by the same authority."""
         self._now.rotate_certificates()
 
     def allow(self, user: str, *arguments: str) -> None:
-        """Allow a user something, in the words of Kafka's tool: "--operation", "Read", "--topic" …
+        """Grant a user a permission.
 
-        Needs `acls`; until then a user may do nothing.
+        `arguments` are those of Kafka's ACL tool: "--operation", "Read", "--topic", "flights".
+
+        Needs `acls`; without a grant a user has no permissions.
         """
         self.run_tool(
             "org.apache.kafka.tools.AclCommand",
@@ -439,9 +449,9 @@ class LocalCluster:
         return self._current
 
     def tool_arguments(self, option: str = "--command-config") -> list[str]:
-        """What makes Kafka's tools come in where the brokers do: "--bootstrap-server" and so on.
+        """Return the arguments with which Kafka's tools connect to `inner_servers`.
 
-        `option` is the tool's own name for a file of settings.
+        `option` is the tool's name for its file of settings.
         """
         return self._now.inner_arguments((b for b in self._now.brokers if b.running), option)
 
@@ -478,7 +488,7 @@ class LocalCluster:
             fcntl.flock(file, fcntl.LOCK_EX)
             if self._java.archive.is_file():
                 return
-            self._report("preparing a class data archive (once)")
+            self._report("creating a class data archive (once)")
             timeline, self.timeline = self.timeline, Timeline()
             try:
                 plain = Security("PLAINTEXT")

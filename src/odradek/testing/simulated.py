@@ -52,11 +52,10 @@ MOMENT = 0.001
 
 
 class KafkaSimulation:
-    """One simulated cluster in a world of its own; pytest's fixture `kafka_simulation`.
+    """A simulated Kafka cluster in virtual time, as yielded by the fixture `kafka_simulation`.
 
-    Every verb and question of `SimulatedCluster` can be asked of it directly: `move()`,
-    `crash(1)`, `create_topic("flights", partitions=3)`, `records("flights", 0)` …
-    Times are virtual seconds.
+    All methods of `SimulatedCluster` are available on it: `move()`, `crash(1)`,
+    `create_topic("flights", partitions=3)`, `records("flights", 0)` … Times are virtual seconds.
     """
 
     def __init__(
@@ -69,8 +68,9 @@ class KafkaSimulation:
         limit: float = HOUR,
         **cluster: Any,
     ) -> None:
-        """Make the cluster; `cluster` takes the options of `SimulatedCluster`. `limit`: how many
-        virtual seconds a coroutine may run here, if `run` isn't told otherwise.
+        """Create the cluster; `cluster` takes the options of `SimulatedCluster`.
+
+        `limit`: how many virtual seconds a coroutine may run, unless `run` sets another limit.
         """
         self.seed = seed
         self.limit = limit
@@ -78,9 +78,9 @@ class KafkaSimulation:
         self.cluster = SimulatedCluster(self.world, brokers, **cluster)
         self.checkers = Checkers(self.world)
         self.clients: list[Client[Any]] = []
-        """Those that the factories made."""
+        """The clients created with `producer`, `consumer` and `admin`."""
         self.allow_real_clients = False
-        """Whether clients of other bootstrap addresses may be made; they use real sockets."""
+        """Whether clients with other bootstrap addresses may be created; they use real sockets."""
         self._checks = checkers
         self._wires: list[Wire] = []
         self._served = set(self._addresses(self.cluster.bootstrap_servers))
@@ -97,7 +97,9 @@ class KafkaSimulation:
         try:
             return getattr(self.cluster, name)
         except AttributeError:
-            raise AttributeError(f"neither kafka_simulation nor its cluster has {name!r}") from None
+            raise AttributeError(
+                f"neither kafka_simulation nor its cluster has an attribute {name!r}"
+            ) from None
 
     # Its life
 
@@ -111,7 +113,7 @@ class KafkaSimulation:
         self.close()
 
     def close(self) -> None:
-        """Close all clients, those of the code under test too. `verify` is asked separately."""
+        """Close all clients, including those of the code under test, without calling `verify`."""
         self._stack.close()
         self._ended = True
         self.world.advance(MOMENT)  # out of an instant in which the test may have got stuck
@@ -123,7 +125,7 @@ class KafkaSimulation:
                 host.close(self.world.now)
 
     def verify(self) -> None:
-        """Raise what the checkers found: a rule that Odradek itself broke (`Violation`)."""
+        """Raise `Violation` if a client broke one of the checked protocol invariants."""
         if not self._checks:
             return
         for wire in self._wires:
@@ -135,7 +137,7 @@ class KafkaSimulation:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given; it stays, whatever becomes of the brokers."""
+        """The bootstrap address for clients; it never changes."""
         return self.cluster.bootstrap_servers
 
     def producer(
@@ -147,10 +149,10 @@ class KafkaSimulation:
         background: bool = True,
         **options: Unpack[ProducerOptions],
     ) -> Producer:
-        """Make an `odradek.Producer` in this world; it is closed at the end of the test.
+        """Create an `odradek.Producer` in the simulation; it is closed when the test ends.
 
-        `name` is its name in the world (default: "producer"); `link` says how its connections
-        behave; `background` whether it goes on while no call of it waits, as a real one does.
+        `name`: its name in reports (default: "producer"). `link`: the behaviour of its connections.
+        `background`: whether it works between calls, as a real producer does.
         """
         given = self._config(config, options)
         host = self._new_host(Config(PRODUCER, given), name, link, background=background)
@@ -165,8 +167,9 @@ class KafkaSimulation:
         background: bool | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> Consumer:
-        """Make an `odradek.Consumer`, as `producer` does; without a `group.id` it works inside its
-        calls only.
+        """Create an `odradek.Consumer`, as `producer` does.
+
+        Without a `group.id` it only works during its calls, unless `background` says otherwise.
         """
         given = self._config(config, options)
         checked = Config(CONSUMER, given)
@@ -183,16 +186,16 @@ class KafkaSimulation:
         background: bool = False,
         **options: Unpack[AdminOptions],
     ) -> Admin:
-        """Make an `odradek.Admin`, as `producer` does; it works inside its calls only."""
+        """Create an `odradek.Admin`, as `producer` does; it only works during its calls."""
         given = self._config(config, options)
         host = self._new_host(Config(ADMIN, given), name, link, background=background)
         return self._made(on_host(host, Admin, given))
 
     def answer_for(self, bootstrap_servers: str) -> None:
-        """Let this cluster answer at other bootstrap addresses, say those of your settings.
+        """Make this cluster answer at other bootstrap addresses, for example yours.
 
         Code under test then needs no change: `odradek.Producer({"bootstrap.servers":
-        "kafka.prod.example:9092"})` gets a client in this world.
+        "kafka.prod.example:9092"})` creates a client in the simulation.
         """
         door = self.cluster.front_door
         for address in self._addresses(bootstrap_servers):
@@ -206,7 +209,7 @@ class KafkaSimulation:
             self._served.add(address)
 
     def new_cluster(self, name: str, brokers: int = 3, **cluster: Any) -> SimulatedCluster:
-        """Another cluster in this world, at `name.simulated:9092`."""
+        """Create another cluster in this simulation, at `name.simulated:9092`."""
         options = {
             "cluster_id": f"simulated-cluster-{name}",
             "bootstrap_name": f"{name}.simulated",
@@ -220,7 +223,7 @@ class KafkaSimulation:
     # Records, for arranging and asserting
 
     def send(self, topic: str, value: bytes | None, **fields: Any) -> RecordFuture:
-        """Send a record with a producer of the simulation's own; doesn't wait for the outcome.
+        """Send a record with the simulation's own producer, without waiting for the result.
 
         `fields`: `key`, `headers`, `partition`, `timestamp_ms`.
         """
@@ -234,12 +237,12 @@ class KafkaSimulation:
             future.result()
 
     def values(self, topic: str) -> list[bytes | None]:
-        """The values of a topic's committed records, partition by partition, by offset."""
+        """Return the values of a topic's committed records, ordered by partition and offset."""
         partitions = range(len(self.cluster.topics[topic].partitions))
         return [row[4] for p in partitions for row in self.cluster.records(topic, p)]
 
     def poll_for(self, consumer: Consumer, seconds: float) -> list[ConsumerRecord]:
-        """All records that a consumer hands out in `seconds` seconds."""
+        """Return all records that a consumer returns within `seconds` virtual seconds."""
         end, records = self.now + seconds, list[ConsumerRecord]()
         while self.now < end:
             records += consumer.poll(end - self.now)
@@ -253,21 +256,21 @@ class KafkaSimulation:
         return self.world.now
 
     def advance(self, seconds: float) -> None:
-        """Let time go on for everybody."""
+        """Advance virtual time; all clients and brokers work meanwhile."""
         self.world.advance(seconds)
 
     sleep = advance
     """For code that sleeps: `monkeypatch.setattr("time.sleep", kafka_simulation.sleep)`."""
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something a while from now, also while a call of some client waits.
+        """Run an action after some virtual seconds, also while a client's call is waiting.
 
-        The action shouldn't wait for anything itself.
+        The action must not wait for anything itself.
         """
         self.world.after(seconds, lambda: None if self._ended else action())
 
     def every(self, seconds: float, action: Callable[[], object]) -> Callable[[], None]:
-        """Do something again and again, from now on; gives a function that ends it."""
+        """Run an action repeatedly, every `seconds`; return a function that stops it."""
         ended: list[bool] = []
 
         def again() -> None:
@@ -279,7 +282,7 @@ class KafkaSimulation:
         return lambda: ended.append(True)
 
     def run_while(self, condition: Callable[[], bool], limit: float = 60.0) -> bool:
-        """Let time go on while the condition holds, at most `limit` s; say whether it ended."""
+        """Advance time while a condition holds, at most `limit` s; return whether it ended."""
         return self.world.run_while(condition, limit)
 
     # asyncio
@@ -291,28 +294,31 @@ class KafkaSimulation:
         limit: float | None = None,
         debug: bool | None = None,
     ) -> T:
-        """Run a coroutine as `asyncio.run` does, in this world's time; gives its result.
+        """Run a coroutine in virtual time, as `asyncio.run` does, and return its result.
 
-        `limit`: how many virtual seconds it may take (the simulation's `limit`). Raises
-        `StuckError` when they have passed, or when nothing can happen any more while something is
-        waited for; it says who waits, and where. `debug`: asyncio's debug mode; callbacks then
-        count as slow in virtual time.
+        `limit`: how many virtual seconds it may take (default: the simulation's `limit`). `debug`:
+        asyncio's debug mode, in which slow callbacks are measured in virtual time.
+
+        Raises `StuckError` when the limit has passed, or when tasks wait for something that can't
+        happen; the error lists the waiting tasks and their places in the code.
         """
         with asyncio.Runner(debug=debug, loop_factory=lambda: self.new_loop(limit)) as runner:
             return runner.run(main)
 
     def new_loop(self, limit: float | None = None) -> VirtualLoop:
-        """An event loop in this world's time: a loop factory for whatever takes one.
+        """Return an event loop in virtual time, for code that takes a loop factory.
 
-        `limit`: how many virtual seconds one run of it may take, as for `run`.
+        `limit`: how many virtual seconds one run of the loop may take, as for `run`.
         """
         return VirtualLoop(self.world, limit=self.limit if limit is None else limit)
 
     # What it says about itself
 
     def report(self) -> str:
-        """What happened here, for a test that failed: clients, their last events, the seed."""
-        lines = [f"seed {self.seed}, virtual time {self.now:.3f} s; the clients made here:"]
+        """Return a report for a failed test: the seed, the clients and their last events."""
+        lines = [
+            f"seed {self.seed}, virtual time {self.now:.3f} s; the clients of this simulation:"
+        ]
         lines += [str(client.explain()) for client in self.clients]
         for host in self.world.hosts.values():
             events = host.trace.events[-LAST_EVENTS:]
@@ -362,7 +368,7 @@ class KafkaSimulation:
         try:
             return in_loop(self.world, make)
         except IllegalStateError as error:
-            raise ConfigurationError(f"this client can't be made: {error}") from None
+            raise ConfigurationError(f"this client can't be created: {error}") from None
 
     def _host_of(self, config: Config) -> ClientHost | None:
         """The host of a client that the code under test makes (a `HostSource`)."""
@@ -373,9 +379,10 @@ class KafkaSimulation:
             return None
         names = ", ".join(map(str, servers))
         raise ConfigurationError(
-            f"kafka_simulation doesn't know {names}: a client of it would leave the simulation. "
-            f"Give it {self.bootstrap_servers}, or say kafka_simulation.answer_for({names!r}); "
-            "kafka_simulation.allow_real_clients = True allows real connections."
+            f"kafka_simulation doesn't serve {names}, so this client would leave the simulation. "
+            f"Use the address {self.bootstrap_servers}, call "
+            f"kafka_simulation.answer_for({names!r}), or set kafka_simulation.allow_real_clients "
+            "= True to allow real connections."
         )
 
     def _is_ours(self, address: Address) -> bool:

@@ -165,15 +165,19 @@ class Awaited:
 @pytest.mark.parametrize(
     ("side", "given", "why"),
     [
-        ("serializer", AvroDeserializer(SchemaRegistryClient({"url": "http://a"})), "the opposite"),
+        (
+            "serializer",
+            AvroDeserializer(SchemaRegistryClient({"url": "http://a"})),
+            "pass a serializer",
+        ),
         (
             "deserializer",
             IntegerSerializer(),
-            "value_deserializer is an object of IntegerSerializer",
+            "value_deserializer is an instance of IntegerSerializer",
         ),
-        ("serializer", theirs.StringDeserializer(), "give a serializer"),
-        ("deserializer", theirs.StringSerializer(), "give a deserializer"),
-        ("deserializer", StringDeserializer, "the class StringDeserializer: give an object"),
+        ("serializer", theirs.StringDeserializer(), "pass a serializer"),
+        ("deserializer", theirs.StringSerializer(), "pass a deserializer"),
+        ("deserializer", StringDeserializer, "the class StringDeserializer: pass an instance"),
         ("deserializer", partial(given_later), "value_deserializer is a coroutine function"),
         ("deserializer", Awaited(), "value_deserializer is a coroutine function"),
     ],
@@ -197,17 +201,19 @@ def test_functions_that_are_classes_are_taken() -> None:
 def test_a_coroutine_is_no_value() -> None:
     """What a function gives isn't known before it is called."""
     record = ConsumerRecord("t", 0, 7, -1, 0, None, b"x", (), -1)
-    with pytest.raises(RecordDeserializationError, match="nobody here awaits"):
+    with pytest.raises(RecordDeserializationError, match="isn't awaited here"):
         RecordReading(None, lambda one: given_later(one))([record])
-    with pytest.raises(SerializationError, match="nobody here awaits"):
+    with pytest.raises(SerializationError, match="isn't awaited here"):
         RecordWriting(None, lambda one: given_later(one))("t", None, "x", None)
 
 
 def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:
     with producer(cluster, key_serializer=IntegerSerializer(), value_serializer=dumped) as sender:
-        with pytest.raises(SerializationError, match=r"value of a record of v .*TypeError"):
+        with pytest.raises(SerializationError, match=r"value of a record for topic v .*TypeError"):
             sender.send("v", object(), 1)
-        with pytest.raises(SerializationError, match=r"key of a record of v .*int of 4 bytes"):
+        with pytest.raises(
+            SerializationError, match=r"key of a record for topic v .*int of 4 bytes"
+        ):
             sender.send("v", 1, "text")
         assert sender.send("v", 1, 1).result(10).offset == 0
 

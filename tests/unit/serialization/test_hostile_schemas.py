@@ -132,11 +132,11 @@ def test_values_that_lie_too_deep_are_refused_and_no_crash(
     schema, deeper, end = CHAINS[chain]
     registry = client(server, schema)
     read = AvroDeserializer(registry)
-    with pytest.raises(DeserializationError, match="deeper than 400"):
+    with pytest.raises(DeserializationError, match="more than 400 levels deep"):
         read(framed(deeper * 100_000 + end * 100_001))
     deep = framed(deeper * 1000 + end * (1001 if chain == "array" else 1))
     found = avro_to_arrow(pa.array([deep]), registry, json.dumps(record("N", INT)))
-    assert "deeper than 400" in found.errors[0]
+    assert "more than 400 levels deep" in found.errors[0]
 
 
 @pytest.mark.parametrize("chain", CHAINS)
@@ -175,7 +175,7 @@ def test_values_that_lie_too_deep_are_not_written_and_no_crash(
         value = {"n": value}
     if depth is None:
         last["n"] = last
-    with pytest.raises(SerializationError, match="deeper than 150"):
+    with pytest.raises(SerializationError, match="more than 150 levels deep"):
         write(value, VALUE)
     column = arrow_to_avro(pa.array([{"n": None}]), write, "t")
     assert column.values.to_pylist() == [framed(b"\0")]
@@ -204,15 +204,15 @@ assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ({"type": "array", "items": "null"}, "no end"),
-        (record("R", {"type": "array", "items": record("E")}, "int"), "no end"),
-        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "no end"),
-        (record("N", field("N")), "holds itself"),
-        (record("N", "int", field(record("M", field("N")))), "holds itself"),
-        (doubled(EXPONENT), "without a byte"),
+        ({"type": "array", "items": "null"}, "take no bytes"),
+        (record("R", {"type": "array", "items": record("E")}, "int"), "take no bytes"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "take no bytes"),
+        (record("N", field("N")), "always contains itself"),
+        (record("N", "int", field(record("M", field("N")))), "always contains itself"),
+        (doubled(EXPONENT), "take no bytes"),
         (
             [record("R0", "int"), *(record(f"R{at}", f"R{at - 1}") for at in range(1, 500))],
-            "deeper than 400",
+            "more than 400 levels deep",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_schemas_without_an_end_are_refused(server: RegistryServer, schema: Any,
 def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: RegistryServer) -> None:
     wide = record("Q", field(doubled(25, "int"), "a"), INT)
     registry = client(server, wide)
-    with pytest.raises(InvalidSchemaError, match="types within types"):
+    with pytest.raises(InvalidSchemaError, match="nested types"):
         in_time(lambda: avro_to_arrow(pa.array([framed()]), registry))
     reader = json.dumps(record("Q", INT))
     assert in_time(lambda: avro_to_arrow(pa.array([framed()]), registry, reader)).errors
@@ -287,7 +287,7 @@ def nested_ids(depth: int) -> Any:
         ({"additionalProperties": {"$ref": "#"}, "properties": {"a": {"$ref": "#"}}}, 40, "checks"),
         ({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}, 400, None),
         ({"allOf": [{"$ref": "#"}]}, 5, "refers to itself"),
-        (nested_ids(40), 5, "too many ids"),
+        (nested_ids(40), 5, "too many nested ids"),
         (nested_ids(4), 5, None),
         ({"$ref": "#/$defs/a/enum/1", "$defs": {"a": {"enum": [1, {}]}}}, 5, None),
         ({"$ref": "#n", "$defs": {"n": {"$anchor": "n", "not": {"$ref": "m#/x"}},
@@ -338,9 +338,9 @@ WIDE = 12_000
             {"enum": list(range(200_000)), "allOf": [{"$ref": "#/enum/199999"}] * 500},
             None,
         ),
-        ({"enum": [{}], "$ref": "#/enum/00"}, "isn't there"),
-        ({"enum": [{}], "$ref": "#/enum/1"}, "isn't there"),
-        ({"enum": [{}], "$ref": f"#/enum/{'9' * 5000}"}, "isn't there"),
+        ({"enum": [{}], "$ref": "#/enum/00"}, "doesn't exist"),
+        ({"enum": [{}], "$ref": "#/enum/1"}, "doesn't exist"),
+        ({"enum": [{}], "$ref": f"#/enum/{'9' * 5000}"}, "doesn't exist"),
     ],
 )
 def test_counting_itself_takes_no_longer_than_a_schema(schema: Any, why: str | None) -> None:
@@ -444,7 +444,7 @@ def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.Mon
         server.schemas.append({"schema": "{}", "schemaType": "JSON", "references": refs})
         server.subjects[f"s{at}"] = [at + 1]
     registry = client(server)
-    with pytest.raises(InvalidSchemaError, match="more than 3 others"):
+    with pytest.raises(InvalidSchemaError, match="more than 3 other schemas"):
         JSONDeserializer(None, None, registry)(framed(b"1"))
     assert JSONDeserializer(None, None, registry)(framed(b"1", 4)) == 1
 
@@ -501,7 +501,7 @@ def test_an_array_that_is_left_out_has_the_items_that_it_claims(
     written = record("N", field({"type": "array", "items": FIXED_SIZES[items]}, "a"), INT)
     registry = client(server, written)
     read = AvroDeserializer(registry, json.dumps(record("N", INT)))
-    with pytest.raises(DeserializationError, match="it ends too early"):
+    with pytest.raises(DeserializationError, match="it is truncated"):
         read(framed(varint(1 << EXPONENT) + b"\1"))
     column = pa.array([framed(varint(1 << EXPONENT) + b"\1")], pa.binary())
     assert list(avro_to_arrow(column, registry, json.dumps(record("N", INT))).errors) == [0]

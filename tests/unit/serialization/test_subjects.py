@@ -35,10 +35,10 @@ def test_what_is_none(given: object) -> None:
 
 def test_what_is_missing() -> None:
     for name in ("TOPIC", "TOPIC_RECORD"):
-        with pytest.raises(SerializationError, match="of which topic"):
+        with pytest.raises(SerializationError, match="with the topic"):
             STRATEGIES[name](None, "a.B")
     for name in ("RECORD", "TOPIC_RECORD"):
-        with pytest.raises(SerializationError, match="no record_name"):
+        with pytest.raises(SerializationError, match="no record name"):
             STRATEGIES[name](CONTEXT, None)
 
 

@@ -47,10 +47,10 @@ def test_a_guid_may_be_the_prefix() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "nothing"),
-        (b"\0\0\0\1", "4 bytes that begin with 0"),
-        (b"\1" + bytes(15), "16 bytes that begin with 1"),
-        (b'{"a": 1}', "begin with 123"),
+        (b"", "it is empty"),
+        (b"\0\0\0\1", "4 bytes and starts with 0"),
+        (b"\1" + bytes(15), "16 bytes and starts with 1"),
+        (b'{"a": 1}', "starts with 123"),
     ],
 )
 def test_what_has_no_schema(data: bytes, why: str) -> None:
@@ -77,7 +77,7 @@ def test_indexes_that_are_none(data: bytes, why: str) -> None:
 def test_what_can_not_be_written() -> None:
     with pytest.raises(SerializationError, match="four bytes"):
         SchemaId(1 << 32).prefix()
-    with pytest.raises(SerializationError, match="no GUID"):
+    with pytest.raises(SerializationError, match="schema's GUID, which"):
         SchemaId(1).header()
     for context in (None, SerializationContext("t", MessageField.KEY)):
         with pytest.raises(SerializationError, match="needs the record's headers"):

@@ -188,10 +188,13 @@ def test_by_which_schema_it_is_written(
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (pa.struct([("id", pa.string())]), r"value.id is string, .* has int64 there"),
-        (pa.struct([("id", pa.int64()), ("more", pa.int32())]), "value.more isn't in the schema"),
-        (pa.struct([("note", pa.string())]), "value.id is in the schema .*there are note"),
-        (pa.binary(), "value is binary, .* has struct"),
+        (pa.struct([("id", pa.string())]), r"value.id is string, .* needs int64"),
+        (
+            pa.struct([("id", pa.int64()), ("more", pa.int32())]),
+            "value.more isn't in the writer schema",
+        ),
+        (pa.struct([("note", pa.string())]), "value.id is missing, .*: note"),
+        (pa.binary(), "value is binary, .* needs struct"),
         (pa.struct([("id", pa.float64())]), "value.id is double"),
     ],
 )
@@ -222,13 +225,13 @@ def test_columns_that_are_not_of_the_schema(
             pa.timestamp("us"),
             "value.x is time",
         ),
-        (["null", "int", "string"], pa.int32(), "value.x is int32, .* has struct<member0: int32"),
+        (["null", "int", "string"], pa.int32(), "value.x is int32, .* needs struct<member0: int32"),
         (
             ["int", "string"],
             pa.struct([("member1", pa.int32())]),
             "value.x.member1 is int32, .* string",
         ),
-        (json.loads(FIRST), pa.struct([]), "value.x.id is in the schema .*there are none"),
+        (json.loads(FIRST), pa.struct([]), "value.x.id is missing, .*: none"),
     ],
 )
 def test_types_that_a_schema_does_not_hold(
@@ -348,22 +351,25 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"schemaRegistryUrl": ""}, "valueFormat is given without option schemaRegistryUrl"),
-        ({"valueFormat": ""}, "schemaRegistryUrl is given without option valueFormat"),
+        ({"schemaRegistryUrl": ""}, "valueFormat needs option schemaRegistryUrl"),
+        ({"valueFormat": ""}, "schemaRegistryUrl needs option valueFormat"),
         ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf, not 'xml'"),
-        ({"topic": ""}, "so option valueSubject must say"),
+        ({"topic": ""}, "so option valueSubject must name"),
         ({"delivery": "exactly_once", "jobId": "j"}, "needs option valueVersion or avroSchema"),
         (
             {"delivery": "exactly_once", "jobId": "j", "avroSchema": FIRST, "keyFormat": "json"},
             "keyFormat=json with delivery=exactly_once needs option keyVersion:",
         ),
-        ({"avroSchema": FIRST, "valueVersion": "1"}, "avroSchema and valueVersion can't be given"),
-        ({"avroSchema": FIRST, "valueFormat": "json"}, "avroSchema is given without valueFormat="),
+        (
+            {"avroSchema": FIRST, "valueVersion": "1"},
+            "avroSchema and valueVersion can't be combined",
+        ),
+        ({"avroSchema": FIRST, "valueFormat": "json"}, "avroSchema needs valueFormat="),
         ({"valueVersion": "latest"}, "option valueVersion"),
-        ({"valueMessage": "m.Order"}, "valueMessage is given without valueFormat=protobuf"),
-        ({"keyVersion": "1"}, "keyVersion is given without option keyFormat"),
-        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
-        ({"valueSchema": "x"}, "no option 'valueschema'"),
+        ({"valueMessage": "m.Order"}, "valueMessage needs valueFormat=protobuf"),
+        ({"keyVersion": "1"}, "keyVersion needs option keyFormat"),
+        ({"schemaRegistry.no.such": "1"}, "no.such: unknown setting"),
+        ({"valueSchema": "x"}, "unknown option 'valueschema'"),
     ],
 )
 def test_options_that_do_not_fit(server: RegistryServer, more: dict[str, str], told: str) -> None:

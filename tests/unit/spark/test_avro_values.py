@@ -58,9 +58,9 @@ def test_every_type_is_read() -> None:
 SMALL = record(a="int", b="string")
 GOOD = encoded({"a": 1, "b": "x"}, SMALL)
 MISFITS = [
-    (b"", "ends within"),
-    (b"\x02", "ends within"),
-    (GOOD + b"\x00", "the record ends 1 bytes before the value does"),
+    (b"", "truncated"),
+    (b"\x02", "truncated"),
+    (GOOD + b"\x00", "1 byte left over after the record"),
     (b"\x02\x02\xff", "codec can't decode"),
     (b"\x80\x80\x80\x80\x20\x00", "4294967296"),
     (b"\x02" + b"\xfe" * 9 + b"\x01", ""),
@@ -126,10 +126,10 @@ def test_confluents_format(fail_fast: bool) -> None:
     assert decoded(framed(7), None, framed(2**31), **more) == [good, None, good]
     assert decoded(framed(7), framed(9), ids=(7, 9), **more) == [good, good]
     for value, told in (
-        (framed(8), "id 8, which option avroSchemaId doesn't name"),
-        (framed(7, magic=1), "no zero and four bytes"),
-        (b"\x00\x00\x00\x07", "no zero and four bytes"),
-        (GOOD, "no zero and four bytes"),
+        (framed(8), "schema id 8 isn't in option avroSchemaId"),
+        (framed(7, magic=1), "the value doesn't start with a zero byte"),
+        (b"\x00\x00\x00\x07", "the value doesn't start with a zero byte"),
+        (GOOD, "the value doesn't start with a zero byte"),
     ):
         if fail_fast:
             with pytest.raises(ValueDecodeError, match=told):
@@ -190,10 +190,22 @@ def test_a_branch_or_symbol_that_the_reader_lacks_does_not_fit() -> None:
 @pytest.mark.parametrize(
     ("written", "read_as", "told"),
     [
-        (record(a="int"), record(a="string"), "field a was written as int, which isn't read as st"),
+        (
+            record(a="int"),
+            record(a="string"),
+            "field a was written as int, which can't be read as st",
+        ),
         (record(a="long"), record(a="int"), "written as long"),
-        (record(a="int"), record(b="int"), "field b isn't written and has no default"),
-        (record(a="int"), record("Q", a="int"), "types R and Q, and neither is the other's alias"),
+        (
+            record(a="int"),
+            record(b="int"),
+            "field b is missing in the writer schema and has no default",
+        ),
+        (
+            record(a="int"),
+            record("Q", a="int"),
+            "types R and Q, and neither is an alias of the other",
+        ),
         (record(a=["null", "int"]), record(a=["null", "string"]), None),
         (
             record(a=["string", "int"]),
@@ -204,7 +216,7 @@ def test_a_branch_or_symbol_that_the_reader_lacks_does_not_fit() -> None:
         (
             record(a={"type": "fixed", "name": "F", "size": 2}),
             record(a={"type": "fixed", "name": "F", "size": 3}),
-            "field a has 2 bytes, not 3",
+            "field a was written with 2 bytes, not 3",
         ),
         (
             record(a={"type": "array", "items": "int"}),
@@ -220,7 +232,7 @@ def test_schemas_that_do_not_go_together(written: Any, read_as: Any, told: str |
         form.schemas()
         return
     with pytest.raises(
-        OptionError, match="avroSchema can't read what option valueSchema wrote"
+        OptionError, match="avroSchema can't read values written with option valueSchema"
     ) as c:
         form.schemas()
     assert told in str(c.value)
@@ -305,20 +317,23 @@ AVRO = {"valueformat": "avro", "valueschema": json.dumps(SMALL)}
 @pytest.mark.parametrize(
     ("given_options", "told"),
     [
-        ({"valueformat": "avro"}, "needs option valueSchema: the Avro schema"),
+        ({"valueformat": "avro"}, "needs option valueSchema (the Avro schema"),
         ({"valueformat": "avro"}, "or option schemaRegistryUrl"),
         ({"valueformat": "avro", "valueschema": "a int"}, "option valueSchema isn't JSON"),
         (AVRO | {"avroschema": "{"}, "option avroSchema isn't JSON"),
-        (AVRO | {"avroschema": json.dumps(record("Q", a="int"))}, "neither is the other's alias"),
+        (
+            AVRO | {"avroschema": json.dumps(record("Q", a="int"))},
+            "neither is an alias of the other",
+        ),
         (AVRO | {"avrowireformat": "glue"}, "avroWireFormat must be plain or confluent"),
-        (AVRO | {"avroschemaid": "7"}, "without avroWireFormat=confluent"),
+        (AVRO | {"avroschemaid": "7"}, "needs avroWireFormat=confluent"),
         (
             AVRO | {"avrowireformat": "confluent", "avroschemaid": "x"},
             "avroSchemaId must be a whole",
         ),
         (AVRO | {"valuemode": "SKIP"}, "PERMISSIVE or DROPMALFORMED or FAILFAST"),
-        ({"avroschema": "{}"}, "avroSchema is given without valueFormat=avro"),
-        ({"valueformat": "json", "avroschemaid": "1"}, "given without valueFormat=avro"),
+        ({"avroschema": "{}"}, "avroSchema needs valueFormat=avro"),
+        ({"valueformat": "json", "avroschemaid": "1"}, "needs valueFormat=avro"),
     ],
 )
 def test_options_that_do_not_fit(given_options: dict[str, str], told: str) -> None:
@@ -329,7 +344,9 @@ def test_options_that_do_not_fit(given_options: dict[str, str], told: str) -> No
 
 def test_without_fastavro_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(OptionError, match=r"valueFormat is avro.*pip install 'odradek\[avro\]'"):
+    with pytest.raises(
+        OptionError, match=r"valueFormat=avro needs .*pip install 'odradek\[avro\]'"
+    ):
         parse_value_format(AVRO)
 
 
@@ -358,4 +375,4 @@ except ValueError as error:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("option valueFormat is avro, which needs option valueSchema")
+    assert done.stdout.startswith("option valueFormat=avro needs option valueSchema")

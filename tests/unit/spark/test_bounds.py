@@ -46,11 +46,11 @@ def test_a_whole_topic_at_one_end_goes_with_partitions_at_the_other(tracker: Any
     ("given", "words"),
     [
         ({"startingOffsets": '{"t":"latest"}'}, "of a batch query can't be latest"),
-        ({"endingOffsets": '{"t":"earliest"}'}, r"earliest \(-2\) can't be the end of t"),
+        ({"endingOffsets": '{"t":"earliest"}'}, r"t can't end at earliest \(-2\)"),
         ({"startingOffsets": '{"t":"soon"}'}, "topic 't' needs an object .* not 'soon'"),
-        ({"startingOffsets": '{"t":5}'}, "topic 't' needs an object of partitions"),
-        ({"startingOffsets": '{"t":true}'}, "topic 't' needs an object of partitions"),
-        ({"startingOffsets": '{"t":-2,"u":-2}'}, "names topics that aren't read: u"),
+        ({"startingOffsets": '{"t":5}'}, "topic 't' needs an object like"),
+        ({"startingOffsets": '{"t":true}'}, "topic 't' needs an object like"),
+        ({"startingOffsets": '{"t":-2,"u":-2}'}, "names topics that the query doesn't read: u"),
     ],
 )
 def test_what_can_not_be_said_of_a_topic(tracker: Any, given: dict[str, str], words: str) -> None:
@@ -73,7 +73,10 @@ def test_a_time_in_seconds_is_told(caplog: Any, tracker: Any) -> None:
         starting_spec({"startingtimestamp": "1700000000"}, "latest")
         ending_spec({"endingoffsetsbytimestamp": '{"t":{"0":1700000000}}'})
     assert caplog.messages == [
-        f"option {name} counts milliseconds: 1700000000 ms (1970-01-20T16:13:20.000Z)"
+        (
+            f"option {name} is in milliseconds, and its value may be in seconds: it means "
+            "1700000000 ms (1970-01-20T16:13:20.000Z)"
+        )
         for name in ("startingTimestamp", "endingOffsetsByTimestamp")
     ]
 

@@ -109,8 +109,8 @@ def test_after_a_fatal_error_another_client_asks_again(
     assert cluster.dropped == 1
     assert rates.weigh({}, {P0: 6}, {P0: 100}).sizes[P0] is not None
     assert [line.split(" (")[0] for line in warnings(caplog)] == [
-        "maxBytesPerTrigger: the driver can't weigh records of t-0",
-        "maxBytesPerTrigger: the partitions can be weighed again",
+        "maxBytesPerTrigger: the driver can't sample the record sizes of t-0",
+        "maxBytesPerTrigger: record sizes of all partitions can be sampled again",
     ]
 
 
@@ -138,12 +138,14 @@ def test_an_outage_is_told_once_and_so_is_its_end(
         rates.weigh({}, {P0: n, P1: 10}, {P0: 100, P1: 20})
         clock.at += 1
     (line,) = warnings(caplog)
-    assert "can't weigh records of t-0, t-1 (no answer to a fetch for 2 s)" in line
+    assert "can't sample the record sizes of t-0, t-1 (no answer to a fetch for 2 s)" in line
     assert "the limit holds" in line
     cluster.stuck = False
     for n in range(20, 25):
         rates.weigh({}, {P0: n, P1: 10}, {P0: 100, P1: 20})
-    assert warnings(caplog)[1:] == ["maxBytesPerTrigger: the partitions can be weighed again"]
+    assert warnings(caplog)[1:] == [
+        "maxBytesPerTrigger: record sizes of all partitions can be sampled again"
+    ]
     cluster.stuck = True
     clock.at += 1
     rates.weigh({}, {P0: 30}, {P0: 100})
@@ -159,7 +161,7 @@ def test_old_sizes_are_not_used_for_ever_without_a_word(
         assert rates.weigh({}, {P0: n}, {P0: 100}).sizes[P0] == known
         clock.at += 10
     (line,) = warnings(caplog)
-    assert "go by the last known sizes" in line
+    assert "uses the last known sizes" in line
 
 
 # -- which ones are weighed -----------------------------------------------------------------------

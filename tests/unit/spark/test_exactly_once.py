@@ -89,7 +89,9 @@ def test_a_replay_with_other_rows_fails_and_writes_nothing(log: MemoryLog, rows:
 
 def test_an_older_batch_fails(log: MemoryLog) -> None:
     write(log, ["a"], batch=7)
-    with pytest.raises(ReplayError, match="batch 7 was written before, and batches only go up"):
+    with pytest.raises(
+        ReplayError, match="batch 7 was already written, and batch numbers must increase"
+    ):
         write(log, ["z"], batch=6)
     assert log.values() == ["a"]
 
@@ -151,10 +153,12 @@ def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None
 def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> None:
     log.down_until = log.clock.now() + 10_000
     begin = log.clock.now()
-    with pytest.raises(OutageError, match=r"waited 20 s .*option kafka\.bootstrap\.servers"):
+    with pytest.raises(
+        OutageError, match=r"timed out after 20 s .*option kafka\.bootstrap\.servers"
+    ):
         write(log, ["a"])
     assert log.clock.now() - begin == 20
-    with pytest.raises(OutageError, match=r"\(outageTolerance is 300 s\)"):
+    with pytest.raises(OutageError, match=r"300 s .*\(option outageTolerance\)"):
         write(log, ["a"], batch=1, outageTolerance="5m")
 
 
@@ -199,7 +203,7 @@ def test_an_offset_that_is_no_marker_is_refused() -> None:
 
 def test_two_jobs_whose_names_make_the_same_id_are_told_apart(log: MemoryLog) -> None:
     write(log, ["a"], query="b-c", transactionalIdPrefix="a")
-    with pytest.raises(ReplayError, match="'b-c' with transactionalIdPrefix 'a' writes under"):
+    with pytest.raises(ReplayError, match="also used by 'b-c' with transactionalIdPrefix 'a'"):
         write(log, ["a"], query="c", transactionalIdPrefix="a-b")
     assert log.values() == ["a"]
 
@@ -259,9 +263,9 @@ def test_the_driver_refuses_a_set_that_is_not_one_batch(log: MemoryLog) -> None:
         (commit(0), commit(1, batch=4)),
         (commit(0), commit(1, query="other")),
     ):
-        with pytest.raises(ReplayError, match="don't make one batch"):
+        with pytest.raises(ReplayError, match="don't form one batch"):
             check(*wrong)
-    with pytest.raises(ReplayError, match="don't make one batch"):
+    with pytest.raises(ReplayError, match="don't form one batch"):
         check(commit(0), batch=4)
 
 
@@ -269,7 +273,7 @@ def test_the_driver_finds_what_a_wider_run_wrote_of_the_same_batch(log: MemoryLo
     write(log, ["a"], batch=3, partition=1)
     write(log, ["b"], batch=2, partition=2)
     first = commit(0, first_of_run=True)
-    with pytest.raises(ReplayError, match="written before by more tasks than now"):
+    with pytest.raises(ReplayError, match="already written by more tasks than now"):
         check_batch(options(), [first], batch=3, make=log.make, clock=log.clock)
     log.steps.clear()
     check_batch(options(), [first, commit(1)], batch=3, make=log.make, clock=log.clock)
@@ -284,8 +288,8 @@ def test_a_second_write_of_one_batch_to_another_topic_is_not_taken_for_its_repla
     """Two writes in one foreachBatch function without names: the same rows would be left out."""
     log.topics = ("t", "u")
     write(log, ["a"])
-    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*need a sinkName each"):
+    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*a different sinkName"):
         write(log, ["a"], topic="u")
     assert write(log, ["a"], topic="u", sinkName="second").rows == 1
-    with pytest.raises(ReplayError, match="need a sinkName each"):
+    with pytest.raises(ReplayError, match="a different sinkName"):
         write(log, ["b"])

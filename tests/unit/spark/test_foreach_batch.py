@@ -61,7 +61,7 @@ def test_at_least_once_needs_no_name() -> None:
 
 def test_a_query_that_nobody_names_is_not_written() -> None:
     frame: Any = Frame(None)
-    with pytest.raises(OptionError, match="Give option jobId a name that stays the same"):
+    with pytest.raises(OptionError, match="Set option jobId to a name that stays the same"):
         write_batch(frame, 0, OPTIONS)
     del frame._sc  # Spark Connect's sessions have none
     with pytest.raises(OptionError, match="Spark Connect"):
@@ -72,5 +72,7 @@ def test_a_query_that_nobody_names_is_not_written() -> None:
 @pytest.mark.parametrize("number", [OPTIONS, "0", None, True])
 def test_arguments_in_another_order_are_told(number: Any) -> None:
     frame: Any = Frame("q")
-    with pytest.raises(TypeError, match=r"write_batch\(frame, batch_id, options\) needs the batch"):
+    with pytest.raises(
+        TypeError, match=r"write_batch\(frame, batch_id, options\): batch_id must be"
+    ):
         write_batch(frame, number, OPTIONS)

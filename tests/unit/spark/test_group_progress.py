@@ -112,7 +112,7 @@ def test_a_refusal_is_logged_and_a_minute_later_all_of_it_is_tried_again(
     run = Run(KafkaError("not for you"))
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         run.commit(5, 7)
-    assert "group lag couldn't be told" in caplog.text
+    assert "could not be committed to group lag" in caplog.text
     assert "not for you" in caplog.text
     assert run.made[0].closed
     run.commit(5, 7)

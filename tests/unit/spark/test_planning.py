@@ -81,7 +81,9 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
     assert losses.gone == (C,)
     assert losses.unasked == (TopicPartition("v", 0),)
     assert losses.shrunk == {B: (20, 19)}
-    words = "topic u .*topic id 1.*topic id 2.*t-2 is gone.*v-0 is in.*t-1: .* 20.* 19 .*failOnData"
+    words = (
+        "topic u .*topic id 1.*topic id 2.*t-2 no longer.*v-0 is in.*t-1: .* 20.* 19 .*failOnData"
+    )
     assert re.search(words, str(DataLossError(losses.sentences())), re.DOTALL)
 
 
@@ -139,7 +141,7 @@ def test_times_become_offsets_or_the_end_or_an_error() -> None:
     strict = OffsetSpec("startingOffsetsByTimestamp", times={A: 5, B: 1000}, else_latest=False)
     with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp: t-1 .* 1000.*Strategy"):
         planning.resolve_times(strict, [A, B], at_times, lambda: ENDS)
-    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp lacks t-2\. It.*other\.$"):
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp lacks t-2\. It.*reads\.$"):
         planning.check_names_all(strict, [A, B, C])
 
 

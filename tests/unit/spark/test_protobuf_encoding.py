@@ -64,7 +64,7 @@ def test_another_message_and_fields_that_are_left_out(
     ("name", "given", "told"),
     [
         ("f_int32", pa.int64(), "value.f_int32 is int64"),
-        ("none", pa.int64(), "value.none isn't in the schema"),
+        ("none", pa.int64(), "value.none isn't in the writer schema"),
         ("named", pa.map_(pa.string(), pa.string()), "value.named's values is string"),
         ("f_uint64", pa.int64(), "value.f_uint64 is int64, .* decimal"),
     ],
@@ -118,9 +118,9 @@ def test_nothing_of_a_oneof_is_chosen(
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"valueMessage": "m.None"}, "no message m.None; there are: m.Order"),
-        ({"valueMessage": "m.Tree"}, "m.Tree holds itself"),
-        ({"valueSubject": "avro"}, "of type AVRO, not PROTOBUF"),
+        ({"valueMessage": "m.None"}, "no message m.None; its messages are m.Order"),
+        ({"valueMessage": "m.Tree"}, "m.Tree is recursive"),
+        ({"valueSubject": "avro"}, "has type AVRO, not PROTOBUF"),
         ({"valueSubject": "text"}, "no descriptor"),
     ],
 )

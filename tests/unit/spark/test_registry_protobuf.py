@@ -164,12 +164,12 @@ def test_later_versions_and_other_messages(
     assert [one["_corrupt_record"] for one in found] == [None, None, *rows[2:]]
     assert list(made.bad) == [2, 3, 4, 5, 6, 7]
     for row, told in (
-        (2, "says that it is m.Other, not m.Order"),
-        (3, "a zero and a schema's id"),
+        (2, "by its schema 3 it is m.Other, not m.Order"),
+        (3, "a zero byte and a 4-byte schema id"),
         (4, "404"),
-        (5, "it is no m.Order"),
+        (5, "the data isn't a m.Order"),
         (6, "type AVRO, not PROTOBUF"),
-        (7, "none that a column can hold"),
+        (7, "a column can't represent"),
     ):
         assert told in made.bad[row]
     chosen = decoder(asked(server, **PROTOBUF, valueMessage="m.Other"))
@@ -207,20 +207,20 @@ def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
     itself = [{"name": "y.proto", "subject": "t-value", "version": 1}]
     server.schemas.append({"schema": text, "schemaType": "PROTOBUF", "references": itself})
     server.subjects["t-value"] = [len(server.schemas)]
-    with pytest.raises(OptionError, match="the file of subject t-value can't be used"):
+    with pytest.raises(OptionError, match="the file of subject t-value isn't usable"):
         asked(server, **PROTOBUF)
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"valueMessage": "m.None"}, "no message m.None; there are: m.Order, m.Other"),
-        ({"valueMessage": "m.Tree"}, "m.Tree holds itself"),
+        ({"valueMessage": "m.None"}, "no message m.None; its messages are m.Order, m.Other"),
+        ({"valueMessage": "m.Tree"}, "m.Tree is recursive"),
         ({"valueMessage": "m.Nothing"}, "m.Nothing has no field"),
-        ({"valueSubject": "avro"}, "version 1 of subject avro: it is of type AVRO"),
-        ({"columnNameOfCorruptRecord": "kind"}, "which is a field already"),
-        ({"avroSchema": FIRST}, "avroSchema is given with valueFormat=protobuf"),
-        ({"schemaRegistryUrl": ""}, "valueMessage is given without|needs option schemaRegistryUrl"),
+        ({"valueSubject": "avro"}, "version 1 of subject avro: the schema has type AVRO"),
+        ({"columnNameOfCorruptRecord": "kind"}, "already has a field"),
+        ({"avroSchema": FIRST}, "avroSchema can't be combined with valueFormat=protobuf"),
+        ({"schemaRegistryUrl": ""}, "needs option schemaRegistryUrl"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -181,11 +181,11 @@ def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClien
     assert found == [{"id": 1, "note": "x"}, *[nothing] * 8, None, {"id": 1, "note": "x"}]
     assert list(made.bad) == list(range(1, 9))
     for row, told in (
-        (1, "a zero and a schema's id"),
-        (3, "too early"),
-        (4, "1 bytes are left"),
+        (1, "a zero byte and a 4-byte schema id"),
+        (3, "truncated"),
+        (4, "1 byte left over"),
         (5, "its schema 2 can't be read as version 1 of subject t-value: field id was written as"),
-        (6, "of type JSON"),
+        (6, "has type JSON"),
         (7, "schema 4 can't be read"),
         (8, "404"),
     ):
@@ -279,34 +279,46 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"schemaRegistryUrl": "", "valueSubject": "s"}, "valueSubject is given without"),
-        ({"schemaRegistryUrl": "", "keyFormat": "avro"}, "keyFormat is given without"),
-        ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "without option schemaRegistryUrl"),
-        ({"valueFormat": ""}, "without option valueFormat or keyFormat"),
-        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf where"),
-        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf wh"),
-        ({"valueFormat": "", "keyFormat": "json", "keySubject": "json"}, "or leave keys bytes"),
-        ({"valueFormat": "json", "valueSubject": "avro"}, "of type AVRO, not JSON"),
-        ({"valueFormat": "json", "valueSubject": "json"}, "no object with properties"),
-        ({"valueFormat": "json", "avroSchema": FIRST}, "avroSchema is given without valueFormat"),
+        (
+            {"schemaRegistryUrl": "", "valueSubject": "s"},
+            "valueSubject needs option schemaRegistryUrl",
+        ),
+        (
+            {"schemaRegistryUrl": "", "keyFormat": "avro"},
+            "keyFormat needs option schemaRegistryUrl",
+        ),
+        ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "need option schemaRegistryUrl"),
+        ({"valueFormat": ""}, "needs option valueFormat or keyFormat"),
+        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf with"),
+        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf w"),
+        ({"valueFormat": "", "keyFormat": "json", "keySubject": "json"}, "to read keys as bytes"),
+        ({"valueFormat": "json", "valueSubject": "avro"}, "has type AVRO, not JSON"),
+        (
+            {"valueFormat": "json", "valueSubject": "json"},
+            "doesn't describe an object with properties",
+        ),
+        ({"valueFormat": "json", "avroSchema": FIRST}, "avroSchema needs valueFormat"),
         (
             {"valueFormat": "json", "columnNameOfCorruptRecord": "bad"},
-            "must be _corrupt_record where",
+            "must be _corrupt_record",
         ),
         (
             {"valueFormat": "json", "valueSchema": "a int", "valueSubject": "s"},
-            "valueSchema and valueSubject can't be given both",
+            "valueSchema and valueSubject can't be combined",
         ),
         ({"valueFormat": "json", "subscribe": "a,b"}, "option valueSubject or valueSchema must"),
-        ({"valueSchema": FIRST}, "give avroSchema to say"),
-        ({"avroWireFormat": "confluent"}, "avroWireFormat is given with option schemaRegistryUrl"),
-        ({"avroSchema": FIRST, "valueSubject": "s"}, "can't be given both"),
-        ({"keySubject": "s"}, "keySubject is given without option keyFormat"),
+        ({"valueSchema": FIRST}, "set the reader schema with avroSchema"),
+        (
+            {"avroWireFormat": "confluent"},
+            "avroWireFormat can't be combined with option schemaRegistryUrl",
+        ),
+        ({"avroSchema": FIRST, "valueSubject": "s"}, "can't be combined"),
+        ({"keySubject": "s"}, "keySubject needs option keyFormat"),
         ({"subscribe": "a,b"}, "several topics, so option valueSubject or avroSchema"),
-        ({"avroSchema": '"int"'}, "option avroSchema must be the schema of a record"),
-        ({"avroSchema": FIRST, "columnNameOfCorruptRecord": "id"}, "no room for a field"),
-        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
-        ({"valueSubject": "json"}, "version 1 of subject json is of type JSON"),
+        ({"avroSchema": '"int"'}, "option avroSchema must be a record schema"),
+        ({"avroSchema": FIRST, "columnNameOfCorruptRecord": "id"}, "already has a field"),
+        ({"schemaRegistry.no.such": "1"}, "no.such: unknown setting"),
+        ({"valueSubject": "json"}, "version 1 of subject json has type JSON"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -376,7 +388,7 @@ def test_framed_json(server: RegistryServer) -> None:
     found = made.decode(column).to_pylist()
     assert found == [{"a": 1}, nothing, None, nothing, nothing, nothing, nothing, {"a": 3}]
     assert list(made.bad) == [1, 3, 4, 5, 6]
-    assert made.bad[1].startswith("no zero and four bytes")
+    assert made.bad[1].startswith("the value doesn't start with a zero byte")
     assert made.bad[5] == "field a isn't int32"
     corrupt = decoder(asked(server, **schema, columnNameOfCorruptRecord="_corrupt_record"))
     kept = [one and one["_corrupt_record"] for one in corrupt.decode(column).to_pylist()]

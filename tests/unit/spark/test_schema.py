@@ -48,9 +48,9 @@ def test_any_columns_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (struct(("valeu", BinaryType())), "no column 'valeu'.*timestampType"),
-        (struct(("value", StringType())), "value is binary, not string"),
-        (struct(("offset", IntegerType())), "offset is bigint, not int"),
+        (struct(("valeu", BinaryType())), "column 'valeu' doesn't exist.*timestampType"),
+        (struct(("value", StringType())), "value has type binary, not string"),
+        (struct(("offset", IntegerType())), "offset has type bigint, not int"),
         (struct(("value", BinaryType()), ("Value", BinaryType())), "twice"),
         (struct(("key", BinaryType()), nullable=False), "key can't be NOT NULL"),
         (struct(), "at least one"),

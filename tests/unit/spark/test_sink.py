@@ -37,7 +37,7 @@ def test_writers_are_made_without_connecting_and_travel_to_tasks(
     sink = KafkaDataSource(OPTIONS)
     for make in (sink.writer, sink.streamWriter):
         assert pickle.loads(pickle.dumps(make(VALUE, overwrite=False)))  # noqa: S301 (our own bytes)
-    with pytest.raises(ConfigurationError, match="the sink has no option 'subscribe'"):
+    with pytest.raises(ConfigurationError, match="unknown option 'subscribe' of the sink"):
         KafkaDataSource({**OPTIONS, "subscribe": "s"}).writer(VALUE, overwrite=False)
     with pytest.raises(ConfigurationError, match=r'\.mode\("append"\)'):
         sink.writer(VALUE, overwrite=True)
@@ -81,8 +81,8 @@ def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, "odradek.spark"):
         writer.commit([SinkCommit(0, 5, 0), SinkCommit(1, 7, 2)], 4)
         writer.abort([SinkCommit(0, 5, 0), None], 5)
-    assert "batch 4 has 12 rows of 2 tasks" in caplog.text
-    assert "batch 5 failed; 1 of 2 tasks" in caplog.text
+    assert "batch 4: 12 rows written by 2 tasks" in caplog.text
+    assert "batch 5 failed; the rows of 1 of 2 tasks" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["writer", "streamWriter"])

@@ -19,20 +19,26 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"subscribe": "'t'"}, "option subscribe: \"'t'\" can't be a topic's name: leave out the"),
-        ({"subscribe": '"a","b"'}, "option subscribe: '\"a\"' can't be .*: leave out the quotes"),
-        ({"subscribe": '["a","b"]'}, "'.\"a\"' can't be .*: names are .* as plain text"),
+        (
+            {"subscribe": "'t'"},
+            "option subscribe: \"'t'\" is not a valid topic name: leave out the",
+        ),
+        (
+            {"subscribe": '"a","b"'},
+            "option subscribe: '\"a\"' is not a valid .*: leave out the quotes",
+        ),
+        ({"subscribe": '["a","b"]'}, "'.\"a\"' is not .*: write names as plain text"),
         ({"subscribe": "[a]"}, "JSON is for option assign"),
-        ({"subscribe": "a b"}, "option subscribe: 'a b' .*: between two names stands a comma"),
-        ({"subscribe": "a;b"}, "option subscribe: 'a;b' .*: between two names stands a comma"),
-        ({"subscribe": "flights.*"}, "option subscribePattern takes regular expressions"),
+        ({"subscribe": "a b"}, "option subscribe: 'a b' .*: separate names by commas"),
+        ({"subscribe": "a;b"}, "option subscribe: 'a;b' .*: separate names by commas"),
+        ({"subscribe": "flights.*"}, "use option subscribePattern for regular expressions"),
         ({"subscribe": "flüge"}, "it has 1 to 249 letters"),
         ({"subscribe": "x" * 250}, "it has 1 to 249 letters"),
-        ({"subscribe": ".."}, "option subscribe: '..' can't be a topic's name"),
-        ({"subscribe": ", ,"}, "option subscribe names no topic: give names with commas between"),
+        ({"subscribe": ".."}, "option subscribe: '..' is not a valid topic name"),
+        ({"subscribe": ", ,"}, "option subscribe names no topic: list topic names"),
         ({"subscribePattern": "'t.*'"}, "option subscribePattern: .* leave out the quotes"),
-        ({"assign": '{"a b":[0]}'}, "option assign: 'a b' can't be a topic's name"),
-        ({"assign": '{"":[0]}'}, "option assign: '' can't be a topic's name: it has 1 to 249"),
+        ({"assign": '{"a b":[0]}'}, "option assign: 'a b' is not a valid topic name"),
+        ({"assign": '{"":[0]}'}, "option assign: '' is not a valid topic name: it has 1 to 249"),
     ],
 )
 def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) -> None:
@@ -42,7 +48,7 @@ def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) ->
 
 def test_the_sink_s_topic_as_well() -> None:
     with pytest.raises(
-        OptionError, match="option topic: \"'t'\" can't be .*: leave out the quotes"
+        OptionError, match="option topic: \"'t'\" is not a valid .*: leave out the quotes"
     ):
         parse_sink_options({**ADDRESS, "topic": "'t'"}, STREAM)
 
@@ -53,4 +59,4 @@ def test_a_comma_too_many_counts_for_nothing_and_is_told(caplog: Any) -> None:
         assert not caplog.messages
         assert listed_names("subscribe", "a,,b,") == ("a", "b")
     [told] = caplog.messages
-    assert told.startswith("option subscribe has a comma without a name beside it")
+    assert told.startswith("option subscribe has an empty name next to a comma")

@@ -64,7 +64,9 @@ def test_a_batch_between_two_times(tracker: Any) -> None:
         endingOffsetsByTimestamp='{"t":{"0":200000,"1":13000}}',
     ).plan_batch()
     assert plan.ranges == [KafkaOffsetRange(P0, 98, 100), KafkaOffsetRange(P1, 12, 13)]
-    with pytest.raises(OptionError, match=r"startingTimestamp means offset 15, which is behind 10"):
+    with pytest.raises(
+        OptionError, match=r"startingTimestamp starts at offset 15, after offset 10"
+    ):
         tracker(BATCH, startingTimestamp="15000", endingTimestamp="10000").plan_batch()
 
 
@@ -164,7 +166,7 @@ def test_a_mirror_is_read_on_where_that_is_allowed(
     assert (sum(r.size for r in replayed.ranges), replayed.cluster) == (110, "cluster-B")
     cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # anew in the same cluster
     clock.at += 60
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="recreated"):
         following(driver, end)
 
 
@@ -178,7 +180,7 @@ def test_an_outage_is_logged_every_thirty_seconds_and_names_the_address(
     with pytest.raises(OutageError, match=r"localhost:9092 \(kafka\.bootstrap\.servers\)"):
         driver.latest(offset, everything=True)
     assert 600 <= clock.now() - begun <= 611
-    lines = [r for r in caplog.records if "waiting since" in r.getMessage()]
+    lines = [r for r in caplog.records if "no usable answer" in r.getMessage()]
     assert 15 <= len(lines) <= 20
 
 
@@ -197,5 +199,5 @@ def test_attempts_and_their_pause_are_options(tracker: Any, cluster: Any, clock:
 
 def test_a_topic_of_the_options_that_a_restart_can_not_find(tracker: Any) -> None:
     offset = following(tracker(), SENTINEL)
-    with pytest.raises(MissingTopicError, match="no nowhere"):
+    with pytest.raises(MissingTopicError, match="doesn't have nowhere"):
         following(tracker(subscribe="t,nowhere"), offset)

@@ -139,7 +139,7 @@ def test_a_few_bytes_take_no_memory_of_columns() -> None:
     found = made.decode(pa.array([b'{"a":1}', wide, b'{"a":2,"l":[{"f1":3}]}']))
     assert found.field("a").to_pylist() == [1, None, 2]
     assert found[2].as_py()["l"][0]["f1"] == 3
-    assert "300013 bytes would take more than" in made.bad.pop(1)
+    assert "300013 bytes would need more than" in made.bad.pop(1)
     assert made.bad == {}
     assert found.nbytes < 100_000
 
@@ -242,19 +242,19 @@ def test_schemas(text: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("id", "the end behind 'id', where a type"),
-        ("id bigint,", "a field's name"),
-        ("id bigint b", "'b' behind"),
-        ("id decimal(10,2)", "'decimal' behind 'id'"),
-        ("m map<string,int>", "'map' behind 'm'"),
-        ("a array<int", "where > is expected"),
-        ("a int, a int", "field a is there twice"),
-        ("a int not", "where NULL"),
-        ("", "a field's name"),
-        ('{"type":"struct"}', "isn't what StructType.json"),
+        ("id", "array<…> or struct<…>) after 'id', not the end"),
+        ("id bigint,", "a field name"),
+        ("id bigint b", "after 'id bigint', not 'b'"),
+        ("id decimal(10,2)", "after 'id', not 'decimal'"),
+        ("m map<string,int>", "after 'm', not 'map'"),
+        ("a array<int", "expected > after"),
+        ("a int, a int", "field a occurs twice"),
+        ("a int not", "expected NULL after"),
+        ("", "a field name"),
+        ('{"type":"struct"}', "isn't the JSON of StructType.json"),
         (
             '{"type":"struct","fields":[{"name":"x","type":"binary","nullable":true,"metadata":{}}]}',
-            "field x is binary",
+            "field x has the unsupported type binary",
         ),
     ],
 )
@@ -268,10 +268,10 @@ def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
     ("given", "told"),
     [
         ({"valueformat": "xml", "valueschema": "a int"}, "valueFormat must be json or avro"),
-        ({"valueformat": "json"}, "needs option valueSchema.*; or schemaRegistryUrl"),
-        ({"valueformat": "protobuf"}, "is protobuf, which needs option schemaRegistryUrl"),
-        ({"valueschema": "a int"}, "valueSchema is given without"),
-        ({"valuemode": "FAILFAST"}, "valueMode is given without"),
+        ({"valueformat": "json"}, "needs option valueSchema.*; or option schemaRegistryUrl"),
+        ({"valueformat": "protobuf"}, "valueFormat=protobuf needs option schemaRegistryUrl"),
+        ({"valueschema": "a int"}, "valueSchema needs option valueFormat"),
+        ({"valuemode": "FAILFAST"}, "valueMode needs option valueFormat"),
         ({"valueformat": "json", "valueschema": "a int", "valuemode": "x"}, "FAILFAST, not 'X'"),
     ],
 )

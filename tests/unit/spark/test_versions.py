@@ -24,7 +24,7 @@ def test_new_enough(version: str) -> None:
     ("version", "lacks", "has"),
     [
         ("3.5.4", "data sources written in Python", None),
-        ("4.0.1", "streaming sinks that take Arrow batches", "data sources written in Python;"),
+        ("4.0.1", "streaming sinks with Arrow batches", "data sources written in Python;"),
         ("4.1.0.dev2", "Trigger.AvailableNow", "Arrow batches"),
     ],
 )
@@ -39,13 +39,13 @@ def test_too_old(version: str, lacks: str, has: str | None) -> None:
 def test_a_format_looked_up_on_an_old_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark imports the module that stands for the format; other formats must go on working."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    with pytest.raises(ImportError, match="PySpark 4.2 or newer, and this is PySpark 4.1.1"):
+    with pytest.raises(ImportError, match="PySpark 4.2 or newer, but this is PySpark 4.1.1"):
         odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
     text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()
     found: dict[str, type[DataSource]] = {}
     exec(compile(text, "pyspark_odradek", "exec"), found)  # noqa: S102 - our own text
     assert found["DefaultSource"].name() == "odradek"
-    with pytest.raises(ImportError, match="this is PySpark 4.1.1, which lacks limits"):
+    with pytest.raises(ImportError, match="this is PySpark 4.1.1, which lacks micro-batch limits"):
         found["DefaultSource"]({})
 
 

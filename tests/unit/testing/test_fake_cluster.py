@@ -160,9 +160,9 @@ def test_misuse(cluster: FakeCluster) -> None:
     servers = cluster.bootstrap_servers
     with pytest.raises(IndexError, match="there is no broker 0; the ids are 1 to 3"):
         cluster.kill(0)
-    with pytest.raises(ValueError, match="there is a topic 'one' already"):
+    with pytest.raises(ValueError, match="topic 'one' already exists"):
         cluster.create_topic("one")
-    with pytest.raises(ValueError, match="'a b' isn't a topic's name"):
+    with pytest.raises(ValueError, match="'a b' isn't a valid topic name"):
         cluster.create_topic("a b")
     with pytest.raises(ValueError, match="replication_factor must be 1 to 3"):
         cluster.create_topic("two", replication_factor=4)
@@ -170,9 +170,9 @@ def test_misuse(cluster: FakeCluster) -> None:
         cluster.records("two")
     with pytest.raises(IndexError, match="one has partitions 0 to 0"):
         cluster.records("one", 1)
-    with pytest.raises(ValueError, match="'Prodcue' can't be refused; these can: .*Produce"):
+    with pytest.raises(ValueError, match="'Prodcue' can't be refused; use one of .*Produce"):
         cluster.refuse("Prodcue", 6)
-    with pytest.raises(ValueError, match="'NO_SUCH' isn't one of Kafka's errors"):
+    with pytest.raises(ValueError, match="'NO_SUCH' isn't the name of a Kafka error"):
         cluster.refuse("Produce", "NO_SUCH")
     with pytest.raises(ValueError, match="times must be 1 or more"):
         cluster.refuse("Produce", 6, times=0)
@@ -180,10 +180,10 @@ def test_misuse(cluster: FakeCluster) -> None:
         cluster.delay("Prodcue", 1)
     with pytest.raises(ValueError, match="seconds must be 0 or more"):
         cluster.delay("Produce", -1)
-    with pytest.raises(RuntimeError, match="open already"):
+    with pytest.raises(RuntimeError, match="already open"):
         cluster.open()
     cluster.kill(1)
-    with pytest.raises(RuntimeError, match=r"broker 1 doesn't run; start\(1\) starts it"):
+    with pytest.raises(RuntimeError, match=r"broker 1 isn't running: call start\(1\)"):
         cluster.pause(1)
     with pytest.raises(ClusterStartError, match="port .*in use"):
         FakeCluster(port=int(servers.split(":")[1])).open()

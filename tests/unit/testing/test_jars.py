@@ -120,7 +120,7 @@ def test_a_cache_behind_a_link_or_in_a_place_for_everybody_is_refused(
         jars.fetch("4.3")
     cache.unlink()
     tmp_path.chmod(0o777)
-    with pytest.raises(ClusterStartError, match="everybody may rename"):
+    with pytest.raises(ClusterStartError, match="any user may rename"):
         jars.fetch("4.3")
     tmp_path.chmod(0o700)
 

@@ -179,7 +179,7 @@ def test_without_java_the_error_is_clear(
     done = run(pytester)
     done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(
-        ["kafka_cluster can't be started: Java 17 or newer is needed: JAVA_HOME is not set."]
+        ["kafka_cluster could not be started: Java 17 or newer is needed: JAVA_HOME is not set."]
     )
     assert "Traceback" not in done.stdout.str()
     assert starts == [{"brokers": 2, "version": "4.3"}]  # tried once for the whole run

@@ -199,9 +199,9 @@ def test_a_password_is_changed_for_both_sides() -> None:
     ("options", "why"),
     [
         ({"security": "TLS"}, "can't be 'TLS'"),
-        ({"security": "SSL", "mechanisms": ["PLAIN"]}, "no mechanisms"),
-        ({"users": {"alice": "x"}}, "no mechanisms nor users"),
-        ({"security": "SASL_SSL", "mechanisms": ["DIGEST-MD5"]}, "no mechanism DIGEST-MD5"),
+        ({"security": "SSL", "mechanisms": ["PLAIN"]}, "doesn't allow mechanisms"),
+        ({"users": {"alice": "x"}}, "doesn't allow mechanisms or users"),
+        ({"security": "SASL_SSL", "mechanisms": ["DIGEST-MD5"]}, "unknown mechanism DIGEST-MD5"),
         ({"security": "SASL_PLAINTEXT", "mutual_tls": "required"}, "mutual_tls needs"),
         ({"security": "SSL", "acls": True}, "acls need users"),
         ({"security": "SSL", "mutual_tls": "requested", "acls": True}, "acls need users"),

@@ -208,7 +208,7 @@ def test_the_trace_is_the_same_each_time() -> None:
 
 
 def test_limits(simulation: KafkaSimulation) -> None:
-    with pytest.raises(StuckError, match="still runs after 3600 virtual seconds"):
+    with pytest.raises(StuckError, match="is still running after 3600 virtual seconds"):
         simulation.run(asyncio.sleep(3601.0))
     simulation.run(asyncio.sleep(3601.0), limit=4000.0)
     with KafkaSimulation(limit=10.0) as short, pytest.raises(StuckError, match="after 10 virtual"):
@@ -223,7 +223,7 @@ class Asking:
 def test_loop_factories_for_pytest_asyncio() -> None:
     assert loop_factories(Asking("tmp_path")) == {"asyncio": asyncio.new_event_loop}
     factories: dict[str, Any] = loop_factories(Asking("tmp_path", "kafka_simulation"))
-    with pytest.raises(ConfigurationError, match="Let the fixture ask for kafka_simulation"):
+    with pytest.raises(ConfigurationError, match="Add kafka_simulation to the fixture's arguments"):
         factories["kafka_simulation"]()
     with KafkaSimulation() as simulation:
         loop = factories["kafka_simulation"]()
@@ -270,8 +270,11 @@ def test_tests_that_are_coroutines(pytester: pytest.Pytester) -> None:
     done.assert_outcomes(passed=5, failed=2)
     done.stdout.fnmatch_lines(
         [
-            "*StuckError: it still runs after 10 virtual seconds, and these tasks wait:",
-            "*StuckError: nothing can happen any more, and these tasks wait:",
+            (
+                "*StuckError: it is still running after 10 virtual seconds, and these tasks are "
+                "waiting:"
+            ),
+            "*StuckError: the run is stuck: no event is left, and these tasks are waiting:",
             "*test_failing (test_tests_that_are_coroutines.py:*",
             "*- kafka_simulation -*",
             "the last * events of admin:",

@@ -294,7 +294,7 @@ def test_nothing_can_happen_any_more(world: World) -> None:
     with pytest.raises(StuckError) as raised:
         run(world, main())
     lines = str(raised.value).splitlines()
-    assert lines[0] == "nothing can happen any more, and these tasks wait:"
+    assert lines[0] == "the run is stuck: no event is left, and these tasks are waiting:"
     assert any("main (test_virtual_loop.py:" in line for line in lines)
     assert any("other-0: waits_for_good (test_virtual_loop.py:" in line for line in lines)
     assert "wait (locks.py:" in lines[2]
@@ -302,7 +302,7 @@ def test_nothing_can_happen_any_more(world: World) -> None:
 
 
 def test_sleeping_for_ever_is_no_event(world: World) -> None:
-    with pytest.raises(StuckError, match="nothing can happen any more"):
+    with pytest.raises(StuckError, match="no event is left"):
         run(world, asyncio.sleep(math.inf))
     assert world.now == 0.0
 
@@ -320,7 +320,9 @@ def test_a_run_has_a_limit(world: World, by: str) -> None:
         world.after(1.0, again)
 
     world.run_until(500.0)
-    with pytest.raises(StuckError, match=r"still runs after 100 virtual seconds.*\n.*main \("):
+    with pytest.raises(
+        StuckError, match=r"is still running after 100 virtual seconds.*\n.*main \("
+    ):
         run(world, main(), limit=100.0)
     assert world.now == 600.0
 
@@ -347,7 +349,7 @@ def test_a_loop_that_never_waits_is_found(world: World, monkeypatch: pytest.Monk
         while world.now < 1.0:
             await asyncio.sleep(0)
 
-    with pytest.raises(StuckError, match="1000 rounds of the loop at 0.0 s: nobody waits"):
+    with pytest.raises(StuckError, match="1000 rounds of the loop at 0.0 s: no task waits"):
         run(world, main())
 
 
@@ -531,7 +533,7 @@ def test_patience_with_jobs_ends(world: World, monkeypatch: pytest.MonkeyPatch) 
         finally:
             step()
 
-    with pytest.raises(StuckError, match=r"these jobs.*endless_job"):
+    with pytest.raises(StuckError, match=r"these executor jobs.*endless_job"):
         run(world, main())
 
 

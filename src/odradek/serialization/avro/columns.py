@@ -44,16 +44,18 @@ def avro_to_arrow(
     registry: SchemaRegistryClient,
     reader_schema: str | Schema | None = None,
 ) -> ConvertedColumn:
-    """Make a column of values of a column of framed Avro: of structs, where the schema is a record.
+    """Decode a column of framed Avro to a column of values: of structs, if the schema is a record.
 
-    `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read as
-    `reader_schema` says (schema evolution); without one they must all be of one schema.
-    Types are those of `avro_types.arrow_type`: all fields nullable, logical types as Arrow has
-    them. Rows that can't be read are null, and among the result's `errors`.
+    `column`: binary of any kind, in Confluent's wire format.
+    `reader_schema`: the schema that all rows are read as (schema evolution). Without one, all rows
+    must have the same schema.
 
-    Raises `InvalidSchemaError` for several schemas without a reader's, or one that Arrow has no
-    type for; `SchemaRegistryError` where a registry can't be asked. A schema that the registry
-    doesn't have is the row's error.
+    The values have the Arrow types of `avro_types.arrow_type`: all fields nullable, logical types
+    as Arrow's. Rows that can't be read are null and listed in the result's `errors`, also if the
+    registry doesn't have their schema.
+
+    Raises `InvalidSchemaError` for several schemas without a reader schema, or for a schema without
+    an Arrow type; `SchemaRegistryError` if the registry can't be reached.
 
     >>> read = avro_to_arrow(batch.column("value"), registry)
     >>> read.values.type, dict(read.errors)
@@ -107,7 +109,9 @@ class _Decoding:
         try:
             return without_uuids(parsed_avro(schema, self._registry))
         except RecursionError:
-            raise InvalidSchemaError("the Avro schema is too deep", None, "Change it.") from None
+            raise InvalidSchemaError(
+                "the Avro schema is nested too deeply", None, "Change it."
+            ) from None
 
 
 def arrow_to_avro(
@@ -116,15 +120,16 @@ def arrow_to_avro(
     topic: str,
     field: MessageField = MessageField.VALUE,
 ) -> ConvertedColumn:
-    """Make a column of framed Avro, as `Producer.send_arrow` takes it, of a column of values.
+    """Encode a column of values as framed Avro, as `Producer.send_arrow` takes it.
 
-    `serializer` has schema and settings; the subject is that of `topic` and `field`. The schema is
-    looked up, or registered, once. Null stays null; fields that the schema lacks are left out, as
-    the serializer does of dicts. Rows that don't fit the schema are null, and
-    among the result's `errors`: look before you send, for a null value deletes. What would only
-    fit changed (1.9 or 2**40 as an int, a text as a boolean) doesn't fit.
+    `serializer` has the schema and settings; the subject is derived from `topic` and `field`. The
+    schema is looked up, or registered, once. Null stays null. Fields that the schema lacks are left
+    out, as the serializer does for dicts. Rows that don't match the schema are null and listed in
+    the result's `errors`: check these before sending, because a null value deletes. A value that
+    would only match after a conversion (1.9 or 2**40 as an int, a string as a boolean) doesn't
+    match.
 
-    Raises `SchemaRegistryError` where the schema can't be had.
+    Raises `SchemaRegistryError` if the schema isn't available.
 
     >>> written = arrow_to_avro(table.column("flight"), serialize, "flights")
     >>> written.values.type
@@ -165,7 +170,7 @@ class _Fitting:
         # A value of the program's can make fastavro raise whatever Python has.
         except Exception as error:
             told = "; ".join(str(one).strip() for one in getattr(error, "errors", (error,)))
-            raise SerializationError(f"it doesn't fit its Avro schema: {told}") from None
+            raise SerializationError(f"the data doesn't match its Avro schema: {told}") from None
 
     def _is_exact(self, parsed: Any) -> bool:
         try:

@@ -65,7 +65,9 @@ class AvroReading:
             raise unread(error) from None
         left = len(payload) - stream.tell()
         if left:
-            raise DeserializationError(f"{left} bytes are left after the Avro value")
+            raise DeserializationError(
+                f"{left} byte{'' if left == 1 else 's'} left over after the Avro value"
+            )
         return _apart(found) if wanted is not None and self._has_defaults(wanted) else found
 
     def _has_defaults(self, wanted: Any) -> bool:
@@ -121,7 +123,7 @@ def _apart(value: Any) -> Any:
 def unread(error: Exception) -> DeserializationError:
     """Say what fastavro had against bytes."""
     if isinstance(error, RecursionError):
-        return DeserializationError("its Avro values lie too deep within one another")
+        return DeserializationError("its Avro values are nested too deeply")
     # Its own words for this one name an object in memory.
-    why = "it ends too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
-    return DeserializationError(f"it isn't of its Avro schema: {why}")
+    why = "it is truncated" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+    return DeserializationError(f"the data doesn't match its Avro schema: {why}")

@@ -48,7 +48,7 @@ def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
 def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
     if schema.schema_type != AVRO:
         raise InvalidSchemaError(
-            f"the schema is of type {schema.schema_type}, not AVRO", None, "Check the topic."
+            f"the schema has type {schema.schema_type}, not AVRO", None, "Check the topic."
         )
     parse = fastavro().parse_schema  # what lacks is no fault of a schema's, or of a row's
     try:
@@ -56,7 +56,7 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
     # fastavro raises what it likes over texts of others.
     except Exception as error:
         raise InvalidSchemaError(
-            f"it isn't an Avro schema: {type(error).__name__}: {error}", None, ""
+            f"the text isn't a valid Avro schema: {type(error).__name__}: {error}", None, ""
         ) from None
 
 
@@ -64,7 +64,7 @@ def given_schema(schema: str | Schema, kind: str) -> Schema:
     """A schema that a program gives as a text. Raises `ConfigurationError` for what is none."""
     if not isinstance(schema, str | Schema):
         raise ConfigurationError(
-            f"schema_str must be a schema's text or a Schema, not {type(schema).__name__}"
+            f"schema_str must be a string or a Schema, not {type(schema).__name__}"
         )
     return schema if isinstance(schema, Schema) else Schema(schema, kind)
 
@@ -73,7 +73,7 @@ def given_function(name: str, function: Any) -> Any:
     """A `to_dict` or `from_dict` of the program's, or None. Raises `ConfigurationError`."""
     if function is not None and not callable(function):
         raise ConfigurationError(
-            f"{name} must be a function, not {type(function).__name__}; settings are given as conf="
+            f"{name} must be a function, not {type(function).__name__}; pass settings as conf="
         )
     return function
 
@@ -84,16 +84,18 @@ def _name(parsed: Any) -> str | None:
 
 
 class AvroSerializer:
-    r"""Objects as Avro, with the id of their schema before them.
+    r"""Serialize objects to Avro, framed with their schema id.
 
-    `schema_str`: an Avro schema as text, or a `Schema` (with references); None with
-    `use.latest.version`. `to_dict(obj, context)` makes what Avro can write of an object: dicts for
-    records. `conf`: `auto.register.schemas` (false: the schema has to be registered),
+    `schema_str`: an Avro schema as a string, or a `Schema` (with references); None with
+    `use.latest.version`.
+    `to_dict(obj, context)`: converts an object to a value that Avro can write: a dict for a record.
+    `conf`: `auto.register.schemas` (false: the schema must be registered already),
     `use.latest.version` (false), `normalize.schemas` (false), `subject.name.strategy` (TOPIC,
-    RECORD, TOPIC_RECORD, or a function), `schema.id.location` (prefix, or header: the GUID).
+    RECORD, TOPIC_RECORD, or a function), `schema.id.location` (prefix; header writes the schema's
+    GUID to a header instead).
 
-    Called with an object and a `SerializationContext`; None gives None. Raises
-    `SerializationError`, and `SchemaRegistryError` where the schema can't be had.
+    Call it with an object and a `SerializationContext`; None returns None. Raises
+    `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
 
     >>> serialize = AvroSerializer(registry, '"string"', conf={"auto.register.schemas": True})
     >>> serialize("JFK", SerializationContext("flights", MessageField.VALUE))
@@ -107,7 +109,7 @@ class AvroSerializer:
         to_dict: ToDict | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check schema and settings; the registry isn't asked yet."""
+        """Check schema and settings without connecting to the registry."""
         self._framer = Framer(schema_registry_client, read_settings(conf, WRITING))
         self._registry = schema_registry_client
         self._to_dict = given_function("to_dict", to_dict)
@@ -119,13 +121,13 @@ class AvroSerializer:
         if schema_str is not None:
             self._schema = given_schema(schema_str, AVRO)
         elif not self._framer.takes_latest:
-            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+            raise SerializationError("schema_str is required unless use.latest.version is true")
 
         if self._schema is not None and not self._schema.references:
             self._parsed_of(self._schema)
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of an object; None for None."""
+        """Return the bytes of an object; None for None."""
         return None if obj is None else self.checked(obj, ctx, None)
 
     def checked(
@@ -143,7 +145,9 @@ class AvroSerializer:
         """A value as Avro, without a frame."""
         if is_bytes(parsed):
             if not isinstance(value, bytes):
-                raise SerializationError(f"the schema is bytes, not {type(value).__name__}")
+                raise SerializationError(
+                    f"the schema has type bytes, but the value is a {type(value).__name__}"
+                )
             return value
         nests = self._nests.get(id(parsed))
         if nests is None:
@@ -156,7 +160,7 @@ class AvroSerializer:
         # A value of the program's can make fastavro raise whatever Python has.
         except Exception as error:
             raise SerializationError(
-                f"it doesn't fit its Avro schema: {type(error).__name__}: {error}"
+                f"the data doesn't match its Avro schema: {type(error).__name__}: {error}"
             ) from error
         return stream.getvalue()
 
@@ -173,16 +177,17 @@ class AvroSerializer:
 
 
 class AvroDeserializer:
-    """Avro with the id of its schema, as dicts and what else the schema says.
+    """Deserialize framed Avro to dicts and other Python values.
 
-    `schema_str`: the reader's schema, by which records of any version are read; None: each by the
-    schema that it was written with, or with `use.latest.version` by the subject's latest.
-    `from_dict(value, context)` makes an object of it. Logical types are what fastavro makes of
-    them: `datetime`, `date`, `time`, `Decimal`, `UUID`. With `return_record_name` a record in a
-    union is a pair of its name and itself.
+    `schema_str`: the reader schema, which records of any version are read as. If None, each record
+    is read with its writer schema, or with `use.latest.version` as the subject's latest version.
+    `from_dict(value, context)`: converts the value to an object.
+    `return_record_name`: return a record in a union as a pair of its name and value.
 
-    Called with bytes and a `SerializationContext`; None gives None. Raises `DeserializationError`,
-    and `SchemaRegistryError` where the schema can't be had.
+    Logical types become fastavro's: `datetime`, `date`, `time`, `Decimal`, `UUID`.
+
+    Call it with bytes and a `SerializationContext`; None returns None. Raises
+    `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
     def __init__(
@@ -193,7 +198,7 @@ class AvroDeserializer:
         return_record_name: bool = False,
         conf: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check schema and settings; the registry isn't asked yet."""
+        """Check schema and settings without connecting to the registry."""
         self._unframer = Unframer(schema_registry_client, read_settings(conf, READING))
         self._registry = schema_registry_client
         self._from_dict = given_function("from_dict", from_dict)
@@ -208,7 +213,7 @@ class AvroDeserializer:
             self._parsed_of(self._reader)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """The object of bytes; None for None."""
+        """Return the object of bytes; None for None."""
         if data is None:
             return None
         prefix, at = data[:ID_SIZE], ID_SIZE

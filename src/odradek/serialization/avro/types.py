@@ -97,14 +97,14 @@ class _Types:
     def of(self, parsed: Any, depth: int) -> pa.DataType:
         self._made += 1
         if self._made > MOST_TYPES:
-            raise _refused(f"it has more than {MOST_TYPES} types within types")
+            raise _refused(f"it has more than {MOST_TYPES} nested types")
         if depth > DEEPEST:
-            raise _refused("it refers to itself")
+            raise _refused("it is recursive")
         if isinstance(parsed, list):
             kinds = [one for one in parsed if one != "null"]
             if len(kinds) == 1:
                 return self.of(kinds[0], depth + 1)
-            raise _refused("a union of several kinds has no type in Arrow")
+            raise _refused("it has a union of several types")
         if isinstance(parsed, str):
             return self._plain(parsed, depth)
         logical = _logical(parsed)
@@ -147,7 +147,7 @@ class _Types:
             return found
         if kind in self._named:
             return self.of(self._named[kind], depth + 1)
-        raise _refused(f"{kind} isn't known")
+        raise _refused(f"the type {kind} is unknown")
 
 
 def _logical(parsed: dict[str, Any]) -> pa.DataType | None:
@@ -162,7 +162,7 @@ def _logical(parsed: dict[str, Any]) -> pa.DataType | None:
 
 def _refused(why: str) -> InvalidSchemaError:
     return InvalidSchemaError(
-        f"the Avro schema has no type in Arrow: {why}",
+        f"the Avro schema has no equivalent Arrow type: {why}",
         None,
-        "Give a reader's schema with less in it, or read the records as objects.",
+        "Use a reader schema without this part, or read the records as objects.",
     )

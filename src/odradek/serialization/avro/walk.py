@@ -62,7 +62,9 @@ class Walk:
     def _branch(self, node: AvroType) -> int:
         number = self._number()
         if not 0 <= number < len(node.inner):
-            raise DeserializationError("it isn't of its Avro schema: a union has no such branch")
+            raise DeserializationError(
+                "the data doesn't match its Avro schema: a union has no such branch"
+            )
         return node.inner[number]
 
     def _block(self) -> int:
@@ -84,23 +86,27 @@ class Walk:
             self._open.append([at, 0])
             if len(self._open) > DEEPEST_VALUE:
                 raise DeserializationError(
-                    f"its values lie deeper than {DEEPEST_VALUE} within one another"
+                    f"the values are nested more than {DEEPEST_VALUE} levels deep"
                 )
 
     def _skip(self, size: int) -> None:
         self._at += size
         if size < 0 or self._at > len(self._data):
-            raise DeserializationError("it isn't of its Avro schema: it ends too early")
+            raise DeserializationError("the data doesn't match its Avro schema: it is truncated")
 
     def _number(self) -> int:
         found = 0
         for shift in range(0, 7 * LONGEST_NUMBER, 7):
             if self._at >= len(self._data):
-                raise DeserializationError("it isn't of its Avro schema: it ends too early")
+                raise DeserializationError(
+                    "the data doesn't match its Avro schema: it is truncated"
+                )
             byte = self._data[self._at]
             self._at += 1
             found |= (byte & 0x7F) << shift
             if byte < 0x80:
                 found &= (1 << 64) - 1
                 return (found >> 1) ^ -(found & 1)
-        raise DeserializationError("it isn't of its Avro schema: a number has too many bytes")
+        raise DeserializationError(
+            "the data doesn't match its Avro schema: a number has too many bytes"
+        )

@@ -29,7 +29,7 @@ FREE = DECOMPRESSED_LIMIT
 RATIO = 64
 """Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
 takes up to that for each column of a record that is null, most of which have few of them."""
-LARGE = "it isn't of the type, and its columns would be too large to say where"
+LARGE = "the data doesn't match the type; it is too large to say where"
 """The error of a large row that Arrow refuses."""
 
 
@@ -47,10 +47,10 @@ class ColumnRoom:
         """Of the bytes that all may take, those of each row."""
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
-                f"{rows} rows of a type of which a null takes {root.of_null} bytes would take more "
-                f"than the {self._left} that these rows may take",
+                f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
+                f"{self._left} bytes, because a null already needs {root.of_null}",
                 None,
-                "Convert fewer rows at a time, or give a reader's schema with fewer fields.",
+                "Convert fewer rows at a time, or use a reader schema with fewer fields.",
             )
         self.of_kernel = self._left + rows * root.of_null
         """Bytes that a kernel's columns may take."""
@@ -70,8 +70,9 @@ class ColumnRoom:
         most = max(self._root.of_null + RATIO * size + self.share, self._left)
         if found > most:
             raise DeserializationError(
-                f"its {size} bytes would take more than {most} in columns: its schema has a record "
-                "of so many fields, or a text so long, for a byte"
+                f"its {size} bytes would need more than {most} bytes in columns, because the "
+                "schema has a record with very many fields or a very long string for few bytes "
+                "of data"
             )
 
 
@@ -153,7 +154,9 @@ def array_of_values(
         return pa.array(values, kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if len(values) == 1:
-            errors[numbers[0]] = f"Arrow's {str(kind)[:SAID]} can't hold it: {str(error)[:SAID]}"
+            errors[numbers[0]] = (
+                f"Arrow's {str(kind)[:SAID]} can't represent it: {str(error)[:SAID]}"
+            )
             return pa.nulls(1, kind)
     half = len(values) // 2
     return pa.concat_arrays(

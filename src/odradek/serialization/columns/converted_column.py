@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedColumn:
-    """A column that was made of another, row by row."""
+    """A column that was converted row by row."""
 
     values: pa.Array
-    """As many as there were rows; null for null, and where a row is among `errors`."""
+    """The converted values, one for each row: null for a null and for a row in `errors`."""
     errors: Mapping[int, str]
-    """By the row's number, from 0, why it can't be converted; in their order."""
+    """The reasons why rows can't be converted, by row number (from 0), in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RowSchemas:
         try:
             of, _ = schema_of(data)
             if of.id is None:
-                return NoSchema("a column's rows name their schemas by id, not by GUID")
+                return NoSchema("its schema is named by GUID, which isn't supported for columns")
             if self._instead is not None:
                 return self._instead
             found = self._use(self._registry.get_schema(of.id))
@@ -93,9 +93,9 @@ class RowSchemas:
             self.first = found
         elif not self._several and found != self.first:
             raise InvalidSchemaError(
-                "the column has records of several schemas",
+                "the column contains records of several schemas",
                 None,
-                "Give the reader's schema by which all of them are read.",
+                "Pass the reader schema that all of them are to be read as.",
             )
         return found
 
@@ -107,8 +107,7 @@ def check_column(column: object) -> None:
 
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         raise ConfigurationError(
-            "column must be an Arrow array, as table.column(name) gives it, not "
-            f"{type(column).__name__}"
+            f"column must be an Arrow array, like table.column(name), not {type(column).__name__}"
         )
 
 
@@ -120,7 +119,7 @@ def check_bytes(column: Any) -> None:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     known = ("null", "binary", "large_binary", "binary_view", "fixed_size_binary")
     if not any(getattr(pa.types, f"is_{name}")(kind) for name in known):
-        raise ConfigurationError(f"column must be of binary, as records' values are, not {kind}")
+        raise ConfigurationError(f"column must have a binary type, not {kind}")
 
 
 def check_registry(registry: object) -> None:
@@ -135,7 +134,7 @@ def check_reader_schema(reader_schema: object) -> None:
     """Refuse what is no schema. Raises `ConfigurationError`."""
     if not isinstance(reader_schema, str | Schema | None):
         raise ConfigurationError(
-            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
+            f"reader_schema must be a string or a Schema, not {type(reader_schema).__name__}"
         )
 
 
@@ -143,7 +142,7 @@ def context_of(topic: str, field: MessageField) -> SerializationContext:
     """What serializers are told. Raises `ConfigurationError`."""
     if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
         raise ConfigurationError(
-            f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
+            f"topic must be a string and field a MessageField, not {topic!r} and {field!r}"
         )
     return SerializationContext(topic, field)
 
@@ -173,4 +172,6 @@ def _python_value(one: pa.Scalar) -> Any:
     except (KeyError, ValueError, OverflowError) as error:
         # A map's key that comes twice, a year beyond 9999, a text that isn't UTF-8.
         why = error.args[0] if isinstance(error, KeyError) and error.args else error
-        raise SerializationError(f"the value can't be had in Python: {why}") from None
+        raise SerializationError(
+            f"the value can't be converted to a Python object: {why}"
+        ) from None

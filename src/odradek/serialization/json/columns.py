@@ -47,17 +47,20 @@ def json_to_arrow(
     *,
     validate: bool = True,
 ) -> ConvertedColumn:
-    """Make a column of values of a column of framed JSON: of structs, where they are objects.
+    """Decode a column of framed JSON to a column of values: of structs, if the values are objects.
 
-    `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read by
-    `reader_schema`; without one they must all be of one schema. `validate`: each row is checked by
-    it, as `JSONDeserializer` does; without that a row only has to fit the type, and takes a third
-    of the time. Types are those of `json_types.json_type`: all fields nullable. Rows that can't be
-    read are null, and among the result's `errors`.
+    `column`: binary of any kind, in Confluent's wire format.
+    `reader_schema`: the JSON Schema that all rows are read with. Without one, all rows must have
+    the same schema.
+    `validate`: validate each row, as `JSONDeserializer` does. Without validation a row only has to
+    match the type, which takes a third of the time.
 
-    Raises `InvalidSchemaError` for several schemas without a reader's, or a reader's that can't be
-    used; `SchemaRegistryError` where a registry can't be asked. A schema that the registry doesn't
-    have is the row's error.
+    The values have the types of `json_types.json_type`: all fields nullable. Rows that can't be
+    read are null and listed in the result's `errors`, also if the registry doesn't have their
+    schema.
+
+    Raises `InvalidSchemaError` for several schemas without a reader schema, or for an unusable
+    reader schema; `SchemaRegistryError` if the registry can't be reached.
 
     >>> read = json_to_arrow(batch.column("value"), registry)
     >>> read.values.type, dict(read.errors)
@@ -72,14 +75,15 @@ def json_to_arrow(
 
 
 def plain_json_to_arrow(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> ConvertedColumn:
-    """Make a column of values of a column of JSON without a schema or a frame.
+    """Decode a column of JSON without a schema id to a column of values.
 
-    `column`: binary of any kind. `kind`: the values' type, of structs, lists, booleans, signed
-    integers, floats, strings, dates and timestamps (which are ISO 8601 in JSON). Members that a
-    struct doesn't have are left out, and fields that an object lacks are null; a string holds the
-    JSON of what is no text. Rows that don't fit are null, and among the result's `errors`.
+    `column`: binary of any kind.
+    `kind`: the type of the values: structs, lists, booleans, signed integers, floats, strings,
+    dates and timestamps (ISO 8601 in JSON). Members that the struct lacks are left out; fields that
+    an object lacks are null; a string field holds the JSON text of a value that isn't a string.
 
-    Raises `ConfigurationError` for another type.
+    Rows that don't match are null and listed in the result's `errors`. Raises `ConfigurationError`
+    for an unsupported type.
 
     >>> read = plain_json_to_arrow(batch.column("value"), pa.struct({"to": pa.string()}))
     >>> read.values.type, dict(read.errors)
@@ -96,11 +100,11 @@ def _check_kind(kind: Any) -> None:
     import pyarrow as pa
 
     if not isinstance(kind, pa.DataType):
-        cure = ": pa.struct(schema)" if isinstance(kind, pa.Schema) else ""
-        raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}{cure}")
+        cure = ": pass pa.struct(schema)" if isinstance(kind, pa.Schema) else ""
+        raise ConfigurationError(f"kind must be an Arrow type, not {type(kind).__name__}{cure}")
     if pa.types.is_struct(kind):
         if len({one.name for one in kind}) < kind.num_fields:
-            raise ConfigurationError(f"kind has two fields of one name: {kind}")
+            raise ConfigurationError(f"kind has two fields of the same name: {kind}")
         for one in kind:
             _check_kind(one.type)
         return
@@ -110,7 +114,7 @@ def _check_kind(kind: Any) -> None:
     known = ("signed_integer", "boolean", "float32", "float64", "string", "date32", "timestamp")
     if not any(getattr(pa.types, f"is_{name}")(kind) for name in known):
         raise ConfigurationError(
-            f"kind has {kind}, which isn't read from JSON; there are structs, lists, booleans, "
+            f"kind contains {kind}, which can't be read from JSON; use structs, lists, booleans, "
             "signed integers, float32, float64, strings, date32 and timestamps"
         )
 
@@ -157,7 +161,7 @@ class _Decoding:
             errors[number] = str(error)
             return None
         if why is not None:
-            errors[number] = f"it doesn't fit its JSON schema: {why}"
+            errors[number] = f"the data doesn't match its JSON schema: {why}"
             return None
         return payload
 
@@ -175,16 +179,17 @@ def arrow_to_json(
     topic: str,
     field: MessageField = MessageField.VALUE,
 ) -> ConvertedColumn:
-    """Make a column of JSON, as `Producer.send_arrow` takes it, of a column of values.
+    """Encode a column of values as JSON, as `Producer.send_arrow` takes it.
 
-    `serializer`: a `JSONSerializer`, which frames and checks, or a `PlainJSONSerializer`; the
-    subject is that of `topic` and `field`. Null stays null. A field that is null is left out,
-    unless the schema wants it to be there; times are ISO 8601, bytes base64, decimals numbers with
-    all of their digits. Rows that don't fit the schema are null, and among the result's `errors`:
-    look before you send, for a null value deletes.
+    `serializer`: a `JSONSerializer`, which frames and validates, or a `PlainJSONSerializer`; the
+    subject is derived from `topic` and `field`.
 
-    Raises `ConfigurationError` for a type that isn't written as JSON; `SchemaRegistryError` where
-    the schema can't be had.
+    Null stays null. A null field is left out unless the schema requires it; times are ISO 8601,
+    bytes base64, decimals numbers with all their digits. Rows that don't match the schema are null
+    and listed in the result's `errors`: check these before sending, because a null value deletes.
+
+    Raises `ConfigurationError` for a type that can't be written as JSON; `SchemaRegistryError` if
+    the schema isn't available.
 
     >>> written = arrow_to_json(table.column("flight"), serialize, "flights")
     >>> written.values.type

@@ -60,7 +60,7 @@ class JsonChecks:
         try:
             validator.validate(value)
         except self._rs.ValidationError as error:
-            path = "".join(f"/{one}" for one in error.instance_path) or "the whole"
+            path = "".join(f"/{one}" for one in error.instance_path) or "the root"
             return f"{path}: {error.message[:SAID]}"
         except (ValueError, TypeError, RecursionError) as error:
             return f"{type(error).__name__}: {error}"
@@ -83,7 +83,7 @@ class JsonChecks:
             for name, found in others.items():
                 if uri == name or uri.endswith(f"/{name}"):
                     return found
-            raise ValueError(f"{uri} isn't among the schema's references")
+            raise ValueError(f"{uri} isn't one of the schema's references")
 
         parsed = json_of(schema)
         try:
@@ -91,7 +91,7 @@ class JsonChecks:
         # It raises its own error for schemas, and for references that lead nowhere.
         except Exception as error:
             raise InvalidSchemaError(
-                f"it isn't a JSON schema that can be used: {str(error)[:SAID]}", None, ""
+                f"the JSON schema isn't usable: {str(error)[:SAID]}", None, ""
             ) from None
         return validator, JsonLimits(parsed, others)
 
@@ -102,13 +102,13 @@ def json_of(schema: Schema) -> Any:
     try:
         return json.loads(schema.schema_str)
     except (ValueError, RecursionError) as error:
-        raise InvalidSchemaError(f"it isn't a JSON schema: {error}", None, "") from None
+        raise InvalidSchemaError(f"the text isn't a valid JSON schema: {error}", None, "") from None
 
 
 def _must_be_json(schema: Schema) -> None:
     if schema.schema_type != JSON:
         raise InvalidSchemaError(
-            f"the schema is of type {schema.schema_type}, not JSON", None, "Check the topic."
+            f"the schema has type {schema.schema_type}, not JSON", None, "Check the topic."
         )
 
 
@@ -118,15 +118,17 @@ def _title(schema: Schema) -> str | None:
 
 
 class JSONSerializer:
-    """Objects as JSON, checked by a JSON Schema, with the id of that before them.
+    """Serialize objects to JSON, validated with a JSON Schema and framed with its id.
 
-    `schema_str`: a JSON Schema as text, or a `Schema` (with references); None with
-    `use.latest.version`. A record's name, for RECORD and TOPIC_RECORD, is the schema's `title`.
-    `to_dict(obj, context)` makes what JSON can hold of an object. `conf` as `AvroSerializer` has
-    it, and `validate` (true). The JSON is in UTF-8, without blanks, as confluent-kafka writes it.
+    `schema_str`: a JSON Schema as a string, or a `Schema` (with references); None with
+    `use.latest.version`. Its `title` is the record's name for RECORD and TOPIC_RECORD.
+    `to_dict(obj, context)`: converts an object to a value that JSON can represent.
+    `conf`: the settings of `AvroSerializer`, and `validate` (true).
 
-    Called with an object and a `SerializationContext`; None gives None. Raises
-    `SerializationError`, and `SchemaRegistryError` where the schema can't be had.
+    The JSON is UTF-8 without spaces, as confluent-kafka writes it.
+
+    Call it with an object and a `SerializationContext`; None returns None. Raises
+    `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
     def __init__(
@@ -136,7 +138,7 @@ class JSONSerializer:
         to_dict: ToDict | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check schema and settings; the registry isn't asked yet."""
+        """Check schema and settings without connecting to the registry."""
         settings = read_settings(conf, WRITING | VALIDATE)
         self._framer = Framer(schema_registry_client, settings)
         self._checks = JsonChecks(schema_registry_client) if settings["validate"] else None
@@ -149,10 +151,10 @@ class JSONSerializer:
             if self._checks is not None and not self._schema.references:
                 self._checks.prepare(self._schema)  # before a registry has it for ever
         elif not self._framer.takes_latest:
-            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+            raise SerializationError("schema_str is required unless use.latest.version is true")
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """The bytes of an object; None for None."""
+        """Return the bytes of an object; None for None."""
         if obj is None:
             return None
         found = self._registered(ctx)
@@ -160,7 +162,7 @@ class JSONSerializer:
         return self._framer.framed(self.payload(value, found.schema), found, ctx)
 
     def schema(self, ctx: SerializationContext | None) -> Schema:
-        """By which a record of this context is written. Raises as a call does."""
+        """Return the schema that records of this context are written with."""
         return self._registered(ctx).schema
 
     def payload(self, value: Any, schema: Schema) -> bytes:
@@ -169,7 +171,7 @@ class JSONSerializer:
         if self._checks is not None:
             why = self._checks.check(schema, value)
             if why is not None:
-                raise SerializationError(f"it doesn't fit its JSON schema: {why}")
+                raise SerializationError(f"the data doesn't match its JSON schema: {why}")
         return written
 
     def _registered(self, ctx: SerializationContext | None) -> RegisteredSchema:
@@ -178,15 +180,16 @@ class JSONSerializer:
 
 
 class JSONDeserializer:
-    """JSON with the id of its schema, as dicts, checked.
+    """Deserialize framed JSON to dicts and validate it.
 
-    `schema_str`: the schema that it is checked by; None: the one that it was written with, or with
-    `use.latest.version` the subject's latest. Without a registry nothing but `schema_str` is asked.
-    `from_dict(value, context)` makes an object of it. `conf`: `use.latest.version`,
-    `subject.name.strategy`, `validate` (true).
+    `schema_str`: the schema to validate with. If None, the writer schema is used, or with
+    `use.latest.version` the subject's latest version.
+    `from_dict(value, context)`: converts the value to an object.
+    `schema_registry_client`: without a registry only `schema_str` is used.
+    `conf`: `use.latest.version`, `subject.name.strategy`, `validate` (true).
 
-    Called with bytes and a `SerializationContext`; None gives None. Raises `DeserializationError`,
-    and `SchemaRegistryError` where the schema can't be had.
+    Call it with bytes and a `SerializationContext`; None returns None. Raises
+    `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
     def __init__(
@@ -196,7 +199,7 @@ class JSONDeserializer:
         schema_registry_client: SchemaRegistryClient | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check schema and settings; the registry isn't asked yet."""
+        """Check schema and settings without connecting to the registry."""
         settings = read_settings(conf, READING | VALIDATE)
         registry = schema_registry_client
         self._unframer = None if registry is None else Unframer(registry, settings)
@@ -207,7 +210,7 @@ class JSONDeserializer:
             json_of(self._schema)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """The object of bytes; None for None."""
+        """Return the object of bytes; None for None."""
         if data is None:
             return None
         found, at = schema_of(data, ctx)
@@ -220,7 +223,7 @@ class JSONDeserializer:
             schema = self._by(found, ctx)
             why = None if schema is None else self._checks.check(schema, value)
             if why is not None:
-                raise DeserializationError(f"it doesn't fit its JSON schema: {why}")
+                raise DeserializationError(f"the data doesn't match its JSON schema: {why}")
         return value if self._from_dict is None else self._from_dict(value, ctx)
 
     def _refuse_other_kinds(self, found: SchemaId) -> None:

@@ -53,7 +53,7 @@ class JsonShapes:
             if _is_one_of(kind, tests):
                 return shape
         raise ConfigurationError(
-            f"{where} is {kind}, which JSON has no exact value for: cast the column"
+            f"{where} is {kind}, which JSON can't represent exactly: cast the column"
         )
 
     def _struct(self, kind: pa.StructType, schema: dict[str, Any], where: str) -> _Shape:
@@ -75,7 +75,7 @@ class JsonShapes:
     def _map(self, kind: pa.MapType, schema: dict[str, Any], where: str) -> _Shape:
         if not _is_one_of(kind.key_type, _TEXTS):
             raise ConfigurationError(
-                f"{where} is {kind}, and JSON's keys are texts: cast the column"
+                f"{where} is {kind}, but keys in JSON are strings: cast the column"
             )
         item = self.of(kind.item_type, schema.get("additionalProperties"), f"{where}'s values")
         return lambda given: {key: None if one is None else item(one) for key, one in given.items()}

@@ -44,7 +44,7 @@ class _Types:
 
         self._made += 1
         if self._made > MOST_TYPES:
-            raise InvalidSchemaError(f"a column of it has more than {MOST_TYPES} types", None, "")
+            raise InvalidSchemaError(f"the schema has more than {MOST_TYPES} types", None, "")
         schema = plain_schema(schema, self._whole)
         if not isinstance(schema, dict) or depth > DEEPEST:
             return pa.string()

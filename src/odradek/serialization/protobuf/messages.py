@@ -41,7 +41,7 @@ def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
     """
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(
-            f"the schema is of type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
+            f"the schema has type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
         )
     file = _described(schema.schema_str) or _worded(schema.schema_str)
     found = (_at(file, indexes, entries=True), _at(file, indexes, entries=False))

@@ -73,7 +73,9 @@ class ProtobufRows(FramedRows):
             return self._value_of(message)
         # A text of proto2 may be none, which shows where it is asked for.
         except (DecodeError, ValueError) as error:
-            raise DeserializationError(f"it is no {self._descriptor.full_name}: {error}") from None
+            raise DeserializationError(
+                f"the data isn't a {self._descriptor.full_name}: {error}"
+            ) from None
 
 
 class NamedBySchemas:
@@ -91,12 +93,12 @@ class NamedBySchemas:
 
     def _why(self, of: SchemaId) -> str | None:
         if of.id is None:
-            return "a column's rows name their schemas by id, not by GUID"
+            return "its schema is named by GUID, which isn't supported for columns"
         try:
             names = messages_at(self._registry.get_schema(of.id), of.indexes or (0,))
         except (SchemaNotFoundError, InvalidSchemaError) as error:
             return str(error)
         if self._name in names:
             return None
-        said = " or ".join(sorted(names)) or f"message {list(of.indexes or ())}, of none"
-        return f"its schema {of.id} says that it is {said}, not {self._name}"
+        said = " or ".join(sorted(names)) or f"the unknown message {list(of.indexes or ())}"
+        return f"by its schema {of.id} it is {said}, not {self._name}"

@@ -26,7 +26,7 @@ def message_shape(descriptor: Any) -> _Shape:
         there = {n: shapes[n](one) for n, one in given.items() if one is not None}
         for choice in choices:  # a message would keep the one that it is given last
             if len(choice & there.keys()) > 1:
-                raise ValueError("several fields of a oneof are there")
+                raise ValueError("several fields of a oneof are set")
         return there
 
     return made
@@ -59,13 +59,13 @@ def _single(one: Any) -> _Shape:
 def _unsigned(given: Any) -> int:
     """A decimal's whole number; a class would round, and take a text's digits."""
     if isinstance(given, bool) or not isinstance(given, int | Decimal) or given != int(given):
-        raise TypeError(f"{given!r} is no whole number")
+        raise TypeError(f"{given!r} isn't a whole number")
     return int(given)
 
 
 def _boolean(given: Any) -> bool:
     if not isinstance(given, bool):  # which a class would make of any number
-        raise TypeError(f"{given!r} is no boolean")
+        raise TypeError(f"{given!r} isn't a boolean")
     return given
 
 

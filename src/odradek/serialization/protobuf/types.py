@@ -2,7 +2,7 @@
 
 In: what Protobuf knows of a message. Out: the type of its column, and what makes a value of
 Python's of a message for it. The types are those that Spark's source has. Must not: go round with
-a message that holds itself, which no column can do, or without end.
+a message that is recursive, which a column can't represent, or without end.
 """
 
 from __future__ import annotations
@@ -88,17 +88,17 @@ class _Types:
         name = descriptor.full_name
         if name in around:
             raise InvalidSchemaError(
-                f"the message {name} holds itself, which no column can do", None, ""
+                f"the message {name} is recursive, which a column can't represent", None, ""
             )
         if len(around) > DEEPEST:
-            raise InvalidSchemaError(f"messages lie deeper than {DEEPEST}", None, "")
+            raise InvalidSchemaError(
+                f"messages are nested more than {DEEPEST} levels deep", None, ""
+            )
         columns = []
         for one in descriptor.fields:
             self._made += 1
             if self._made > MOST_TYPES:
-                raise InvalidSchemaError(
-                    f"a column of it has more than {MOST_TYPES} types", None, ""
-                )
+                raise InvalidSchemaError(f"the message has more than {MOST_TYPES} types", None, "")
             columns.append((one, self._field(one, (*around, name))))
         if not columns and not self._empty:
             raise InvalidSchemaError(f"the message {name} has no field", None, "")
@@ -155,5 +155,5 @@ def enum_names(enum: Any) -> dict[int, str]:
 def _micros(found: Any) -> int:
     """A timestamp's microseconds. Raises `ValueError` for one that columns can't hold."""
     if abs(found.seconds) > MOST_SECONDS:
-        raise ValueError(f"a timestamp of {found.seconds} s is none that a column can hold")
+        raise ValueError(f"a column can't represent the timestamp {found.seconds} s")
     return int(found.seconds * 1_000_000 + found.nanos // 1000)

@@ -32,7 +32,11 @@ def _in_thread(
 
 
 class AsyncSchemaRegistryClient:
-    """Asks a schema registry from an event loop; settings, answers and errors are the same.
+    """A client of a schema registry for asyncio.
+
+    Methods, settings and errors are those of `SchemaRegistryClient`.
+
+    Each call runs in a thread and doesn't block the event loop.
 
     >>> registry = AsyncSchemaRegistryClient({"schema.registry.url": "http://localhost:8081"})
     >>> await registry.register_schema("flights-value", Schema('{"type": "string"}'))
@@ -40,7 +44,7 @@ class AsyncSchemaRegistryClient:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Check the settings; nothing is asked yet. Raises `ConfigurationError`."""
+        """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
         self._client = SchemaRegistryClient(config)
 

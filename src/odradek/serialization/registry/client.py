@@ -64,16 +64,16 @@ MOST_CACHES = 32
 
 _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     401: (RegistryAuthenticationError, "Check basic.auth.user.info or bearer.auth.token."),
-    403: (RegistryAuthenticationError, "Ask whoever runs the registry for the right to do this."),
+    403: (RegistryAuthenticationError, "Ask the registry's administrator for this permission."),
     404: (
         SchemaNotFoundError,
         (
             "Check the topic, subject.name.strategy and schema.registry.url, and that the schema "
-            "was registered (auto.register.schemas=true lets a serializer do it)."
+            "is registered (a serializer registers it with auto.register.schemas=true)."
         ),
     ),
     409: (IncompatibleSchemaError, "Change the schema, or the subject's compatibility level."),
-    422: (InvalidSchemaError, "Check the schema's text, its kind and its references."),
+    422: (InvalidSchemaError, "Check the schema's text, type and references."),
 }
 
 
@@ -93,23 +93,28 @@ def _shared_cache(settings: RegistrySettings) -> SchemaCache:
 
 
 class SchemaRegistryClient:
-    """Asks a schema registry; threads may share one.
+    """A client of a schema registry (Confluent's REST API); threads may share one.
 
-    `config` has Confluent's names: `schema.registry.url` (several with commas between, which stand
-    for one another), `basic.auth.user.info` (`user:password`), `bearer.auth.token` (a text, or a
-    function that gives one), `basic.auth.credentials.source` (`USER_INFO` and nothing else),
-    `bearer.auth.credentials.source` (`STATIC_TOKEN`), `bearer.auth.logical.cluster`,
-    `bearer.auth.identity.pool.id`, `ssl.ca.location`, `ssl.certificate.location`,
-    `ssl.key.location`, `ssl.key.password` (PEM),
-    `request.timeout.ms` (10,000: one question to one server), `default.api.timeout.ms` (30,000: a
-    call with all its attempts), `retry.backoff.ms`, `retry.backoff.max.ms`,
-    `cache.latest.ttl.sec` (300: how long a subject's latest version counts as such),
-    `cache.capacity` (1,000: so many schemas, and so many answers of other kinds, are kept).
+    `config` has Confluent's names:
 
-    Each call raises `ArgumentError` for what isn't the number or text that it takes,
+    - `schema.registry.url`: one or more URLs, separated by commas; any of them is used
+    - `basic.auth.user.info` (`user:password`), or `bearer.auth.token` (a string, or a function that
+    returns one), with
+      `bearer.auth.logical.cluster` and `bearer.auth.identity.pool.id`
+    - `basic.auth.credentials.source` (only `USER_INFO`), `bearer.auth.credentials.source` (only
+      `STATIC_TOKEN`)
+    - `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location`, `ssl.key.password` (PEM)
+    - `request.timeout.ms` (10,000: one request to one server), `default.api.timeout.ms` (30,000: a
+      call with its retries), `retry.backoff.ms`, `retry.backoff.max.ms`
+    - `cache.latest.ttl.sec` (300: how long a subject's latest version is cached), `cache.capacity`
+      (1,000: how many schemas, and how many answers of other kinds, are cached)
+
+    Clients with the same settings share their cache within a process.
+
+    Each call raises `ArgumentError` for an invalid argument,
     `RegistryUnreachableError`, `RegistryAuthenticationError`, `SchemaNotFoundError`,
     `IncompatibleSchemaError`, `InvalidSchemaError`, or another
-    `SchemaRegistryError` with the registry's words, its `status` and its `error_code`.
+    `SchemaRegistryError` with the registry's message, its `status` and its `error_code`.
 
     >>> registry = SchemaRegistryClient({"schema.registry.url": "http://localhost:8081"})
     >>> registry.register_schema("flights-value", Schema('{"type": "string"}'))
@@ -119,7 +124,7 @@ class SchemaRegistryClient:
     _of = "nothing"  # until the settings are checked: a traceback may show a client before
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Check the settings; nothing is asked yet. Raises `ConfigurationError`."""
+        """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
         settings = registry_settings(config)
         numbers = settings.numbers
@@ -143,7 +148,7 @@ class SchemaRegistryClient:
         return f"<{type(self).__name__} of {self._of}>"
 
     def __enter__(self) -> Self:
-        """Programs of confluent-kafka may enter it; nothing is held open, so nothing is closed."""
+        """Return the client, as confluent-kafka's does; nothing needs to be closed."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,10 +157,10 @@ class SchemaRegistryClient:
     # What serializers need; each answer is asked for once
 
     def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
-        """The schema with an id.
+        """Return the schema with an id.
 
-        `fmt`: as the registry's parameter `format`; "serialized" gives the descriptor of a
-        Protobuf file in base64. Registries that don't know it give the schema as it is.
+        `fmt`: the registry's parameter `format`; "serialized" returns the descriptor of a Protobuf
+        file in base64. Registries that don't support it return the schema unchanged.
         """
         schema_id = whole_number("schema_id", schema_id, 0)
         known, path = self._cache.schemas, f"/schemas/ids/{schema_id}"
@@ -165,14 +170,14 @@ class SchemaRegistryClient:
         return known.once(asked, lambda: self._schema(asked))
 
     def get_schema_by_guid(self, guid: str) -> Schema:
-        """The schema with a GUID; older registries and some others don't know GUIDs."""
+        """Return the schema with a GUID; older registries and some others don't know GUIDs."""
         known, path = self._cache.schemas, f"/schemas/guids/{_quoted('guid', guid)}"
         return known.once(guid, lambda: self._schema(path))
 
     def lookup_schema(
         self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
-        """The id and version of a schema that is registered under a subject."""
+        """Return the id and version of a schema that is registered under a subject."""
         path = f"/subjects/{_name(subject_name)}?normalize={_flag(normalize_schemas)}"
         body, key = _body(schema), (subject_name, schema, normalize_schemas)
         return self._cache.looked_up.once(
@@ -182,13 +187,13 @@ class SchemaRegistryClient:
     def register_schema(
         self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> int:
-        """Register a schema under a subject; gives its id, also where it was there already."""
+        """Register a schema under a subject, unless it is registered already; return its id."""
         return self.registered_schema(subject_name, schema, normalize_schemas).schema_id
 
     def registered_schema(
         self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
-        """Register a schema under a subject; gives its id, and its GUID where there is one."""
+        """Register a schema under a subject; return its id, and its GUID if there is one."""
         path = f"/subjects/{_name(subject_name)}/versions?normalize={_flag(normalize_schemas)}"
         body, key = _body(schema), (subject_name, schema, normalize_schemas)
 
@@ -200,7 +205,7 @@ class SchemaRegistryClient:
         return self._cache.registered.once(key, register)
 
     def get_latest_version(self, subject_name: str) -> RegisteredSchema:
-        """A subject's latest version, as it was within `cache.latest.ttl.sec`."""
+        """Return a subject's latest version, cached for `cache.latest.ttl.sec`."""
         # What a thread has just fetched for an event loop counts there, whatever the setting.
         least = IN_LOOP if NO_WAITING.get() else 0.0
 
@@ -214,7 +219,7 @@ class SchemaRegistryClient:
         return self._cache.latest.once(text("subject_name", subject_name), fetch, good)[1]
 
     def get_version(self, subject_name: str, version: int | str = LATEST) -> RegisteredSchema:
-        """One version of a subject; the latest one as `get_latest_version` gives it."""
+        """Return a version of a subject; the latest one is cached as in `get_latest_version`."""
         if version == LATEST:
             return self.get_latest_version(subject_name)
         name, number = text("subject_name", subject_name), whole_number("version", version, LEAST)
@@ -224,22 +229,22 @@ class SchemaRegistryClient:
     # All else is asked each time
 
     def get_subjects(self) -> list[str]:
-        """All subjects."""
+        """Return all subjects."""
         return _list(self._ask("GET", "/subjects"), str)
 
     def get_versions(self, subject_name: str) -> list[int]:
-        """The versions of a subject."""
+        """Return the version numbers of a subject."""
         return _list(self._ask("GET", f"/subjects/{_name(subject_name)}/versions"), int)
 
     def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
-        """Delete a subject; `permanent` for one that is deleted already. Gives its versions."""
+        """Delete a subject and return its versions; `permanent` for one that is already deleted."""
         path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
         self._cache.forget(subject_name)
         return _list(found, int)
 
     def delete_version(self, subject_name: str, version: int, permanent: bool = False) -> int:
-        """Delete one version of a subject; gives its number."""
+        """Delete a version of a subject and return its number."""
         version = whole_number("version", version, LEAST)
         path = f"/subjects/{_name(subject_name)}/versions/{version}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
@@ -249,26 +254,26 @@ class SchemaRegistryClient:
     def test_compatibility(
         self, subject_name: str, schema: Schema, version: int | str = LATEST
     ) -> bool:
-        """Whether a schema may follow a version of its subject, by its compatibility level."""
+        """Return whether a schema is compatible with a version of its subject."""
         if version != LATEST:
             version = whole_number("version", version, LEAST)
         path = f"/compatibility/subjects/{_name(subject_name)}/versions/{version}"
         return bool(_object(self._ask("POST", path, _body(schema))).get("is_compatible"))
 
     def get_compatibility(self, subject_name: str | None = None) -> str:
-        """The level of a subject, or of all that have none of their own: `BACKWARD`, `FULL` …"""
+        """Return the compatibility level of a subject, or the default level, like `BACKWARD`."""
         found = _object(self._ask("GET", _config(subject_name)))
         return str(found.get("compatibilityLevel") or found.get("compatibility"))
 
     def set_compatibility(self, level: str, subject_name: str | None = None) -> str:
-        """Set the level of a subject, or of all that have none of their own.
+        """Set the compatibility level of a subject, or the default level, and return it.
 
-        Raises `ArgumentError` for what isn't a level, as where level and subject are exchanged.
+        Raises `ArgumentError` for an unknown level, for example if level and subject are swapped.
         """
         if not isinstance(level, str) or level.upper() not in LEVELS:
             raise ArgumentError(
-                f"level must be one of {', '.join(LEVELS)}, not {level!r}; "
-                "the subject comes after it"
+                f"level must be one of {', '.join(LEVELS)}, not {level!r}; the subject is the "
+                "second argument"
             )
         found = _object(self._ask("PUT", _config(subject_name), {"compatibility": level.upper()}))
         return str(found.get("compatibility") or found.get("compatibilityLevel"))
@@ -291,7 +296,7 @@ class SchemaRegistryClient:
             answer = self._servers.call(method, path, body)
         except NoAnswerError as error:
             raise RegistryUnreachableError(
-                f"{method} {path}: {error}", None, f"Check {URL} and the way there."
+                f"{method} {path}: {error}", None, f"Check {URL} and the network."
             ) from None
         if answer.status != 200 or answer.body is None:
             raise _refusal(f"{method} {path}", answer)
@@ -339,14 +344,14 @@ def _strange(what: str) -> SchemaRegistryError:
 def _object(found: Any) -> dict[str, Any]:
     """An answer that is an object: whatever serves the URL may say anything."""
     if not isinstance(found, dict):
-        raise _strange("is no JSON object")
+        raise _strange("isn't a JSON object")
     return found
 
 
 def _list(found: Any, kind: type[T]) -> list[T]:
     """An answer that is a list of such; true and false are no numbers."""
     if not isinstance(found, list) or not all(type(one) is kind for one in found):
-        raise _strange(f"is no JSON list of {'texts' if kind is str else 'numbers'}")
+        raise _strange(f"isn't a JSON list of {'strings' if kind is str else 'numbers'}")
     return found
 
 
@@ -365,7 +370,7 @@ def _schema_in(answer: Any) -> Schema:
             for one in found.get("references") or ()
         )
     except (KeyError, TypeError, ConfigurationError):
-        raise _strange("has references that are none") from None
+        raise _strange("has invalid references") from None
     return Schema(words, kind, references)
 
 
@@ -375,10 +380,10 @@ def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
     if type(number) is not int:
         raise _strange("has no id")
     if not isinstance(version, int | None) or not isinstance(guid, str | None):
-        raise _strange("has a version or GUID that is none")
+        raise _strange("has an invalid version or GUID")
     named = found.get("subject") or subject
     if not isinstance(named, str):
-        raise _strange("has a subject that is none")
+        raise _strange("has an invalid subject")
     return RegisteredSchema(number, named, version, schema, guid)
 
 
@@ -393,9 +398,12 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
     if answer.status == 404 and not isinstance(code, int):
         # A registry says by a code what isn't there; any other server doesn't know the path.
         kind = SchemaRegistryError
-        cure = f"No schema registry is there: check the path in {URL}, too."
+        cure = f"This isn't a schema registry: also check the path in {URL}."
     if answer.passes:
-        kind, cure = RegistryUnreachableError, "The registry has a problem of its own; ask there."
+        kind, cure = (
+            RegistryUnreachableError,
+            "The registry has an internal problem: check its logs.",
+        )
     elif 300 <= answer.status < 400:
-        cure = f"Put the place that it redirects to into {URL}."
+        cure = f"Set {URL} to the URL that it redirects to."
     return kind(what, None, cure).coded(answer.status, code if isinstance(code, int) else None)

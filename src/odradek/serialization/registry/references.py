@@ -48,7 +48,9 @@ def _referred(
             met.add(inner)
             if len(met) > MOST_REFERENCES:
                 raise InvalidSchemaError(
-                    f"the schema needs more than {MOST_REFERENCES} others", None, "Put some in one."
+                    f"the schema needs more than {MOST_REFERENCES} other schemas",
+                    None,
+                    "Combine some of them.",
                 )
             needed = registry.get_version(inner.subject, inner.version)
             open_ones.append((inner, needed))

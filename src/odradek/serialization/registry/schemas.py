@@ -12,7 +12,7 @@ KINDS = AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema that another one names: by what name, and where the registry has it."""
+    """A reference to another schema: the name used in the schema, and its subject and version."""
 
     name: str
     subject: str
@@ -21,9 +21,9 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema's text, its kind ("AVRO", "JSON" or "PROTOBUF"), and what it refers to.
+    """The text of a schema, its type ("AVRO", "JSON" or "PROTOBUF") and its references.
 
-    A Protobuf schema's text is a `.proto` file, or the file's descriptor in base64.
+    The text of a Protobuf schema is a `.proto` file, or the file's descriptor in base64.
     """
 
     schema_str: str
@@ -33,12 +33,12 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as a version of a subject."""
+    """A schema that is registered as a version of a subject."""
 
     schema_id: int
     subject: str
     version: int | None
-    """None where the registry doesn't say: right after it was registered."""
+    """The version; None if the registry doesn't return it, right after registration."""
     schema: Schema
     guid: str | None = None
-    """None from registries that give none."""
+    """The GUID; None if the registry has none."""

@@ -67,7 +67,7 @@ class RegistrySettings:
             return {}
         found = token() if not isinstance(token, Secret) else token.reveal()
         if not isinstance(found, str) or not found.strip():
-            raise ConfigurationError("bearer.auth.token: the function gave no text")
+            raise ConfigurationError("bearer.auth.token: the function returned no string")
         made = {"Authorization": Secret(f"Bearer {found.strip()}")}
         return made | {name: Secret(value) for name, value in self.cloud}
 
@@ -75,7 +75,9 @@ class RegistrySettings:
 def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings with their secrets wrapped: no traceback's locals show what they hold."""
     if not isinstance(given, Mapping):
-        raise ConfigurationError(f"a registry's settings are a dict, not {type(given).__name__}")
+        raise ConfigurationError(
+            f"the settings of a registry client must be a dict, not {type(given).__name__}"
+        )
     return {
         name: Secret(value) if name in SECRETS and isinstance(value, str) else value
         for name, value in given.items()
@@ -91,7 +93,9 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
     there = [name for name, value in given.items() if value is not None]
     left = {SYNONYMS.get(name, name): given[name] for name in there}
     if len(left) < len(there):
-        raise ConfigurationError(f"{URL} and {' or '.join(SYNONYMS)} can't be given both")
+        raise ConfigurationError(
+            f"{URL} and {' or '.join(SYNONYMS)} can't be combined: they are synonyms"
+        )
     texts = {name: _text(name, left.pop(name)) for name in TEXTS if name in left}
     secrets = {name: _secret(name, left.pop(name)) for name in SECRETS if name in left}
     numbers = NUMBERS | {name: _number(name, left.pop(name)) for name in NUMBERS if name in left}
@@ -100,12 +104,12 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
             raise ConfigurationError(f"{name} must be {only}, with {instead}")
     if left:
         raise ConfigurationError(
-            f"{', '.join(sorted(map(str, left)))}: no such setting of a registry's client. There "
-            f"are: {', '.join(sorted(NAMES))}"
+            f"{', '.join(sorted(map(str, left)))}: unknown setting of a registry client; the "
+            f"settings are {', '.join(sorted(NAMES))}"
         )
     user, token = secrets.get("basic.auth.user.info"), secrets.get("bearer.auth.token")
     if user is not None and token is not None:
-        raise ConfigurationError("basic.auth.user.info and bearer.auth.token can't be given both")
+        raise ConfigurationError("basic.auth.user.info and bearer.auth.token can't be combined")
     certificate = texts.get("ssl.certificate.location")
     if texts.get("ssl.key.location") and certificate is None:
         raise ConfigurationError("ssl.key.location needs ssl.certificate.location")
@@ -128,20 +132,23 @@ def _urls(text: str) -> tuple[str, ...]:
     """Each URL, allowed by whoever runs this process (R-IN-2)."""
     found = [one.strip() for one in text.split(",") if one.strip()]
     if not found:
-        raise ConfigurationError(f"{URL} is missing: http(s) URLs with commas between")
+        raise ConfigurationError(
+            f"{URL} is missing: set it to one or more http(s) URLs, separated by commas"
+        )
     for one in found:
         if "@" in urlsplit(one).netloc:
             raise ConfigurationError(
-                f"{URL}: {shown(one)} has a name and password; give basic.auth.user.info=user:word"
+                f"{URL}: {shown(one)} contains a user name and password; use "
+                "basic.auth.user.info=user:password instead"
             )
     return tuple(allowed_server(URL, one) for one in found)
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be a string, not {type(value).__name__}")
     if not value:
-        raise ConfigurationError(f"{name} is empty: leave it out, or say what it is")
+        raise ConfigurationError(f"{name} is empty: set it, or remove it")
     return value
 
 
@@ -151,7 +158,7 @@ def _secret(name: str, value: object) -> Secret | Callable[[], object]:
             return value
     elif callable(value) and name == "bearer.auth.token":
         return value
-    wanted = "user:password" if name == "basic.auth.user.info" else "a text"
+    wanted = "user:password" if name == "basic.auth.user.info" else "a string"
     raise ConfigurationError(f"{name} must be {wanted}")
 
 
@@ -162,7 +169,7 @@ def _number(name: str, value: object) -> float:
         except ValueError:
             value = None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
-        raise ConfigurationError(f"{name} must be a number that isn't negative")
+        raise ConfigurationError(f"{name} must be a number >= 0")
     if name == "cache.capacity" and value < 1:
-        raise ConfigurationError("cache.capacity must be 1 at least: what is asked for is kept")
+        raise ConfigurationError("cache.capacity must be at least 1")
     return float(value)

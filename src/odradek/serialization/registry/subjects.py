@@ -19,21 +19,21 @@ SubjectNameStrategy = Callable[[SerializationContext | None, str | None], str | 
 def topic_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None = None
 ) -> str:
-    """`<topic>-key` or `<topic>-value`: one schema for each topic."""
+    """Return `<topic>-key` or `<topic>-value`: one schema for each topic."""
     return f"{_context(context).topic}-{_context(context).field}"
 
 
 def record_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None
 ) -> str:
-    """The record's full name: the same schema in all topics."""
+    """Return the record's full name: the same schema in all topics."""
     return _named(record_name)
 
 
 def topic_record_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None
 ) -> str:
-    """`<topic>-<record's full name>`: several kinds of records in one topic."""
+    """Return `<topic>-<record's full name>`: several types of records in one topic."""
     return f"{_context(context).topic}-{_named(record_name)}"
 
 
@@ -68,7 +68,7 @@ def _context(context: SerializationContext | None) -> SerializationContext:
     if not all(isinstance(getattr(context, name, None), str) for name in ("topic", "field")):
         lacks = " without topic or field" if hasattr(context, "topic") else ""
         raise SerializationError(
-            "the subject's name needs a SerializationContext as context (of which topic?), not "
+            "the subject name needs a SerializationContext with the topic, not "
             f"{type(context).__name__}{lacks}"
         )
     return cast("SerializationContext", context)
@@ -76,9 +76,9 @@ def _context(context: SerializationContext | None) -> SerializationContext:
 
 def _named(record_name: str | None) -> str:
     if record_name is not None and not isinstance(record_name, str):
-        raise SerializationError(f"record_name must be a text, not {type(record_name).__name__}")
+        raise SerializationError(f"record_name must be a string, not {type(record_name).__name__}")
     if not record_name:
         raise SerializationError(
-            "this schema has no record_name for its subject: subject.name.strategy=TOPIC needs none"
+            "this schema has no record name for its subject: use subject.name.strategy=TOPIC"
         )
     return record_name

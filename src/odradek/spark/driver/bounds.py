@@ -62,7 +62,8 @@ class OffsetSpec:
         whole = {tp: self.topics[tp.topic] for tp in partitions if tp.topic in self.topics}
         if unread := sorted(self.topics.keys() - {tp.topic for tp in whole}):
             raise OptionError(
-                f"option {self.option} names topics that aren't read: {', '.join(unread[:10])}"
+                f"option {self.option} names topics that the query doesn't read: "
+                f"{', '.join(unread[:10])}"
             )
         return replace(self, offsets={**self.offsets, **whole}, topics={})
 
@@ -84,14 +85,14 @@ def _spec(
     names = [f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"]
     given = [name for name in names if name.lower() in plain]
     for name in given[1:]:
-        logger.warning("option %s has no effect: option %s goes before it", name, given[0])
+        logger.warning("option %s has no effect: option %s takes precedence", name, given[0])
     if given and given[0] == names[0]:
         time = whole(names[0], plain[names[0].lower()], least=0)
         _warn_of_seconds(names[0], time)
         return OffsetSpec(names[0], time=time, else_latest=else_latest)
     if given and given[0] == names[1]:
         document = json_object(names[1], plain[names[1].lower()])
-        times = positions_from_json(document, f"option {names[1]}", what="a time in ms")
+        times = positions_from_json(document, f"option {names[1]}", what="a timestamp in ms")
         if not times:
             raise OptionError(f"option {names[1]} names no partition")
         _warn_of_seconds(names[1], min(times.values()))
@@ -115,7 +116,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
     offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)
     for place, offset in (*sorted(topics.items()), *sorted(offsets.items())):
         if least == LATEST and offset == EARLIEST:
-            raise OptionError(f"option {name}: earliest (-2) can't be the end of {place}")
+            raise OptionError(f"option {name}: {place} can't end at earliest (-2)")
     return OffsetSpec(name, None, offsets, topics)
 
 
@@ -134,7 +135,11 @@ def _in_numbers(said: Any) -> Any:
 
 def _warn_of_seconds(name: str, time: int) -> None:
     if 0 < time < SECONDS_PERHAPS:
-        logger.warning("option %s counts milliseconds: %s", name, time_in_words(time))
+        logger.warning(
+            "option %s is in milliseconds, and its value may be in seconds: it means %s",
+            name,
+            time_in_words(time),
+        )
 
 
 def time_in_words(time_ms: int) -> str:
@@ -152,8 +157,8 @@ def _of_journal(name: str, text: str) -> str:
     found = [line for line in lines if line.startswith("{") and not _is_batch_metadata(line)]
     if len(found) != 1:
         raise OptionError(
-            f"option {name} holds a file of a checkpoint with {len(found)} sources: give the line "
-            "of the source that is meant"
+            f"option {name} contains a checkpoint file with {len(found)} sources: copy only the "
+            "line of the source to read"
         )
     return found[0]
 
@@ -168,7 +173,7 @@ def _is_batch_metadata(line: str) -> bool:
 def check_batch_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
     """The JVM connector's rules for batch queries."""
     if LATEST in (starting.bound, *starting.topics.values(), *starting.offsets.values()):
-        raise OptionError("option startingOffsets of a batch query can't be latest (or -1)")
+        raise OptionError("option startingOffsets of a batch query can't be latest (-1)")
     if ending.bound == EARLIEST:
         raise OptionError("option endingOffsets can't be earliest")
     for starts, ends in ((starting.offsets, ending.offsets), (starting.times, ending.times)):
@@ -184,5 +189,5 @@ def check_batch_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
         for tp, start in sorted(starts.items()):
             if 0 <= ends.get(tp, LATEST) < start:
                 raise OptionError(
-                    f"{tp}: {starting.option} {start} is behind {ending.option} {ends[tp]}"
+                    f"{tp}: {starting.option} {start} is after {ending.option} {ends[tp]}"
                 )

@@ -228,7 +228,9 @@ class ByteRates:
         )
         if not failing:
             if self._told:
-                logger.warning("maxBytesPerTrigger: the partitions can be weighed again")
+                logger.warning(
+                    "maxBytesPerTrigger: record sizes of all partitions can be sampled again"
+                )
             self._told, self._last_error = set(), None
         elif not self._told.issuperset(tp.topic for tp in failing):
             self._told.update(tp.topic for tp in failing)
@@ -236,11 +238,11 @@ class ByteRates:
             named = ", ".join(map(str, failing[:NAMED]))
             more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
             logger.warning(
-                "maxBytesPerTrigger: the driver can't weigh records of %s%s (%s). Until it can, "
-                "batches take small samples of partitions that were never weighed, and go by the "
-                "last known sizes for the others: the limit holds, the query may be slower. "
-                "Nothing needs to be done if the brokers are slow for a while; else see that the "
-                "driver's machine reaches them, and that its user may READ the topic.",
+                "maxBytesPerTrigger: the driver can't sample the record sizes of %s%s (%s). Until "
+                "it can, it uses the last known sizes, and batches contain few records of "
+                "partitions that were never sampled: the limit holds, but the query may be "
+                "slower. If this persists, check that the driver can reach the brokers and that "
+                "its user has the READ permission on the topic.",
                 named,
                 more,
                 self._last_error or f"no answer to a fetch for {waited:.0f} s",

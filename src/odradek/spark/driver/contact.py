@@ -138,15 +138,17 @@ class Contact:
         too_long = lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts
         if too_long and tried:
             known = self._contacted or self.known
+            limit = "option outageTolerance" if known else "it has never answered before"
             raise OutageError(
-                f"{what}: no usable answer for {lasted:.0f} s "
-                f"({'outageTolerance' if known else 'before the first contact'}) from "
-                f"{self._options.kafka['bootstrap.servers']} (kafka.bootstrap.servers). "
+                f"no usable answer from {self._options.kafka['bootstrap.servers']} "
+                f"(kafka.bootstrap.servers) for {lasted:.0f} s while {what} ({limit}). "
                 f"Last error: {last}"
             ) from last
         if now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now
-            logger.warning("%s: waiting since %.0f s. %s", what, lasted, last)
+            logger.warning(
+                "no usable answer for %.0f s while %s; retrying. Last error: %s", lasted, what, last
+            )
 
     def _after(self, error: KafkaError) -> None:
         """Decide by the error's class whether the query can go on (R-RT-3)."""

@@ -70,8 +70,8 @@ class GroupProgress:
             self.close()
             self._all_at, self._refused_at = None, now
             logger.warning(
-                "commitOffsets: group %s couldn't be told where the query is (it goes on; next try "
-                "in %.0f s): %s",
+                "commitOffsets: the offsets of the query could not be committed to group %s. The "
+                "query continues; the next attempt is in %.0f s. %s",
                 self._options.commit_group,
                 ALL_EVERY_S,
                 error,

@@ -30,13 +30,13 @@ class Losses:
     def sentences(self) -> list[str]:
         """Say each one with its topic, ids and offsets."""
         found = [
-            f"topic {topic} was deleted and made anew: the checkpoint is of topic id {then}, the "
+            f"topic {topic} was deleted and recreated: the checkpoint has topic id {then}, the "
             f"cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
             for topic, (then, now) in sorted(self.recreated.items())
         ]
-        found += [f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)" for tp in self.gone]
+        found += [f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)" for tp in self.gone]
         found += [
-            f"{tp} is in the checkpoint, and the options subscribe or assign no longer name it"
+            f"{tp} is in the checkpoint, but the options subscribe or assign no longer include it"
             for tp in self.unasked
         ]
         found += [
@@ -88,7 +88,8 @@ def headless(joined: Positions, anew: Iterable[str]) -> list[str]:
     """Partitions that join a running query and don't begin at 0: their first records are gone."""
     named = set(anew)
     return [
-        f"{tp} joins the query, and its log begins at {begin} instead of 0 (OFFSET_OUT_OF_RANGE)"
+        f"{tp} is new to the query, but its log starts at offset {begin} instead of 0 "
+        "(OFFSET_OUT_OF_RANGE)"
         for tp, begin in sorted(joined.items())
         if begin > 0 and tp.topic not in named
     ]

@@ -71,15 +71,15 @@ def positions_from_json(
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
             raise OptionError(
-                f"{where}: topic {topic!r} needs an object of partitions and what is to be said of "
-                f"each, not {partitions!r:.80}"
+                f'{where}: topic {topic!r} needs an object like {{"0":5}} with a value for each '
+                f"partition, not {partitions!r:.80}"
             )
         for number, offset in partitions.items():
             # isdecimal alone lets other scripts' digits through, which int() reads as well.
             if not (number.isascii() and number.isdecimal()):
-                raise OptionError(f"{where}: {number!r} isn't a partition of topic {topic!r}")
+                raise OptionError(f"{where}: {number!r} isn't a partition number (topic {topic!r})")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
-                raise OptionError(f"{where}: {offset!r} isn't {what} of {topic}-{number}")
+                raise OptionError(f"{where}: {offset!r} isn't {what} (partition {topic}-{number})")
             found[TopicPartition(topic, int(number))] = offset
     return found
 
@@ -95,13 +95,13 @@ def parse_offset(document: Any) -> StreamOffset | None:
     Plain JSON is accepted, so a query can go on from what the JVM connector journalled.
     """
     if not isinstance(document, dict):
-        raise OptionError(f"the checkpoint holds {document!r:.80}, which isn't an offset")
+        raise OptionError(f"the checkpoint contains {document!r:.80}, which isn't an offset")
     if not is_own(document):
         return StreamOffset(positions_from_json(document, "checkpoint"))
     if document["v"] != VERSION:
         raise OptionError(
-            f"the checkpoint was written by another release (offset version {document['v']}, "
-            f"this release reads {VERSION})"
+            "the checkpoint was written by a different release of Odradek (offset version "
+            f"{document['v']}; this release reads version {VERSION})"
         )
     if document.get("init"):
         return None

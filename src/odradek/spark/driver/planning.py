@@ -57,7 +57,7 @@ def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPar
     for tp in end.positions:
         begin = end.begins.get(tp, known.get(tp))
         if begin is None:
-            raise OptionError(f"the checkpoint doesn't say where {tp} starts")
+            raise OptionError(f"the checkpoint has no starting offset for {tp}")
         found[tp] = begin
     return found
 
@@ -70,15 +70,15 @@ def check_names_all(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> N
     there = set(partitions)
     for differing, what in (
         (there - set(named), "lacks"),
-        (set(named) - there, "names partitions that aren't read or don't exist:"),
+        (set(named) - there, "names partitions that don't exist or aren't read:"),
     ):
         if differing:
             listed = ", ".join(str(tp) for tp in sorted(differing)[:NAMED])
             more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
             advice = "" if spec.times else " Use -1 for latest, -2 for earliest."
             raise OptionError(
-                f"option {spec.option} {what} {listed}{more}. It must name every partition that "
-                f"is read and no other.{advice}"
+                f"option {spec.option} {what} {listed}{more}. It must name exactly the partitions "
+                f"that the query reads.{advice}"
             )
 
 
@@ -109,8 +109,8 @@ def resolve(
             found[tp] = min(max(wanted, least[tp]), most[tp])
             if found[tp] != wanted:
                 outside.append(
-                    f"{tp}: option {spec.option} says {wanted}, but the log holds "
-                    f"{least[tp]} to {most[tp]} (OFFSET_OUT_OF_RANGE)"
+                    f"{tp}: option {spec.option} is {wanted}, but the log has offsets {least[tp]} "
+                    f"to {most[tp]} (OFFSET_OUT_OF_RANGE)"
                 )
     return found, outside
 
@@ -129,7 +129,7 @@ def resolve_times(
             time = spec.time if spec.time is not None else spec.times[tp]
             raise OptionError(
                 f"option {spec.option}: {tp} has no record at or after {time_in_words(time)}; to "
-                "start at the end there, set option startingOffsetsByTimestampStrategy to latest"
+                "start at its end instead, set option startingOffsetsByTimestampStrategy to latest"
             )
         found[tp] = ends()[tp] if offset is None else offset
     return found

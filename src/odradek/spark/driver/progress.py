@@ -14,13 +14,15 @@ from odradek.common.types import TopicPartition
 
 
 def lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
-    """Give how many offsets wait behind a batch, for each partition of the query's Kafka sources.
+    """Return the lag of a streaming query after a batch, in offsets, by partition.
 
-    `progress` is `query.lastProgress`, one of `query.recentProgress`, or the progress of a
-    listener's event as a dict; None (no batch yet) has no lag. The JVM connector's
-    `minOffsetsBehindLatest`, `max…` and `avg…` are the least, the largest and the mean of these;
-    Spark takes no such metrics from a Python source. Offsets are counted, which may be more than
-    records (compaction, transactions). Works for both connectors.
+    `progress` is `query.lastProgress`, an element of `query.recentProgress`, or the progress of a
+    listener's event as a dict; None (no batch yet) has no lag. The minimum, maximum and mean of the
+    result are the JVM connector's metrics `minOffsetsBehindLatest`, `max…` and `avg…`, which Spark
+    doesn't accept from a Python source. There may be more offsets than records (compaction,
+    transactions). Works for both connectors.
+
+        lag(query.lastProgress)  # {TopicPartition(topic='flights', partition=0): 17}
     """
     found: dict[TopicPartition, int] = {}
     for source in () if progress is None else progress["sources"]:

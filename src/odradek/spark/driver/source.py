@@ -29,12 +29,18 @@ if TYPE_CHECKING:
 
 
 class KafkaDataSource(DataSource):
-    """Spark's data source for Kafka: the JVM connector's schema and option names.
+    """Spark's data source for Kafka, with the JVM connector's schema and option names.
 
-    Registered with `spark.dataSource.register(odradek.spark.KafkaDataSource)`, or found by Spark
-    itself where the package `pyspark_odradek` is installed; then `spark.read.format("odradek")`
-    and `spark.readStream.format("odradek")` work. A schema given by the user may name any of the
-    columns: the others are never built, which saves time.
+    Spark finds it by itself if the package `pyspark_odradek` is installed; otherwise register it
+    with
+    `spark.dataSource.register(odradek.spark.KafkaDataSource)`. Then use
+    `spark.read.format("odradek")`,
+    `spark.readStream.format("odradek")` and the writers of this format. A schema passed to
+    `.schema(…)` may name a subset of the columns; the others are not built, which saves time.
+
+    Columns: key (binary), value (binary), topic (string), partition (int), offset (long), timestamp
+    (timestamp), timestampType (int); with option includeHeaders also headers (array<struct<key:
+    string, value: binary>>). docs/spark.md describes all options.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -42,11 +48,11 @@ class KafkaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name for `format(…)`."""
+        """Return the name for `format(…)`."""
         return "odradek"
 
     def schema(self) -> StructType:
-        """Give the JVM connector's schema, with headers if they are asked for."""
+        """Return the JVM connector's schema, with headers if option includeHeaders is true."""
         given = dict(self.options)
         try:
             options = parse_options(given, STREAM)
@@ -57,7 +63,7 @@ class KafkaDataSource(DataSource):
         return full_schema(options.include_headers, options.resolved().decoded_types())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch query; one that takes filters where Spark hands them over."""
+        """Create the reader of a batch query; it accepts filters if Spark pushes them down."""
         from odradek.spark.driver.batch_source import KafkaBatchReader
         from odradek.spark.driver.pushdown import PushingBatchReader, planner_pushes
 
@@ -65,13 +71,13 @@ class KafkaDataSource(DataSource):
         return reader(parse_options(dict(self.options), BATCH).resolved(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Make the reader of a streaming query."""
+        """Create the reader of a streaming query."""
         from odradek.spark.driver.stream_source import KafkaStreamReader
 
         return KafkaStreamReader(parse_options(dict(self.options), STREAM).resolved(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make the writer of a batch query."""
+        """Create the writer of a batch query."""
         from odradek.spark.sink.sink_options import parse_sink_options
         from odradek.spark.sink.writers import KafkaBatchWriter
 
@@ -80,7 +86,7 @@ class KafkaDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Make the writer of a streaming query."""
+        """Create the writer of a streaming query."""
         from odradek.spark.sink.sink_options import parse_sink_options
         from odradek.spark.sink.writers import KafkaStreamWriter
 

@@ -97,8 +97,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         except OSError as error:
             raise OptionError(
-                f"option pauseFile: nobody can tell whether {path} is there ({error.strerror}). "
-                "The driver's user must be able to look into its folder"
+                f"option pauseFile: can't check whether {path} exists ({error.strerror}). The "
+                "driver's user needs permission to search its folder"
             ) from error
         return True
 

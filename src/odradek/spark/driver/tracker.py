@@ -138,7 +138,10 @@ class OffsetTracker:
         """Give the ranges between two journalled offsets; the same ones on every replay."""
         end = self._parse(end_json)
         if end is None:
-            raise DataLossError(["Spark asked for a batch that ends before it began"], advice="")
+            raise DataLossError(
+                ["Spark requested a batch whose end was never resolved"],
+                advice="",
+            )
         self._meet(end.cluster)
         begins = planning.batch_begins(self._parse(start_json), end)
         found = planning.ranges(begins, end.positions)
@@ -177,8 +180,8 @@ class OffsetTracker:
         for tp in topics.partitions:
             if start[tp] > until[tp]:
                 raise OptionError(
-                    f"{tp}: option {self._options.starting.option} means offset {start[tp]}, which "
-                    f"is behind {until[tp]}, which option {self._options.ending.option} means"
+                    f"{tp}: option {self._options.starting.option} starts at offset {start[tp]}, "
+                    f"after offset {until[tp]}, where option {self._options.ending.option} ends"
                 )
         found = planning.ranges(start, until)
         return self._plan(found if narrow is None else narrow(found), topics)
@@ -194,7 +197,7 @@ class OffsetTracker:
             found = client.offsets_for_times(times, timeout=timeout)
             return {tp: None if at is None else at.offset for tp, at in found.items()}
 
-        return self._contact.ask("asking for offsets by time", ask, None)
+        return self._contact.ask("looking up offsets by time", ask, None)
 
     def expect(self, cluster: str) -> None:
         """Refuse every other cluster, as one that an earlier plan has met before."""
@@ -335,7 +338,7 @@ class OffsetTracker:
             left = min(timeout, self._contact.timeout(until))
             return PartitionEnds(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
 
-        view = self._contact.ask("asking where partitions end", ends, until)
+        view = self._contact.ask("looking up end offsets", ends, until)
         self._ends, self._ends_at = view.ends, self._clock.now()
         return view
 
@@ -358,7 +361,7 @@ class OffsetTracker:
         if not partitions:
             return {}
         return self._contact.ask(
-            "asking where partitions begin",
+            "looking up beginning offsets",
             lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
             until,
         )
@@ -421,8 +424,8 @@ class OffsetTracker:
             self._warned_of_change = True
             if start.cluster not in (None, topics.cluster):
                 logger.warning(
-                    "the checkpoint is of cluster %s, and cluster %s answers: going on with the "
-                    "same offsets because allowClusterChange is true",
+                    "the checkpoint belongs to cluster %s, but cluster %s answers: continuing "
+                    "with the same offsets because allowClusterChange is true",
                     start.cluster,
                     topics.cluster,
                 )
@@ -436,17 +439,17 @@ class OffsetTracker:
     def _refuse_missing(self, missing: Iterable[str], topics: TopicsSnapshot) -> None:
         names = list(missing)
         if names:
+            option = "subscribe" if self._options.assigned is None else "assign"
             raise MissingTopicError(
-                f"cluster {topics.cluster} has no {', '.join(names)} "
-                "(UNKNOWN_TOPIC_OR_PARTITION): look at the options subscribe or assign, and at "
-                "kafka.bootstrap.servers"
+                f"cluster {topics.cluster} doesn't have {', '.join(names)} "
+                f"(UNKNOWN_TOPIC_OR_PARTITION): check option {option} and kafka.bootstrap.servers"
             )
 
     def _lose(self, sentences: list[str]) -> None:
         if sentences and self._options.fail_on_data_loss:
             raise DataLossError(sentences)
         for sentence in sentences:
-            logger.warning("%s; going on because failOnDataLoss is false", sentence)
+            logger.warning("%s; continuing because failOnDataLoss is false", sentence)
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:

@@ -28,7 +28,7 @@ CLIENT_ID = "odradek-spark"
 
 
 def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the secrets among `kafka.*` wrapped; names in small letters."""
+    """Return the options with lower-case names and the secrets among `kafka.*` wrapped."""
     options = {name.lower(): value for name, value in given.items()}
     kafka = sealed({n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)})
     return options | {PREFIX + name: value for name, value in kafka.items()}
@@ -37,11 +37,12 @@ def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
 def divided(
     options: Mapping[str, Any], known: Collection[str], protected: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The client's settings, and all other options.
+    """Split options into the client's settings and all others.
 
-    `known`: settings that the caller looks at or sets itself, which it gets by Kafka's names.
-    `protected`: those that can't be given, and what to do instead. Raises `OptionError` for one of
-    these, and for a setting that is given twice. Drops what tunes the inside of another client.
+    `known`: settings that the caller reads or sets itself, returned under Kafka's names.
+    `protected`: settings that are not allowed, and what to do instead. Raises `OptionError` for one
+    of these and for a setting that is set twice. Drops settings that only tune other clients'
+    internals.
     """
     kafka: dict[str, Any] = {}
     spelt: dict[str, str] = {}
@@ -53,19 +54,20 @@ def divided(
         key = usual if usual in known else given
         if key in kafka:
             raise OptionError(
-                f"option kafka.{key} is given twice, as kafka.{spelt[key]} and kafka.{given}"
+                f"option kafka.{key} is set twice, as kafka.{spelt[key]} and kafka.{given}: "
+                "remove one of them"
             )
         kafka[key], spelt[key] = value, given
     idle = [name for name in idle_names(kafka, None) if name not in protected]
     if idle:
         logger.warning(
-            "in the options kafka.*: %s: for another Kafka client's buffers, threads or logs, "
-            "which aren't here, so this changes nothing",
+            "settings of other Kafka clients' buffers, threads or logs have no effect here and "
+            "can be removed (options kafka.*): %s",
             ", ".join(sorted(idle)),
         )
     for name, instead in protected.items():
         if name in kafka:
-            raise OptionError(f"option kafka.{name} can't be set: {instead}")
+            raise OptionError(f"option kafka.{name} is not supported: {instead}")
     plain = {name: v for name, v in options.items() if not name.startswith(PREFIX)}
     if "eventsdir" in plain:
         kafka["events.dir"] = plain["eventsdir"]
@@ -73,9 +75,11 @@ def divided(
 
 
 def checked_by_client(client: str, kafka: Mapping[str, Any], **more: Any) -> Config:
-    """Check settings as the client will; raises `OptionError` or `UnsupportedFeatureError`."""
+    """Check settings as the client does; raises `OptionError` or `UnsupportedFeatureError`."""
     if not kafka.get("bootstrap.servers", "").strip():
-        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing: set it to one or more host:port addresses"
+        )
     try:
         return Config(client, {**kafka, **more})
     except UnsupportedFeatureError as error:
@@ -85,7 +89,7 @@ def checked_by_client(client: str, kafka: Mapping[str, Any], **more: Any) -> Con
 
 
 def suggestion(name: str, options: Iterable[SparkOption]) -> str:
-    """What an unknown option may have been meant for; nothing where no name is close."""
+    """Return a suggestion for an unknown option; empty if no name is similar."""
     known = {option.name.lower(): option.name for option in options}
     known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
     candidates = difflib.get_close_matches(name, known, n=1)

@@ -40,76 +40,75 @@ _WHAT = (
     SparkOption(
         "subscribe",
         "–",
-        "The query reads these topics, with commas between. One of this, subscribePattern and "
-        "assign must be given. A topic that Kafka keeps for itself is read if it is named (the JVM "
-        "connector gives no rows of it and says nothing).",
+        "The topics to read, separated by commas. Exactly one of subscribe, subscribePattern and "
+        "assign must be set. Internal topics such as `__consumer_offsets` are read if they are "
+        "named (the JVM connector silently returns no rows of them).",
     ),
     SparkOption(
         "subscribePattern",
         "–",
-        "The query reads the topics whose names this Java regular expression is found in; ^ and $ "
-        "tie it to a name's ends. New topics are found within 30 s (sooner with a shorter "
-        "kafka.metadata.max.age.ms) and after errors. Topics that Kafka keeps for itself never "
-        "match. What Python's expressions lack (&&, classes in classes, flags in the middle, "
-        "other scripts' letters) is refused by name.",
+        "A Java regular expression: the query reads every topic whose name contains a match; use "
+        "^ and $ to match whole names. New topics are found within 30 s (sooner with a shorter "
+        "kafka.metadata.max.age.ms) and after errors. Internal topics never match. Constructs "
+        "that Python's regular expressions lack (&&, nested classes, flags after the beginning, "
+        "letters of other scripts) are rejected with an error that names them.",
     ),
-    SparkOption(
-        "assign", "–", 'The query reads these partitions, given as JSON: `{"topic":[0,1]}`.'
-    ),
+    SparkOption("assign", "–", 'The partitions to read, as JSON: `{"topic":[0,1]}`.'),
 )
 _ENDS = (
     SparkOption(
         "startingTimestamp",
         "–",
-        "Every partition starts at its first record of this time or later, in milliseconds since "
-        "1970. It goes before startingOffsetsByTimestamp and startingOffsets. All three count for "
-        "a new query only: afterwards the checkpoint says where to go on.",
+        "Each partition starts at its first record with this timestamp or a later one "
+        "(milliseconds since 1970). Takes precedence over startingOffsetsByTimestamp and "
+        "startingOffsets. All three only apply to a new query; a restarted query resumes at the "
+        "offsets in its checkpoint.",
     ),
     SparkOption(
         "startingOffsetsByTimestamp",
         "–",
-        "Each partition starts at its first record of its time or later, in milliseconds since "
-        '1970, given as JSON: `{"topic":{"0":1700000000000}}`. It must name every partition that '
-        "is read, and goes before startingOffsets.",
+        "Each partition starts at its first record with its own timestamp or a later one "
+        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
+        "that is read must be named. Takes precedence over startingOffsets.",
     ),
     SparkOption(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "Where a partition has no record of the starting time or later, error fails the query and "
-        "latest starts at the partition's end.",
+        "If a partition has no record with the starting timestamp or a later one: error fails the "
+        "query, latest starts at the partition's end.",
     ),
     SparkOption(
         "startingOffsets",
         "stream: latest, batch: earliest",
         "A new query starts at the beginning (earliest), at the end (latest, streams only), or at "
-        "the offsets in this JSON, which names every partition that is read: -2 is earliest, -1 "
-        'latest, also as words and for a topic as a whole (`{"topic":"earliest"}`, which the JVM '
-        "connector refuses). Offsets out of a checkpoint can be copied here as they are, the JVM "
-        "connector's and this one's, a line or a whole file. Partitions that join later start at "
-        "their beginning.",
+        "the offsets in this JSON, which must name every partition that is read: -2 is earliest, "
+        "-1 is latest. The words are also accepted, and they may apply to a whole topic "
+        '(`{"topic":"earliest"}`, which the JVM connector rejects). Offsets can be copied '
+        "unchanged from a checkpoint of this connector or of the JVM connector, as a line or as a "
+        "whole file. Partitions that are added later start at their beginning.",
     ),
     SparkOption(
         "endingTimestamp",
         "–",
-        "Every partition is read up to its first record of this time or later, in milliseconds "
-        "since 1970, and a partition without one to its end. It goes before "
+        "Each partition is read up to its first record with this timestamp or a later one "
+        "(milliseconds since 1970), or to its end if it has none. Takes precedence over "
         "endingOffsetsByTimestamp and endingOffsets.",
         BATCHES,
     ),
     SparkOption(
         "endingOffsetsByTimestamp",
         "–",
-        "Each partition is read up to its first record of its time or later, in milliseconds "
-        'since 1970, given as JSON: `{"topic":{"0":1700000000000}}`. It must name every partition '
-        "that is read, and goes before endingOffsets.",
+        "Each partition is read up to its first record with its own timestamp or a later one "
+        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
+        "that is read must be named. Takes precedence over endingOffsets.",
         BATCHES,
     ),
     SparkOption(
         "endingOffsets",
         "latest",
-        "The query reads up to the end (latest), or up to the offsets in this JSON, which names "
-        'every partition that is read: -1 or "latest" is its end. A topic as a whole can be read '
-        'to its end, too: `{"topic":"latest"}`.',
+        "The query reads up to the end (latest), or up to the offsets in this JSON, which must "
+        'name every partition that is read: -1 or "latest" is the partition\'s end. A whole '
+        'topic can be read to its end with `{"topic":"latest"}`.',
         BATCHES,
     ),
 )
@@ -117,23 +116,22 @@ _LIMITS = (
     SparkOption(
         "maxOffsetsPerTrigger",
         "no limit",
-        "A micro-batch has at most this many offsets, shared out over partitions in proportion to "
-        "their lag. Shares below one are rounded up, so that a small partition isn't starved. "
-        "Trigger.Once reads everything all the same. A batch query warns of this option and of "
-        "maxBytesPerTrigger, minOffsetsPerTrigger and maxTriggerDelay.",
+        "The maximum number of offsets in a micro-batch, distributed over partitions in "
+        "proportion to their lag. Shares below one are rounded up, so that small partitions are "
+        "not starved. Trigger.Once ignores this limit. A batch query ignores it and logs a "
+        "warning, as for maxBytesPerTrigger, minOffsetsPerTrigger and maxTriggerDelay.",
         STREAMS,
         warned=True,
     ),
     SparkOption(
         "maxBytesPerTrigger",
         "no limit",
-        "A micro-batch has about this many bytes of keys, values and headers at most (not "
-        "compressed), like 64m or 1g. "
-        "The driver fetches a few records of the partitions that are furthest behind where the "
-        "batch starts and reckons with their average: exact where records are alike, off by as "
-        "much as their sizes change within a batch. Where it can't (yet), offsets count as 1 MiB "
-        "each. At least one offset of each partition that has any is read. Where "
-        "maxOffsetsPerTrigger is given too, the smaller one counts.",
+        "The approximate maximum size of a micro-batch, in bytes of keys, values and headers "
+        "before compression, like 64m or 1g. The driver fetches a few records of the partitions "
+        "with the largest lag and estimates with their average size. The estimate is exact if all "
+        "records have the same size, and wrong by as much as sizes vary within a batch. While no "
+        "sample is available, each offset counts as 1 MiB. Each partition with lag contributes at "
+        "least one offset. If maxOffsetsPerTrigger is also set, the smaller limit applies.",
         STREAMS,
         own=True,
         warned=True,
@@ -141,125 +139,129 @@ _LIMITS = (
     SparkOption(
         "minOffsetsPerTrigger",
         "–",
-        "A micro-batch waits until this many new offsets are there, at most for maxTriggerDelay. "
-        "The first one of a run doesn't wait, and AvailableNow and Once never do.",
+        "A micro-batch waits until this many new offsets are available, but no longer than "
+        "maxTriggerDelay. The first batch of a run doesn't wait; with AvailableNow and Once no "
+        "batch waits.",
         STREAMS,
         warned=True,
     ),
     SparkOption(
         "maxTriggerDelay",
         "15m",
-        "A micro-batch is held back by minOffsetsPerTrigger for at most this time, like 90s, 15m "
-        "or 1h.",
+        "The longest time that minOffsetsPerTrigger delays a micro-batch, like 90s, 15m or 1h.",
         STREAMS,
         warned=True,
     ),
     SparkOption(
         "minPartitions",
         "one task for each partition",
-        "A batch is read by at least about this many tasks: where fewer partitions have something "
-        "to read, the large ones are divided in proportion to their size.",
+        "The approximate minimum number of tasks of a batch. If fewer partitions have records to "
+        "read, large ranges are split in proportion to their size.",
     ),
     SparkOption(
         "maxRecordsPerPartition",
         "no limit",
-        "A task reads at most this many offsets: larger ranges are divided evenly, before "
-        "minPartitions counts, and also where a batch query says earliest and latest.",
+        "The maximum number of offsets that a task reads. Larger ranges are split evenly, before "
+        "minPartitions applies; this also holds for batch queries from earliest to latest.",
     ),
 )
 _TRUST = (
     SparkOption(
         "failOnDataLoss",
         "true",
-        "With true the query fails when records are gone that weren't read yet: a partition or "
-        "topic was deleted, the log ends before or begins after the next offset, a partition that "
-        "joins doesn't begin at 0, or a topic was deleted and made again (told by its id). With "
-        "false it warns, and goes on with what is there (a topic that was made again is read from "
-        "its beginning).",
+        "With true the query fails if records that it hasn't read yet are lost: a topic or "
+        "partition was deleted, the next offset is outside of the log, a new partition doesn't "
+        "start at offset 0, or a topic was deleted and recreated (its topic id differs). With "
+        "false it logs a warning and continues with the records that exist (a recreated topic is "
+        "read from its beginning).",
     ),
     SparkOption(
         "allowClusterChange",
         "false",
-        "With true a query goes on from a checkpoint although another cluster answers (the offsets "
-        "hold the cluster's id). It is for a mirror with the same offsets, and is looked at when a "
-        "run of the query starts.",
+        "With true a query continues from its checkpoint even if a different cluster answers (the "
+        "checkpoint contains the cluster id). Use it for a mirror with identical offsets. It is "
+        "checked when a run of the query starts.",
         STREAMS,
         own=True,
     ),
     SparkOption(
         "outageTolerance",
         "10m",
-        "Driver and tasks wait this long for a cluster that doesn't answer, like 90s, 10m or 1h, "
-        "with a line in the log every 30 s. Before the first answer ever they wait 20 s, so that a "
-        "wrong address is noticed.",
+        "How long the driver and tasks wait for a cluster that doesn't answer, like 90s, 10m or "
+        "1h; they log a warning every 30 s. Before the very first answer they wait 20 s, so that "
+        "a wrong address is noticed soon.",
         own=True,
     ),
     SparkOption(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "A task fails when brokers answer but its partition gives nothing for this many "
-        "milliseconds. (The JVM connector takes spark.network.timeout, 120 s by default too; Spark "
-        "doesn't show it to Python.)",
+        "A task fails if the brokers answer but its partition returns no records for this many "
+        "milliseconds. (The JVM connector's default is spark.network.timeout, also 120 s; Spark "
+        "doesn't expose it to Python.)",
     ),
     SparkOption(
         "fetchOffset.numRetries",
         "3",
-        "This many looks must agree before lost records or a missing topic are believed, and "
-        "asking for offsets is tried as often before it fails, however short outageTolerance is.",
+        "How many consecutive checks must find lost records or a missing topic before the query "
+        "reacts. Also the least number of attempts to look up offsets before the query fails, "
+        "even if outageTolerance is shorter.",
     ),
     SparkOption(
         "fetchOffset.retryIntervalMs",
         "1000",
-        "Two looks or attempts of fetchOffset.numRetries are this many milliseconds apart.",
+        "Milliseconds between two checks or attempts of fetchOffset.numRetries.",
     ),
 )
 _REST = (
     SparkOption(
         "includeHeaders",
         "false",
-        "With true rows have the column headers, with a record's headers.",
+        "With true rows have a column headers with the record's headers.",
     ),
     SparkOption(
         "outOfRangeTimestamps",
         "error",
-        "A record's timestamp may be one that microseconds in 64 bits can't hold (beyond the year "
-        "294246: a clock or a unit was wrong). With error the task then fails and names topic, "
-        "partition, offset and timestamp; with null the timestamp is null and the record is read. "
-        "A schema without the column timestamp isn't concerned.",
+        "The behaviour for a record whose timestamp doesn't fit Spark's column: microseconds in "
+        "64 bits, which end in the year 294246 (usually the producer's clock or unit is wrong). "
+        "With error the task fails and reports topic, partition, offset and timestamp; with null "
+        "the timestamp is null and the record is read. Queries without the column timestamp are "
+        "not affected.",
         own=True,
     ),
     SparkOption(
         "groupIdPrefix",
         "–",
-        "The query's clients are called this in brokers' logs, quotas and metrics (it is their "
-        "client.id), unless kafka.client.id is given. The readers are members of no group, so no "
-        "group has to be named, or allowed by an ACL.",
+        "The client.id of the query's clients, as shown in brokers' logs, quotas and metrics, "
+        "unless kafka.client.id is set. The readers don't join a consumer group, so they need "
+        "neither a group id nor ACLs for one.",
     ),
     SparkOption(
         "commitOffsets",
         "none",
         "With group the offsets of finished micro-batches are also committed to the group "
-        "kafka.group.id, for tools that watch lag; with none they aren't. It never fails a query "
-        "and is never read. Spark tells a source of a batch's end when it plans the next one, so "
-        "the group is one batch late; on a restart it catches up.",
+        "kafka.group.id, so that lag monitoring tools can see them; with none they are not. The "
+        "query never reads these offsets, and a failed commit doesn't fail it. Spark reports a "
+        "finished batch when it plans the next one, so the group's offsets are those of the "
+        "previous batch; a restart commits the last one.",
         STREAMS,
         own=True,
     ),
     SparkOption(
         "pauseFile",
         "–",
-        "While this file is there, on the driver's machine, whatever it holds, the source says "
-        "that nothing is new: the query finishes the batch it is in and begins no other, so it can "
-        "be stopped between two. For availableNow and once that is the query's end. A new query "
-        "plans its first batch all the same. Where nobody can tell whether it is there (a folder "
-        "that can't be searched), the query fails. `odradek pipeline` stops its queries by this.",
+        "While this file exists on the driver's machine (with any content), the source reports no "
+        "new data: the query finishes its current batch and starts no other, so that it can be "
+        "stopped between two batches. With availableNow and once this ends the query. A new query "
+        "still plans its first batch. If the driver can't check whether the file exists (its "
+        "folder isn't searchable), the query fails. `odradek pipeline` stops its queries with "
+        "this option.",
         STREAMS,
         own=True,
     ),
     SparkOption(
         "eventsDir",
         "–",
-        "Every process of the query appends its client's events to a file in this folder.",
+        "Each process of the query appends its client's events to a file in this folder.",
         own=True,
     ),
 )
@@ -268,111 +270,112 @@ _VALUES = (
     SparkOption(
         "valueFormat",
         "–",
-        "With json or avro the column value is decoded on the way, to a struct as valueSchema "
-        "says, or with schemaRegistryUrl (then also protobuf) as a registry does; `select value.*` "
-        "makes columns of it. For avro `odradek[avro]` must be installed, on the executors as "
-        "well, for protobuf `odradek[schemas]`.",
+        "With json or avro the column value is decoded to a struct, with the fields of "
+        "valueSchema. With schemaRegistryUrl (which also allows protobuf) the schemas come from "
+        "the registry. `select value.*` turns the fields into columns. Avro needs `odradek[avro]` "
+        "and Protobuf `odradek[schemas]`, on the executors too.",
         own=True,
     ),
     SparkOption(
         "schemaRegistryUrl",
         "–",
-        "Avro values, and with keyFormat keys, are read by the schema that each names, as "
-        "serializers with this schema registry have written them, whatever version that is; JSON "
-        "values have the fields of their subject's JSON Schema. Several URLs have commas between. "
-        "Settings of the registry's client have the prefix schemaRegistry., like "
-        "`schemaRegistry.basic.auth.user.info`. Driver and executors ask the registry.",
+        "Decodes values (and keys, with keyFormat) that were written by serializers with this "
+        "schema registry. Each Avro or Protobuf value is read with the schema id in it, whatever "
+        "version that is; JSON values have the fields of their subject's JSON Schema. Separate "
+        "several URLs by commas. Settings of the registry client have the prefix schemaRegistry., "
+        "like `schemaRegistry.basic.auth.user.info`. The driver and the executors connect to the "
+        "registry.",
         own=True,
     ),
     SparkOption(
         "valueSubject",
         "`<topic>-value`",
-        "With schemaRegistryUrl values are read as the latest version of this subject, as it was "
-        "when the query was defined, unless avroSchema (for json valueSchema) is given. A query of "
-        "several topics needs one of the two.",
+        "With schemaRegistryUrl, the subject whose latest version at the query's definition is "
+        "the reader schema of values, unless avroSchema (valueSchema for json) is set. A query of "
+        "several topics needs one of these options.",
         own=True,
     ),
     SparkOption(
         "keyFormat",
         "–",
-        "With avro, json or protobuf, and schemaRegistryUrl, the column key is decoded as the "
-        "column value is by valueFormat; in Avro it may be a record or not.",
+        "With avro, json or protobuf (and schemaRegistryUrl) the column key is decoded as "
+        "valueFormat decodes the column value; an Avro key needn't be a record.",
         own=True,
     ),
     SparkOption(
         "keySubject",
         "`<topic>-key`",
-        "With keyFormat keys are read as the latest version of this subject.",
+        "With keyFormat, the subject whose latest version is the reader schema of keys.",
         own=True,
     ),
     SparkOption(
         "valueMessage",
         "the file's first",
-        "With valueFormat=protobuf values are this message of the subject's file, by its full "
-        "name. A value that its schema calls another message doesn't fit.",
+        "With valueFormat=protobuf, the full name of the values' message in the subject's file. A "
+        "value whose schema names a different message doesn't fit.",
         own=True,
     ),
     SparkOption(
         "keyMessage",
         "the file's first",
-        "With keyFormat=protobuf keys are this message of the subject's file.",
+        "With keyFormat=protobuf, the full name of the keys' message in the subject's file.",
         own=True,
     ),
     SparkOption(
         "columnNameOfCorruptRecord",
         "–",
-        "With schemaRegistryUrl and PERMISSIVE the struct of a value has one more field of this "
-        "name, `_corrupt_record` say, with the bytes of a value that doesn't fit.",
+        "With schemaRegistryUrl and PERMISSIVE the value's struct has an additional field of this "
+        "name, for example `_corrupt_record`, which holds the bytes of a value that doesn't fit.",
         own=True,
     ),
     SparkOption(
         "valueSchema",
         "–",
-        "With valueFormat=json this gives the fields of decoded values, as DDL (`id bigint, tags "
-        "array<string>, at timestamp`) or as StructType.json() does; a string field "
-        "`_corrupt_record` gets the text of values that don't fit. With valueFormat=avro it is the "
-        "Avro schema, as JSON, that the values were written with.",
+        "With valueFormat=json, the fields of decoded values, as DDL (`id bigint, tags "
+        "array<string>, at timestamp`) or as the JSON of StructType.json(); a string field "
+        "`_corrupt_record` holds the text of values that don't fit. With valueFormat=avro, the "
+        "Avro schema that the values were written with, as JSON.",
         own=True,
     ),
     SparkOption(
         "valueMode",
         "PERMISSIVE",
-        "With PERMISSIVE fields of another type than in valueSchema are null, and all are where a "
-        "value isn't JSON or isn't of the Avro schema, as in from_json and from_avro. With "
-        "DROPMALFORMED a record that doesn't fit is no row. With FAILFAST the query fails and "
-        "names the record.",
+        "With PERMISSIVE a field of a different type than in valueSchema is null, and all fields "
+        "are null if a value isn't valid JSON or doesn't match the Avro schema, as in from_json "
+        "and from_avro. With DROPMALFORMED a record that doesn't fit is left out. With FAILFAST "
+        "the query fails and names the record.",
         own=True,
     ),
     SparkOption(
         "deadLetterTopic",
         "–",
-        "Records that don't fit are written to this topic as they were, with the headers of "
-        "Kafka Connect's dead-letter queues (`__connect.errors.topic`, `….partition`, `….offset`, "
-        "`….exception.message` and others). valueMode is DROPMALFORMED then unless it is given. A "
-        "task that is tried again writes them again. The topic must exist; the readers' settings "
-        "kafka.* are the writer's, too.",
+        "Records that don't fit are written unchanged to this topic, with the headers of Kafka "
+        "Connect's dead letter queues (`__connect.errors.topic`, `….partition`, `….offset`, "
+        "`….exception.message` and others). It changes the default of valueMode to DROPMALFORMED. "
+        "A task that is retried writes them again. The topic must exist. The producer uses the "
+        "reader's kafka.* settings.",
         own=True,
     ),
     SparkOption(
         "avroSchema",
         "–",
-        "Values are read as this Avro schema, where it isn't the one that they were written with: "
-        "other fields, defaults, wider types. It is from_avro's option of the same name.",
+        "The reader schema of values, if it differs from the writer schema: other fields, "
+        "defaults, wider types. The same as from_avro's option of this name.",
         own=True,
     ),
     SparkOption(
         "avroWireFormat",
         "plain",
-        "With plain a value is an Avro record and nothing else. With confluent a zero and the "
-        "schema's id in four bytes come before it, as serializers with a schema registry write "
-        "them. No registry is asked.",
+        "With plain a value is a bare Avro record. With confluent the record follows a zero byte "
+        "and the schema id in four bytes, as serializers with a schema registry write it. No "
+        "registry is contacted.",
         own=True,
     ),
     SparkOption(
         "avroSchemaId",
         "any",
-        "With avroWireFormat=confluent valueSchema stands for these ids, with commas between. A "
-        "value with another id doesn't fit.",
+        "With avroWireFormat=confluent, the schema ids that valueSchema is valid for, separated "
+        "by commas. A value with a different id doesn't fit.",
         own=True,
     ),
 )
@@ -382,7 +385,7 @@ OPTIONS: dict[str, SparkOption] = {
 }
 
 PROTECTED = {
-    "auto.offset.reset": "use startingOffsets; Spark keeps the offsets",
+    "auto.offset.reset": "use startingOffsets; Spark's checkpoint holds the offsets",
     "key.deserializer": "keys are bytes; cast or decode the column",
     "value.deserializer": "values are bytes; cast or decode the column",
     "enable.auto.commit": "Spark's checkpoint holds the offsets; see commitOffsets",

@@ -29,10 +29,9 @@ CORRUPT = "columnNameOfCorruptRecord"
 NEEDS = ("keyFormat", "keySubject", "valueSubject", "keyMessage", "valueMessage", CORRUPT)
 """Options that mean nothing without a registry."""
 NOT_WITH = {
-    "valueSchema": "the registry says what values were written with; give avroSchema to say what "
-    "they are read as",
-    "avroWireFormat": "it is confluent then",
-    "avroSchemaId": "each value is read by the schema that it names",
+    "valueSchema": "the registry has the writer schemas; set the reader schema with avroSchema",
+    "avroWireFormat": "with a registry the wire format is always confluent",
+    "avroSchemaId": "each value names its own schema",
 }
 """Options of values that need no registry."""
 
@@ -59,9 +58,9 @@ def registry_settings_of(plain: Mapping[str, Any]) -> dict[str, Any] | None:
         return {**found, "schema.registry.url": plain[URL]}
     for name in NEEDS:
         if name.lower() in plain:
-            raise OptionError(f"option {name} is given without option schemaRegistryUrl")
+            raise OptionError(f"option {name} needs option schemaRegistryUrl")
     if found:
-        raise OptionError("options schemaRegistry.* are given without option schemaRegistryUrl")
+        raise OptionError("options schemaRegistry.* need option schemaRegistryUrl")
     return None
 
 
@@ -79,16 +78,14 @@ def parse_registry_formats(
             read = FORMATS[name].get(given)
             if read is None:
                 raise OptionError(
-                    f"option {name}Format must be {' or '.join(FORMATS[name])} where option "
-                    f"schemaRegistryUrl is given, not {given!r}"
+                    f"option {name}Format must be {' or '.join(FORMATS[name])} with option "
+                    f"schemaRegistryUrl, not {given!r}"
                 )
             found[name] = read(name, plain, settings, topics)
         elif f"{name}subject" in plain:
-            raise OptionError(f"option {name}Subject is given without option {name}Format")
+            raise OptionError(f"option {name}Subject needs option {name}Format")
     if not found:
-        raise OptionError(
-            "option schemaRegistryUrl is given without option valueFormat or keyFormat"
-        )
+        raise OptionError("option schemaRegistryUrl needs option valueFormat or keyFormat")
     return found
 
 
@@ -100,7 +97,7 @@ def require_package(form: str, what: str) -> None:
     try:
         needs[form]()
     except MissingExtraError as error:
-        raise OptionError(f"{what}, here and on every executor: {error}") from None
+        raise OptionError(f"{what}, on the driver and each executor: {error}") from None
 
 
 def _json(
@@ -113,15 +110,14 @@ def _json(
         return RegistryJsonFormat(settings, subject, fail_fast=value_mode(plain) == FAILFAST)
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId"):
         if option.lower() in plain:
-            raise OptionError(f"option {option} is given without valueFormat=avro")
+            raise OptionError(f"option {option} needs valueFormat=avro")
     corrupt = str(plain.get(CORRUPT.lower(), "")).strip()
     if corrupt not in ("", JSON_CORRUPT):
-        raise OptionError(f"option {CORRUPT} must be {JSON_CORRUPT} where valueFormat is json")
+        raise OptionError(f"option {CORRUPT} must be {JSON_CORRUPT} with valueFormat=json")
     text = str(plain.get("valueschema", "")).strip()
     if text and "valuesubject" in plain:
         raise OptionError(
-            "options valueSchema and valueSubject can't be given both: each says which fields "
-            "values have"
+            "options valueSchema and valueSubject can't be combined: each sets the fields of values"
         )
     if text:
         value_schema(text)
@@ -142,7 +138,7 @@ def _protobuf(
     require_package("protobuf", f"option {name}Format is protobuf")
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId", "valueSchema"):
         if name == "value" and option.lower() in plain:
-            raise OptionError(f"option {option} is given with valueFormat=protobuf")
+            raise OptionError(f"option {option} can't be combined with valueFormat=protobuf")
     corrupt = str(plain.get(CORRUPT.lower(), "")).strip() if name == "value" else ""
     return RegistryProtobufFormat(
         settings,
@@ -163,13 +159,13 @@ def _avro(
         for option, instead in NOT_WITH.items():
             if option.lower() in plain:
                 raise OptionError(
-                    f"option {option} is given with option schemaRegistryUrl: {instead}"
+                    f"option {option} can't be combined with option schemaRegistryUrl: {instead}"
                 )
     text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
     if text and "valuesubject" in plain:
         raise OptionError(
-            "options avroSchema and valueSubject can't be given both: each says what values are "
-            "read as"
+            "options avroSchema and valueSubject can't be combined: each sets the reader schema "
+            "of values"
         )
     corrupt = str(plain.get(CORRUPT.lower(), "")).strip() if name == "value" else ""
     return RegistryAvroFormat(
@@ -192,8 +188,8 @@ def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> st
     inline = {"avro": " or avroSchema", "json": " or valueSchema"}
     also = inline.get(plain[f"{name}format"].strip().lower(), "") if name == "value" else ""
     raise OptionError(
-        f"the query reads several topics, so option {name}Subject{also} must say what {name}s are "
-        "read as"
+        f"the query reads several topics, so option {name}Subject{also} must set the reader "
+        f"schema of {name}s"
     )
 
 

@@ -221,7 +221,7 @@ def _limits_of_batches(plain: Mapping[str, str]) -> dict[str, Any]:
     least = whole_or_none(plain, "minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
         raise OptionError(
-            f"option minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})"
+            f"option minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})"
         )
     size = plain.get("maxbytespertrigger")
     return {
@@ -262,14 +262,14 @@ def _commit_group(plain: Mapping[str, str], kafka: Mapping[str, Any]) -> str | N
         unused = sorted(GROUP_NAMES & kafka.keys())
         if unused:
             logger.warning(
-                "in the options kafka.*: %s: the readers are members of no group, so this changes "
-                "nothing; with commitOffsets=group offsets are also committed to kafka.group.id",
+                "settings of a group have no effect, because the readers don't join one (options "
+                "kafka.*): %s. To commit offsets to kafka.group.id, set commitOffsets to group",
                 ", ".join(unused),
             )
         return None
     group = str(kafka.get(GROUP_ID) or "").strip()
     if not group:
-        raise OptionError("option commitOffsets is group, but option kafka.group.id names no group")
+        raise OptionError("option commitOffsets is group, but option kafka.group.id is not set")
     return group
 
 
@@ -287,16 +287,17 @@ def _dead_letter_topic(
     if "deadlettertopic" not in plain:
         return None
     if not {"valueformat", "keyformat"} & plain.keys():
-        raise OptionError("option deadLetterTopic is given without option valueFormat or keyFormat")
+        raise OptionError("option deadLetterTopic needs option valueFormat or keyFormat")
     if value_mode(plain) == FAILFAST:
         raise OptionError(
-            "option deadLetterTopic is given with valueMode=FAILFAST, which goes on after no record"
+            "option deadLetterTopic can't be combined with valueMode=FAILFAST, which fails at the "
+            "first bad record: use PERMISSIVE or DROPMALFORMED"
         )
     name = checked_name("deadLetterTopic", plain["deadlettertopic"].strip())
     if name in topics or (pattern is not None and compiled(pattern).search(name)):
         raise OptionError(
-            f"option deadLetterTopic is {name!r}, which the query reads: what doesn't fit would "
-            "come back for ever"
+            f"option deadLetterTopic is {name!r}, which the query itself reads: records that "
+            "don't fit would be read and written forever. Choose a different topic"
         )
     return name
 
@@ -311,12 +312,12 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
             continue
         if option is None and name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
-                f"there is no option {name!r}{suggestion(name, OPTIONS.values())} (settings of the "
-                "Kafka client itself are given as kafka.<name>)"
+                f"unknown option {name!r}{suggestion(name, OPTIONS.values())} (settings of the "
+                "Kafka client have the prefix kafka., like kafka.fetch.min.bytes)"
             )
         if option is not None and query not in option.queries:
             if not option.warned:
-                raise OptionError(f"option {option.name} isn't for a {query} query")
+                raise OptionError(f"option {option.name} isn't supported in a {query} query")
             logger.warning("option %s has no effect in a %s query", option.name, query)
         else:
             found[name] = value
@@ -329,8 +330,8 @@ def _what_to_read(
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in plain]
     if len(chosen) != 1:
         raise OptionError(
-            "exactly one of the options subscribe, subscribePattern and assign must be given, "
-            f"not {len(chosen)}"
+            "exactly one of the options subscribe, subscribePattern and assign must be set, not "
+            f"{len(chosen)}"
         )
     if chosen == ["subscribePattern"]:
         pattern = plain["subscribepattern"].strip()
@@ -344,7 +345,10 @@ def _what_to_read(
         if not isinstance(numbers, list) or not all(
             isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers
         ):
-            raise OptionError(f"option assign: topic {topic!r} needs a list of partition numbers")
+            raise OptionError(
+                f"option assign: topic {topic!r} needs a list of partition numbers, like "
+                '{"flights":[0,1]}'
+            )
         partitions.update(TopicPartition(checked_name("assign", topic), n) for n in numbers)
     if not partitions:
         raise OptionError("option assign names no partition")

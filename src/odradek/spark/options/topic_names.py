@@ -20,7 +20,7 @@ def checked_name(option: str, name: str) -> str:
     """Give the name back if brokers can have such a topic; else raise `OptionError` with a cure."""
     if is_topic_name(name):
         return name
-    raise OptionError(f"option {option}: {name!r:.120} can't be a topic's name: {_cure(name)}")
+    raise OptionError(f"option {option}: {name!r:.120} is not a valid topic name: {_cure(name)}")
 
 
 def listed_names(option: str, text: str) -> tuple[str, ...]:
@@ -31,11 +31,11 @@ def listed_names(option: str, text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     found = tuple(sorted({checked_name(option, name) for name in names if name}))
     if not found:
-        raise OptionError(f"option {option} names no topic: give names with commas between")
+        raise OptionError(f"option {option} names no topic: list topic names, separated by commas")
     if "" in names:
         logger.warning(
-            "option %s has a comma without a name beside it, which counts for nothing: look "
-            "whether a topic is missing in %r",
+            "option %s has an empty name next to a comma, which is ignored: check whether a topic "
+            "is missing in %r",
             option,
             text[:120],
         )
@@ -46,17 +46,17 @@ def check_pattern(option: str, pattern: str) -> None:
     """Refuse a pattern in quotes, which no name matches."""
     if len(pattern) > 1 and pattern[0] in _QUOTES and pattern[-1] == pattern[0]:
         raise OptionError(
-            f"option {option}: {pattern!r:.120} matches no name: leave out the quotes"
+            f"option {option}: {pattern!r:.120} matches no topic: leave out the quotes"
         )
 
 
 def _cure(name: str) -> str:
     if name.startswith(("[", "{")):
-        return "names are given as plain text, with commas between (JSON is for option assign)"
+        return "write names as plain text, separated by commas (JSON is for option assign)"
     if name.startswith(_QUOTES) or name.endswith(_QUOTES):
         return "leave out the quotes"
     if any(c.isspace() or c in ";|" for c in name):
-        return "between two names stands a comma"
+        return "separate names by commas"
     if any(c in name for c in "*?+()[]^$\\"):
-        return "option subscribePattern takes regular expressions"
+        return "use option subscribePattern for regular expressions"
     return RULE

@@ -59,8 +59,8 @@ class _Translation:
 
     def _refuse(self, part: str) -> OptionError:
         return OptionError(
-            f"option subscribePattern: {self._text!r}: {part} of Java's regular expressions can't "
-            "be used here; write it another way, or name the topics in subscribe"
+            f"option subscribePattern: {self._text!r}: {part} of Java's regular expressions is "
+            "not supported; rewrite the expression, or list the topics in option subscribe"
         )
 
     def _rest(self) -> str:
@@ -121,13 +121,13 @@ class _Translation:
         while True:
             rest = self._rest()
             if not rest:
-                raise self._refuse("a class without its end")
+                raise self._refuse("an unclosed character class")
             if rest[0] == "]" and not first:
                 break
             if rest.startswith("&&"):
-                raise self._refuse("&& (an intersection of classes)")
+                raise self._refuse("&& (a class intersection)")
             if rest[0] == "[":
-                raise self._refuse("a class in a class")
+                raise self._refuse("a nested character class")
             if rest[0] == "\\":
                 self._out.append(self._escape(in_class=True))
             else:
@@ -163,5 +163,5 @@ def compiled(text: str) -> re.Pattern[str]:
         return re.compile(_Translation(pattern).run(), re.ASCII)
     except re.error as error:
         raise OptionError(
-            f"option subscribePattern isn't a regular expression: {error}: {pattern!r}"
+            f"option subscribePattern isn't a valid regular expression: {error}: {pattern!r}"
         ) from None

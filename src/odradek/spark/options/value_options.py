@@ -22,14 +22,14 @@ def parse_value_format(plain: Mapping[str, str]) -> Format | None:
     given = plain.get("valueformat", "").strip().lower()
     for name in ("valueSchema", "valueMode"):
         if name.lower() in plain and not given:
-            raise OptionError(f"option {name} is given without option valueFormat")
+            raise OptionError(f"option {name} needs option valueFormat")
     for name in ("avroSchema", "avroWireFormat", "avroSchemaId"):
         if name.lower() in plain and given != "avro":
-            raise OptionError(f"option {name} is given without valueFormat=avro")
+            raise OptionError(f"option {name} needs valueFormat=avro")
     if not given:
         return None
     if given == "protobuf":
-        raise OptionError("option valueFormat is protobuf, which needs option schemaRegistryUrl")
+        raise OptionError("option valueFormat=protobuf needs option schemaRegistryUrl")
     if given not in ("json", "avro"):
         raise OptionError(f"option valueFormat must be json or avro, not {given!r}")
     fail_fast = value_mode(plain) == FAILFAST
@@ -40,8 +40,8 @@ def parse_value_format(plain: Mapping[str, str]) -> Format | None:
     text = plain.get("valueschema", "").strip()
     if not text:
         raise OptionError(
-            "option valueFormat needs option valueSchema, like id bigint, tags array<string>; or "
-            "schemaRegistryUrl, where values begin with a schema's id"
+            "option valueFormat=json needs option valueSchema, like id bigint, tags "
+            "array<string>; or option schemaRegistryUrl, if the values start with a schema id"
         )
     value_schema(text)
     return JsonFormat(text, fail_fast)

@@ -139,7 +139,7 @@ def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
 
 def _uuid(given: str) -> str:
     if UUID_TEXT.fullmatch(given) is None:
-        raise ValueError("it is no UUID of RFC 4122")
+        raise ValueError("not an RFC 4122 UUID")
     return given
 
 
@@ -186,7 +186,7 @@ def _union(parsed: list[Any], named: Mapping[str, Any]) -> _Shape | None:
     def made(given: dict[str, Any]) -> Any:
         there = [one for one in members if given.get(one[0]) is not None]
         if len(there) != 1:
-            raise ValueError(f"{len(there)} members of a union are there, not one")
+            raise ValueError(f"{len(there)} members of a union are set instead of one")
         (member, name, shape) = there[0]
         value = given[member]
         return name, value if shape is None else shape(value)

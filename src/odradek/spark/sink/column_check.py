@@ -46,8 +46,8 @@ def _check_struct(
     there = {one.name: one.type for one in given}
     for name in there.keys() - {one.name for one in wanted}:
         raise SinkSchemaError(
-            f"{where}.{name} isn't in the schema that is written: leave it out, or register a "
-            "version of the schema that has it"
+            f"{where}.{name} isn't in the writer schema: drop it, or register a version of the "
+            "schema that has it"
         )
     for one in wanted:
         place = f"{where}.{one.name}"
@@ -55,8 +55,8 @@ def _check_struct(
             check_type(one.type, there[one.name], place, may_lack)
         elif not may_lack(place):
             raise SinkSchemaError(
-                f"{place} is in the schema that is written, without a default, and "
-                f"there is no such column: there are {', '.join(there) or 'none'}"
+                f"{place} is missing, and the writer schema has no default for it (fields of the "
+                f"column: {', '.join(there) or 'none'})"
             )
 
 
@@ -88,5 +88,5 @@ def _holds(wanted: pa.DataType, given: pa.DataType) -> bool:
 
 def _misfit(where: str, wanted: pa.DataType, given: pa.DataType) -> SinkSchemaError:
     return SinkSchemaError(
-        f"{where} is {given}, and the schema that is written has {wanted} there: cast the column"
+        f"{where} is {given}, but the writer schema needs {wanted}: cast the column"
     )

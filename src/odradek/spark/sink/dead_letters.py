@@ -66,7 +66,8 @@ class DeadLetters:
         while left:
             sent = [(letter, self._sent(letter.made)) for letter in left]
             self._patience.wait(
-                self._producer.flush, f"acknowledgement of {len(sent)} dead letters"
+                self._producer.flush,
+                f"the acknowledgement of {len(sent)} dead letter{'' if len(sent) == 1 else 's'}",
             )
             left = []
             for letter, outcome in sent:
@@ -76,8 +77,9 @@ class DeadLetters:
                 elif error is not None:
                     offset = batch.column("offset")[letter.row].as_py()
                     raise SinkWriteError(
-                        f"the record of {tp} at offset {offset}, which can't be decoded, wasn't "
-                        f"written to topic {self._topic!r} ({OPTION}): {error}"
+                        f"the record of {tp} at offset {offset} can't be decoded, and it could "
+                        f"not be written to the dead letter topic {self._topic!r} ({OPTION}): "
+                        f"{error}"
                     ) from error
 
     def _letter(

@@ -55,7 +55,10 @@ FENCE_S = 10.0
 """Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
 CONTACT_S = 2.0
 """Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
-SEVERAL = "Several writes of one query, job or foreachBatch function need a sinkName each."
+SEVERAL = (
+    "If one query, job or foreachBatch function writes several times, set a different sinkName "
+    "for each write."
+)
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
@@ -104,8 +107,9 @@ def read_marker(
         return Marker(stored.offset, rows, number, run, writer), tp.topic
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReplayError(
-            f"group {group!r} holds an offset for {tp} that isn't a marker of this sink. Something "
-            "else commits to it: give option transactionalIdPrefix a name that nothing else uses."
+            f"group {group!r} has an offset for {tp} that isn't a marker of this sink, so another "
+            "application commits to it. Set option transactionalIdPrefix to a name that nothing "
+            "else uses."
         ) from error
 
 
@@ -158,16 +162,18 @@ class TransactionalTask:
         """Make sure that no earlier attempt can write any more; then read how far they got."""
         wait, producer = self._patience.wait, self._producer
         first = None if self._batch else self._options.first_contact(self._task.attempt)
-        wait(producer.cluster_id, "first contact with the cluster", at_most=first)
-        wait(producer.init_transactions, f"producer id of {self._id!r}")
+        wait(producer.cluster_id, "the cluster's first answer", at_most=first)
+        wait(producer.init_transactions, f"the producer id of {self._id!r}")
         offsets = wait(
-            lambda seconds: producer.committed_offsets(self._id, seconds), f"marker of {self._id!r}"
+            lambda seconds: producer.committed_offsets(self._id, seconds),
+            f"the marker of {self._id!r}",
         )
         found = read_marker(offsets, self._id)
         if found is not None and found[0].writer not in (None, self._writer):
             raise ReplayError(
-                f"{self._where()}: {found[0].writer} writes under this transactional.id too, and "
-                f"this is {self._writer}. Nothing was written now; give one of both another name."
+                f"{self._where()}: this transactional.id is also used by {found[0].writer}; this "
+                f"is {self._writer}. Nothing was written. Rename one of the two "
+                "(transactionalIdPrefix, sinkName or jobId)."
             )
         return found
 
@@ -202,9 +208,9 @@ class TransactionalTask:
         offsets = {TopicPartition(topic, 0): marker.stored()}
         wait(
             lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
-            f"marker of {self._id!r} in the transaction",
+            f"the marker of {self._id!r} to be added to the transaction",
         )
-        wait(producer.commit_transaction, f"commit of {self._id!r}")
+        wait(producer.commit_transaction, f"the commit of transaction {self._id!r}")
 
     def _count(self, batch: pa.RecordBatch) -> None:
         self._digest = (self._digest + digest(self._columns.of_records(batch))) & MASK
@@ -213,15 +219,15 @@ class TransactionalTask:
         """The batch is written: look whether these are the same rows, and write nothing."""
         if marker.batch > self._batch:
             raise ReplayError(
-                f"{self._where()}: batch {marker.batch} was written before, and batches only go "
-                "up. Nothing was written now. Either this is a straggler of an older batch (then "
-                "nothing is wrong), or the checkpoint was set back or copied, or two queries run "
-                "from copies of one checkpoint. A query that shall write again what it wrote "
-                "needs a new checkpoint, or another sinkName."
+                f"{self._where()}: batch {marker.batch} was already written, and batch numbers "
+                "must increase. Nothing was written now. If this task is a late attempt of an "
+                "older batch, ignore this error. Otherwise the checkpoint was reset or copied, or "
+                "two queries run from copies of one checkpoint. To write the same data again on "
+                "purpose, use a new checkpoint or another sinkName."
             )
         if self._options.topic not in (None, topic):
             raise ReplayError(
-                f"{self._where()} was written before, to topic {topic!r}, and comes again for "
+                f"{self._where()} was already written to topic {topic!r}, but is now repeated for "
                 f"topic {self._options.topic!r}. Nothing was written now. {SEVERAL}"
             )
         rows = 0
@@ -232,16 +238,20 @@ class TransactionalTask:
         same = rows == marker.rows and marker.digest in (None, self._digest)
         if not same:
             raise ReplayError(
-                f"{self._where()} was written before with {marker.rows} rows (digest "
-                f"{marker.digest or 0:016x}) and comes again with {rows} rows (digest "
-                f"{self._digest:016x}). Nothing was written now. A batch must be the same each "
-                "time it is computed: look for rand(), uuid(), current_timestamp() in the rows, a "
-                "repartition without columns, limits without an order, or a query, source options "
-                f"or numbers of partitions that were changed between the runs. {SEVERAL} To go on "
-                f"with other rows all the same, stop the query and delete the group {self._id!r}: "
-                "then this partition of the batch is written a second time."
+                f"{self._where()} was already written with {marker.rows} "
+                f"row{'' if marker.rows == 1 else 's'} (digest {marker.digest or 0:016x}), but is "
+                f"now repeated with {rows} (digest {self._digest:016x}). Nothing was written now. "
+                "A repeated batch must have the same rows: look for rand(), uuid() or "
+                "current_timestamp(), a repartition without columns, a limit without an order, or "
+                "a query, source options or numbers of partitions that were changed between the "
+                f"runs. {SEVERAL} To write the new rows in addition anyway, stop the query and "
+                f"delete the group {self._id!r}."
             )
-        logger.info("sink: %s: %d rows were written before; skipped", self._where(), rows)
+        logger.info(
+            "sink: %s: skipped, because its rows were already written (row count: %d)",
+            self._where(),
+            rows,
+        )
         return self._message(rows, marker, skipped=True)
 
     def _message(self, rows: int, before: Marker | None, *, skipped: bool) -> SinkCommit:
@@ -264,21 +274,22 @@ class TransactionalTask:
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):
             return SinkWriteError(
-                f"{text}. The sink asks for {timeout:.0f} s, more than the brokers allow "
-                "(transaction.max.timeout.ms): set option kafka.transaction.timeout.ms to what "
-                "they allow; a task's write must take less."
+                f"{text}. The sink's transaction timeout of {timeout:.0f} s is longer than the "
+                "brokers allow (transaction.max.timeout.ms): set option "
+                "kafka.transaction.timeout.ms to at most their limit; each task must finish its "
+                "write within that time."
             )
         if self._begun is not None and self._clock.now() - self._begun >= timeout:
             return SinkWriteError(
-                f"{text}. The transaction was open for {self._clock.now() - self._begun:.0f} s and "
-                f"kafka.transaction.timeout.ms is {timeout:.0f} s: nothing of it is visible. Use "
-                "smaller batches (maxOffsetsPerTrigger), more partitions, or a longer timeout "
-                "(brokers limit it by transaction.max.timeout.ms)."
+                f"{text}. The transaction was open for {self._clock.now() - self._begun:.0f} s, "
+                f"but kafka.transaction.timeout.ms is {timeout:.0f} s; it was aborted and nothing "
+                "of it is visible. Use smaller batches (maxOffsetsPerTrigger), more partitions, "
+                "or a longer timeout (brokers limit it with transaction.max.timeout.ms)."
             )
         if isinstance(error, FENCED) or isinstance(error.__cause__, FENCED):
             return SinkWriteError(
                 f"{text}. Another attempt of this task, or another run of this query, has taken "
-                "over; nothing of this attempt is visible."
+                "over; none of this attempt's rows are visible."
             )
         return None
 
@@ -300,8 +311,8 @@ def check_batch(
     whole = len(commits) == len(messages) and partitions == list(range(len(messages)))
     if not whole or len(queries) != 1 or (batch is not None and commits[0].batch != batch):
         raise ReplayError(
-            f"batch {batch}: the tasks' messages don't make one batch: partitions {partitions}, "
-            f"{len(messages)} messages, queries and batches {sorted(map(str, queries))}"
+            f"batch {batch}: the tasks' commit messages don't form one batch: {len(messages)} "
+            f"messages, partitions {partitions}, queries and batches {sorted(map(str, queries))}"
         )
     if not any(c.first_of_run and c.rows for c in commits):
         return
@@ -332,11 +343,11 @@ def end_open(options: SinkOptions, messages: Sequence[object], *, make: Make, cl
     until = clock.now() + FENCE_S
     try:
         if not query:
-            why = "no task has said which query this is"
+            why = "no task reported the query's id"
         for number in missing if query else ():
             left = until - clock.now()
             if left <= 0.0:
-                why = f"there was no time for more in {FENCE_S:.0f} s"
+                why = f"the time limit of {FENCE_S:.0f} s has passed"
                 break
             name = sink_id(options, query, number)
             _fence(make(options.producer_config(name)), left, clock)
@@ -346,9 +357,8 @@ def end_open(options: SinkOptions, messages: Sequence[object], *, make: Make, cl
     if why:
         seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000
         logger.warning(
-            "sink: %d of %d tasks that didn't end may have left a transaction open: rows behind it "
-            "may stay hidden from read_committed readers for %.0f s, or until the query runs again "
-            "(%s)",
+            "sink: %d of %d failed tasks may have left a transaction open: later rows may stay "
+            "hidden from read_committed consumers for %.0f s, or until the query runs again (%s)",
             *(len(missing) - ended, len(missing), seconds, why),
         )
 
@@ -365,13 +375,13 @@ def _fence(producer: Producer, seconds: float, clock: Clock) -> None:
 
 def _refuse_wider(patience: Patience, producer: Producer, name: str, commit: SinkCommit) -> None:
     offsets = patience.wait(
-        lambda seconds: producer.committed_offsets(name, seconds), f"marker of {name!r}"
+        lambda seconds: producer.committed_offsets(name, seconds), f"the marker of {name!r}"
     )
     found = read_marker(offsets, name)
     if found is not None and found[0].batch == commit.batch and found[0].rows:
         raise ReplayError(
-            f"batch {commit.batch} was written before by more tasks than now: {name!r} wrote "
-            f"{found[0].rows} rows of it. Rows that moved to other tasks may be there twice. Keep "
-            "the number of partitions (spark.sql.shuffle.partitions, minPartitions) as it is until "
-            "a batch that was interrupted is done."
+            f"batch {commit.batch} was already written by more tasks than now: {name!r} wrote "
+            f"{found[0].rows} row{'' if found[0].rows == 1 else 's'} of it. Rows that moved to "
+            "other tasks may now be duplicated. Don't change the number of partitions "
+            "(spark.sql.shuffle.partitions, minPartitions) until an interrupted batch is finished."
         )

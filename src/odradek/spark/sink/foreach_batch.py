@@ -17,24 +17,27 @@ if TYPE_CHECKING:
 
 
 def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> None:
-    """Write one micro-batch's rows to Kafka, each of them once, also where the batch comes again.
+    """Write a micro-batch to Kafka exactly once, even if Spark repeats the batch.
 
-    Its first two parameters are those that Spark gives to the function of `foreachBatch`, in their
-    order, so it is that function: `.foreachBatch(lambda frame, batch_id: write_batch(frame,
-    batch_id, options))`; or a line in one of your own, after what it makes of the frame. It is for
-    what a streaming write can't do: output mode update, several topics for one batch.
+    Call it from the function of `foreachBatch`, for what a streaming write can't do: output mode
+    update, several topics for one batch, or transformations of the whole batch.
 
-    `frame`: columns as the sink takes them (value, key, headers, topic, partition). `options`: the
-    sink's, as for `writeStream`; `delivery` is exactly_once unless they say otherwise. A function
-    that writes more than once gives each write a `sinkName` of its own.
+        query = frame.writeStream.foreachBatch(
+            lambda frame, batch_id: write_batch(frame, batch_id, options)
+        ).start()
 
-    The query's id comes from Spark. Where Spark doesn't tell it (Spark Connect) options need a
-    `jobId`, which must stay the same as long as the checkpoint does. Raises `OptionError` without
-    one, and what the batch write raises.
+    `frame`: the batch, with the sink's columns (value, key, headers, topic, partition).
+    `batch_id`: the number that Spark passes to the function.
+    `options`: the sink's options, as for `writeStream`; `delivery` defaults to exactly_once. If the
+    function writes more than once, set a different `sinkName` for each write.
+
+    Spark supplies the query's id. If it can't (Spark Connect), options must contain a `jobId` that
+    stays the same as long as the checkpoint does. Raises `OptionError` without one, `TypeError` if
+    `batch_id` isn't an int, and the errors of the batch write.
     """
     if isinstance(batch_id, bool) or not isinstance(batch_id, int):
         raise TypeError(
-            f"write_batch(frame, batch_id, options) needs the batch's number, not {batch_id!r:.80}"
+            f"write_batch(frame, batch_id, options): batch_id must be an int, not {batch_id!r:.80}"
         )
     given = {name.lower(): value for name, value in options.items()}
     writer = frame.write.format("odradek").options(**options).mode("append")
@@ -53,9 +56,9 @@ def _query_of(frame: DataFrame) -> str:
     query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
     if not query:
         raise OptionError(
-            "write_batch: Spark doesn't say here which query this batch is of (it does within "
-            "foreachBatch, but not with Spark Connect or PYSPARK_PIN_THREAD=false). Give option "
-            "jobId a name that stays the same when this query is run again and that no other "
-            "query has, or delivery=at_least_once."
+            "write_batch: Spark doesn't provide the id of this batch's query (it does so within "
+            "foreachBatch, but not with Spark Connect or PYSPARK_PIN_THREAD=false). Set option "
+            "jobId to a name that stays the same when this query is restarted and that no other "
+            "query uses, or set delivery=at_least_once."
         )
     return query

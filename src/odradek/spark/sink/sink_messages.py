@@ -47,7 +47,10 @@ class SinkTask:
     def identity(self) -> tuple[str, int]:
         """Give query and batch; both must be there."""
         if self.query is None or self.batch is None:
-            raise SinkContextError("a task without a query and a batch can't write exactly once")
+            raise SinkContextError(
+                "exactly-once writes need the ids of the query and the batch, which this task "
+                "doesn't have"
+            )
         return self.query, self.batch
 
 
@@ -62,9 +65,10 @@ def stream_task() -> SinkTask:
         run = context.getLocalProperty(RUN_ID)
     if not (batch or "").isdecimal() or not query:
         raise SinkContextError(
-            f"Spark doesn't tell the sink's tasks their batch ({BATCH_ID}: {batch!r}) and query "
-            f"({QUERY_ID}: {query!r}) any more. These properties are internal to Spark; PySpark "
-            "4.2 and 4.3 have them. Without them a retry can't be told from a new batch."
+            f"Spark doesn't pass the sink's tasks their batch ({BATCH_ID}: {batch!r}) and query "
+            f"({QUERY_ID}: {query!r}), without which a retry can't be distinguished from a new "
+            "batch. These properties are internal to Spark: use PySpark 4.2 or 4.3, which have "
+            "them."
         )
     return SinkTask(task.partition, task.attempt, int(batch or 0), query, run)
 
@@ -75,7 +79,7 @@ def batch_task(options: SinkOptions | None = None) -> SinkTask:
 
     context = TaskContext.get()
     if context is None:
-        raise SinkContextError("the sink's write() runs outside of a Spark task")
+        raise SinkContextError("the sink's write() was called outside of a Spark task")
     partition, attempt = context.partitionId(), context.attemptNumber()
     if options is None or options.job_id is None:
         return SinkTask(partition, attempt)

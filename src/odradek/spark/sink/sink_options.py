@@ -55,128 +55,130 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "topic",
             "column `topic`",
-            "All rows go to this topic, also where they have a column `topic`. Without it the "
-            "column must be there, and a null in it is an error.",
+            "The topic for all rows; the column `topic` is then ignored. Without this option the "
+            "column is required, and a null in it is an error.",
         ),
         SparkOption(
             "includeHeaders",
             "false",
-            "With true the column `headers` must be there. A column `headers` is written either "
-            "way, as by the JVM connector.",
+            "With true the column `headers` is required. If it exists, it is written in any case, "
+            "as by the JVM connector.",
         ),
         SparkOption(
             "delivery",
             AT_LEAST_ONCE,
-            "With at_least_once no row of a finished batch is missing, and rows of a task that is "
-            "tried again are written again; with exactly_once readers of committed records see "
-            "each once. exactly_once_atomic is refused, with the reason.",
+            "With at_least_once no row of a finished batch is missing, but a retried task writes "
+            "its rows again; with exactly_once consumers with isolation.level=read_committed see "
+            "each row once. exactly_once_atomic is rejected; the error says why.",
             own=True,
         ),
         SparkOption(
             "outageTolerance",
             "10m",
-            "A task waits this long for a cluster that doesn't answer, like 90s, 10m or 1h, with a "
-            "line in the log every 30 s. In a batch query and a stream's first batch a cluster "
-            "that never answered gets 20 s, so that a wrong address is noticed.",
+            "How long a task waits for a cluster that doesn't answer, like 90s, 10m or 1h; it "
+            "logs a warning every 30 s. In a batch query and in a stream's first batch it waits "
+            "20 s for the first answer, so that a wrong address is noticed soon.",
             own=True,
         ),
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "With exactly_once the names of transactional ids, and of the groups with the markers, "
-            "begin with this. It is part of the query's identity and must stay the same.",
+            "With exactly_once, the prefix of transactional ids and of the groups that hold the "
+            "markers. It is part of the query's identity and must stay the same.",
             own=True,
         ),
         SparkOption(
             "sinkName",
             "sink",
-            "With exactly_once this name tells several writes of one query or job from each other. "
-            "It has no dashes, so that no two names make the same transactional id. It is part of "
-            "the query's identity and must stay the same.",
+            "With exactly_once, a name that distinguishes several writes of one query or job. "
+            "Dashes are not allowed, so that two names can't result in the same transactional id. "
+            "It is part of the query's identity and must stay the same.",
             own=True,
         ),
         SparkOption(
             "jobId",
             "–",
-            "With exactly_once in a batch query this name stands for what is written, and must be "
-            "given. A second run with the same jobId and batchId is a replay: what is written "
-            "already is compared and skipped.",
+            "Required with exactly_once in a batch query: a name that identifies the data. A "
+            "second run with the same jobId and batchId is a replay: rows that were already "
+            "written are compared and skipped.",
             BATCHES,
             own=True,
         ),
         SparkOption(
             "batchId",
             "0",
-            "With exactly_once in a batch query this number counts up with each new write of a "
-            "jobId. In foreachBatch `write_batch` gives both.",
+            "With exactly_once in a batch query, a number that increases with each new write of a "
+            "jobId. In foreachBatch `write_batch` sets both.",
             BATCHES,
             own=True,
         ),
         SparkOption(
             "schemaRegistryUrl",
             "–",
-            "With valueFormat or keyFormat the schemas are in this registry. Settings of its "
-            "client have the prefix schemaRegistry., as for the source. Executors ask it.",
+            "The registry that holds the schemas for valueFormat and keyFormat. Settings of its "
+            "client have the prefix schemaRegistry., as for the source. The executors connect to "
+            "it.",
             own=True,
         ),
         SparkOption(
             "valueFormat",
             "–",
             "With avro, json or protobuf the column value is a struct and is written in that "
-            "format, with the id of its schema before it, as serializers with a schema registry "
-            "write it. Nothing is registered.",
+            "format after its schema id, as serializers with a schema registry write it. No "
+            "schema is registered.",
             own=True,
         ),
         SparkOption(
             "valueSubject",
             "`<topic>-value`",
-            "With valueFormat values are written by a schema of this subject. Without option topic "
-            "it must be given.",
+            "With valueFormat, the subject of the values' schema. Required without option topic.",
             own=True,
         ),
         SparkOption(
             "valueVersion",
             "the latest",
-            "With valueFormat values are written by this version of the subject. With exactly_once "
-            "it must be given (or avroSchema): a batch that comes again has to be the same.",
+            "With valueFormat, the version of the subject that values are written with. With "
+            "exactly_once it is required (or avroSchema), because a replayed batch must be "
+            "identical.",
             own=True,
         ),
         SparkOption(
             "avroSchema",
             "the latest version",
-            "With valueFormat=avro values are written by this schema, which the subject must have.",
+            "With valueFormat=avro, the schema that values are written with; the subject must "
+            "contain it.",
             own=True,
         ),
         SparkOption(
             "valueMessage",
             "the file's first",
-            "With valueFormat=protobuf values are this message of the subject's file.",
+            "With valueFormat=protobuf, the values' message in the subject's file.",
             own=True,
         ),
         SparkOption(
             "keyFormat",
             "–",
-            "With avro, json or protobuf the column key is written as the column value is by "
-            "valueFormat; with avro and json it may be a struct, a text or a number.",
+            "With avro, json or protobuf the column key is written as valueFormat writes the "
+            "column value; with avro and json it may be a struct, a string or a number.",
             own=True,
         ),
         SparkOption(
             "keySubject",
             "`<topic>-key`",
-            "With keyFormat keys are written by a schema of this subject.",
+            "With keyFormat, the subject of the keys' schema.",
             own=True,
         ),
         SparkOption(
             "keyVersion",
             "the latest",
-            "With keyFormat keys are written by this version of the subject. With exactly_once it "
-            "must be given.",
+            "With keyFormat, the version of the subject that keys are written with. Required with "
+            "exactly_once.",
             own=True,
         ),
         SparkOption(
             "keyMessage",
             "the file's first",
-            "With keyFormat=protobuf keys are this message of the subject's file.",
+            "With keyFormat=protobuf, the keys' message in the subject's file.",
             own=True,
         ),
         SOURCE_OPTIONS["eventsdir"],
@@ -187,7 +189,7 @@ PROTECTED = {
     "key.serializer": "keys are written as the bytes of the column key",
     "value.serializer": "values are written as the bytes of the column value",
     "interceptor.classes": "interceptors are Java classes",
-    "transactional.id": "option delivery=exactly_once makes one for each task",
+    "transactional.id": "delivery=exactly_once creates one for each task",
 }
 RAISED = {"acks": ("0", "1"), "enable.idempotence": ("false",)}
 """Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
@@ -276,10 +278,11 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     _tell_of_less_patience(found)
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
         raise OptionError(
-            "option delivery=exactly_once in a batch query needs option jobId, a name for what is "
-            "written: Spark gives batch queries no identity by which a second run could be told "
-            "from a new one (a stream has its checkpoint's). Give a jobId that stays the same when "
-            "the job is run again, or write with delivery=at_least_once."
+            "option delivery=exactly_once in a batch query needs option jobId, a name that "
+            "identifies the data: a batch query has no identity in Spark, so a repeated run can't "
+            "be distinguished from a new one (a stream is identified by its checkpoint). Set a "
+            "jobId that stays the same when the job is run again, or write with "
+            "delivery=at_least_once."
         )
     return found
 
@@ -290,7 +293,7 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
     if settings is None:
         for option in ("valueFormat", "avroSchema", "valueVersion", "keyVersion"):
             if option.lower() in plain:
-                raise OptionError(f"option {option} is given without option schemaRegistryUrl")
+                raise OptionError(f"option {option} needs option schemaRegistryUrl")
         return {}
     registry_settings(settings)  # whether they can be used
     found: dict[str, Encoding] = {}
@@ -300,11 +303,9 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
             continue
         for option in (f"{name}Subject", f"{name}Version", f"{name}Message"):
             if option.lower() in plain:
-                raise OptionError(f"option {option} is given without option {name}Format")
+                raise OptionError(f"option {option} needs option {name}Format")
     if not found:
-        raise OptionError(
-            "option schemaRegistryUrl is given without option valueFormat or keyFormat"
-        )
+        raise OptionError("option schemaRegistryUrl needs option valueFormat or keyFormat")
     return found
 
 
@@ -320,24 +321,24 @@ def _encoding(
     subject = str(plain.get(f"{name}subject", "")).strip() or (topic and f"{topic}-{name}")
     if not subject:
         raise OptionError(
-            f"rows go to the topics of column topic, so option {name}Subject must say by which "
-            f"schema {name}s are written"
+            f"rows go to the topics named in column topic, so option {name}Subject must name the "
+            f"subject of the {name}s' schema"
         )
     version = whole_or_none(plain, f"{name}Version", INT_MAX)
     text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
     if text and given != "avro":
-        raise OptionError("option avroSchema is given without valueFormat=avro")
+        raise OptionError("option avroSchema needs valueFormat=avro")
     if text and version is not None:
-        raise OptionError("options avroSchema and valueVersion can't be given both")
+        raise OptionError("options avroSchema and valueVersion can't be combined")
     message = str(plain.get(f"{name}message", "")).strip()
     if message and given != "protobuf":
-        raise OptionError(f"option {name}Message is given without {name}Format=protobuf")
+        raise OptionError(f"option {name}Message needs {name}Format=protobuf")
     if not text and version is None and delivery == EXACTLY_ONCE:
         also = " or avroSchema" if given == "avro" and name == "value" else ""
         raise OptionError(
             f"option {name}Format={given} with delivery=exactly_once needs option "
-            f"{name}Version{also}: a subject's latest version may change, and a batch that comes "
-            "again has to be the same"
+            f"{name}Version{also}: a subject's latest version may change, but a replayed batch "
+            "must be identical"
         )
     require_package(given, f"option {name}Format is {given}")
     if given == "json":
@@ -359,8 +360,8 @@ def _tell_of_less_patience(found: SinkOptions) -> None:
     for name in PATIENCE:
         if config[name] < found.outage_tolerance:
             logger.warning(
-                "option kafka.%s=%s: outages are waited out for that time only, not for option "
-                "outageTolerance (%g s)",
+                "option kafka.%s=%s: the sink tolerates outages for this time only, not for "
+                "option outageTolerance (%g s)",
                 name,
                 found.kafka[name],
                 found.outage_tolerance,
@@ -372,13 +373,13 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
         option = OPTIONS.get(name)
         if option is not None:
             if query not in option.queries:
-                raise OptionError(f"option {option.name} isn't for a {query} write")
+                raise OptionError(f"option {option.name} isn't supported in a {query} write")
         elif is_registry_setting(name):
             continue
         elif name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
-                f"the sink has no option {name!r}{suggestion(name, OPTIONS.values())} (settings of "
-                "the Kafka client itself are given as kafka.<name>)"
+                f"unknown option {name!r} of the sink{suggestion(name, OPTIONS.values())} "
+                "(settings of the Kafka client have the prefix kafka., like kafka.linger.ms)"
             )
 
 
@@ -396,20 +397,23 @@ def _drop_limits(kafka: dict[str, Any]) -> None:
     for name, weaker in RAISED.items():
         if str(kafka.get(name, "")).strip().lower() in weaker:
             logger.warning(
-                "option kafka.%s=%s: the sink writes idempotently with acks=all, which is more",
+                "option kafka.%s=%s has no effect: the sink always writes idempotently with "
+                "acks=all",
                 name,
                 kafka.pop(name),
             )
     if str(kafka.get(RETRIES, "")).strip().isdecimal():
         logger.warning(
-            "option kafka.%s=%s: the sink tries again for as long as option outageTolerance says",
+            "option kafka.%s=%s has no effect: the sink retries until option outageTolerance has "
+            "passed",
             RETRIES,
             kafka.pop(RETRIES),
         )
     count = str(kafka.get(IN_FLIGHT, "")).strip()
     if count.isdecimal() and int(count) > MOST_IN_FLIGHT:
         logger.warning(
-            "option kafka.%s=%s: the sink writes idempotently, with at most %d",
+            "option kafka.%s=%s has no effect: the sink writes idempotently, with at most %d "
+            "requests in flight",
             IN_FLIGHT,
             kafka.pop(IN_FLIGHT),
             MOST_IN_FLIGHT,
@@ -421,7 +425,7 @@ def _topic(plain: Mapping[str, str]) -> str | None:
         return None
     name = plain["topic"].strip()
     if not name:
-        raise OptionError("option topic is empty: name a topic, or leave it out")
+        raise OptionError("option topic is empty: name a topic, or remove the option")
     return checked_name("topic", name)
 
 
@@ -429,11 +433,12 @@ def _delivery(texts: Mapping[str, str]) -> str:
     text = texts["delivery"].strip().lower()
     if text == ATOMIC:
         raise UnsupportedFeatureError(
-            "option delivery=exactly_once_atomic can't be had: one transaction for a whole "
-            "micro-batch would need all tasks to write under one producer id, and Spark's Python "
-            "API tells a task neither of a stage that is run again nor of another task that writes "
-            "to the same partition, so rows could be lost or doubled unnoticed. Use exactly_once: "
-            "each sink partition of a batch becomes visible by itself, every row once."
+            "option delivery=exactly_once_atomic is not supported: one transaction for a whole "
+            "micro-batch would need all tasks to write with one producer id. Spark's Python API "
+            "doesn't tell a task about a stage that is retried or about another task that writes "
+            "to the same partition, so rows could be lost or duplicated unnoticed. Use "
+            "exactly_once: each sink partition of a batch becomes visible on its own, every row "
+            "once."
         )
     if text not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(
@@ -447,8 +452,8 @@ def _sink_name(texts: Mapping[str, str]) -> str:
     name = _name(texts, "sinkName")
     if "-" in name:
         raise OptionError(
-            f"option sinkName can't have dashes: {name!r}. Dashes join it to the query's id or "
-            "jobId in the transactional id, and two jobs could get the same one. Use dots or "
+            f"option sinkName must not contain dashes: {name!r}. Dashes join it to the query id "
+            "or jobId in the transactional id, so two jobs could get the same one. Use dots or "
             "underscores."
         )
     return name

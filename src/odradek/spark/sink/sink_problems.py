@@ -11,11 +11,11 @@ from odradek.common.errors import ConfigurationError, KafkaError
 
 
 class SinkSchemaError(ConfigurationError):
-    """The columns to be written don't make records."""
+    """The columns of the frame don't match the sink or its schema."""
 
 
 class SinkRowError(KafkaError, ValueError):
-    """A row that no record can be made of, or that was refused; `row` counts within its task."""
+    """A row is invalid, too large or doesn't fit its schema; `row` is its number in the task."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -23,12 +23,12 @@ class SinkRowError(KafkaError, ValueError):
 
 
 class SinkWriteError(KafkaError):
-    """Rows that weren't written, or of which it isn't known."""
+    """Rows were not written, or it is unknown whether they were."""
 
 
 class SinkContextError(KafkaError):
-    """Spark doesn't say which batch of which query a task belongs to."""
+    """Spark doesn't say to which batch of which query a task belongs."""
 
 
 class ReplayError(KafkaError):
-    """A batch that was written before comes again with other rows, or out of its turn."""
+    """A batch that was already written is repeated with different rows, or out of order."""

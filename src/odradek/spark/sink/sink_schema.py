@@ -88,19 +88,24 @@ def check_columns(schema: t.StructType, options: SinkOptions) -> SinkColumns:
     for f in schema.fields:
         if f.name in _TYPES:
             if f.name in found:
-                raise SinkSchemaError(f"column {f.name} is there twice: rename one of them")
+                raise SinkSchemaError(f"column {f.name} occurs twice: rename or drop one of them")
             found[f.name] = f.dataType
-    _require(schema, found, "value", "it holds the record's value")
+    _require(schema, found, "value", "the record's value")
     if options.topic is None:
-        _require(schema, found, "topic", "or option topic, which sends all rows to one topic")
+        _require(
+            schema,
+            found,
+            "topic",
+            "the topic of each row; or set option topic to send all rows to one topic",
+        )
     if options.include_headers:
-        _require(schema, found, "headers", "because option includeHeaders is true")
+        _require(schema, found, "headers", "required by includeHeaders=true")
     for name, kind in found.items():
         counts = name not in options.encodings and (name != "topic" or options.topic is None)
         if counts and not _fits(name, kind):
             raise SinkSchemaError(
-                f"column {name} has type {kind.simpleString()}; it must be {_TYPES[name]}. Cast "
-                "it before writing (for JSON: to_json(struct(…)))."
+                f"column {name} has type {kind.simpleString()}, but must be {_TYPES[name]}: cast "
+                "it (for JSON: to_json(struct(…)))"
             )
     return SinkColumns(tuple(n for n in SENT if n in found), options.topic)
 
@@ -109,11 +114,11 @@ def _require(schema: t.StructType, found: dict[str, Any], name: str, why: str) -
     if name in found:
         return
     near = [f.name for f in schema.fields if f.name.lower() == name]
-    hint = f" (names count as they are written: rename {near[0]!r})" if near else ""
+    hint = f" (names are case-sensitive: rename {near[0]!r})" if near else ""
     names = ", ".join(f.name for f in schema.fields[:20]) or "none"
     raise SinkSchemaError(
-        f"a column {name!r} is missing, {why}{hint}; there are: {names}. The sink writes the "
-        "columns value, key, headers, topic and partition."
+        f"column {name!r} is missing: {why}{hint}. The frame has these columns: {names}. The sink "
+        "writes the columns value, key, headers, topic and partition."
     )
 
 
@@ -138,8 +143,8 @@ def _split(rows: pa.RecordBatch, topics: Any, first_row: int) -> Iterator[TopicR
     if topics.null_count:
         row = first_row + pc.index(pc.is_null(topics), True).as_py()
         raise SinkRowError(
-            f"row {row} of this task has a null in column topic. Fill it, filter such rows out, or "
-            "give option topic, which sends all rows to one topic.",
+            f"row {row} of this task has a null in column topic: fill it, filter such rows out, "
+            "or set option topic to send all rows to one topic",
             row,
         )
     coded: Any = pc.dictionary_encode(topics)

@@ -62,11 +62,15 @@ class Patience:
             except KafkaTimeoutError as error:
                 waited = self.clock.now() - since
                 if waited >= limit:
-                    why = f"outageTolerance is {limit:.0f} s"
+                    why = "option outageTolerance"
                     if at_most is not None:
-                        why = "it never answered before: look at option kafka.bootstrap.servers"
+                        why = (
+                            "the cluster has never answered before: check option "
+                            "kafka.bootstrap.servers"
+                        )
                     raise OutageError(
-                        f"{what}: waited {waited:.0f} s in vain ({why}). Last error: {error}\n"
+                        f"timed out after {waited:.0f} s waiting for {what} ({why}). Last error: "
+                        f"{error}\n"
                         f"{self.explain()}"
                     ) from error
                 logger.warning(
@@ -116,13 +120,13 @@ class RowSender:
 
     def finish(self) -> None:
         """Wait until every row is acknowledged."""
-        self._patience.wait(self._producer.flush, "acknowledgement of the task's rows")
+        self._patience.wait(self._producer.flush, "the acknowledgement of the task's rows")
         while self._unacknowledged:
             self._await_oldest()
 
     def meet(self, topic: str) -> None:
         """Make sure that the cluster answers, and that it has the topic."""
-        whence = "option topic or column topic of the sink"
+        whence = "option topic or column topic"
         meet(self._producer, self._patience, topic, whence, self._first_contact)
         self._known.add(topic)
         self.first_topic = self.first_topic or topic
@@ -142,7 +146,10 @@ class RowSender:
 
     def _await_oldest(self) -> None:
         future, piece, size = self._unacknowledged[0]
-        what = f"acknowledgement of {future.rows} rows for topic {piece.topic!r}"
+        what = (
+            f"the acknowledgement of {future.rows} row{'' if future.rows == 1 else 's'} for topic "
+            f"{piece.topic!r}"
+        )
         error = self._patience.wait(future.exception, what)
         self._unacknowledged.popleft()
         self._bytes -= size
@@ -158,7 +165,7 @@ def meet(
     Raises `OutageError` and `MissingTopicError`.
     """
     wait = patience.wait
-    wait(producer.cluster_id, "first contact with the cluster", at_most=first_contact)
+    wait(producer.cluster_id, "the cluster's first answer", at_most=first_contact)
     since = patience.clock.now()
 
     def look(timeout: float) -> None:
@@ -169,12 +176,12 @@ def meet(
             if unknown and patience.clock.now() - since >= TOPIC_PATIENCE:
                 raise MissingTopicError(
                     f"topic {topic!r} doesn't exist (UNKNOWN_TOPIC_OR_PARTITION for "
-                    f"{TOPIC_PATIENCE:.0f} s). It comes from {whence}; create it, since Spark's "
-                    "tasks create none."
+                    f"{TOPIC_PATIENCE:.0f} s). It is named by {whence}. The sink creates no "
+                    f"topics; create it with: odradek topics create {topic}"
                 ) from error
             raise
 
-    wait(look, f"metadata of topic {topic!r}")
+    wait(look, f"the metadata of topic {topic!r}")
 
 
 def _check_name(rows: TopicRows) -> None:
@@ -182,8 +189,8 @@ def _check_name(rows: TopicRows) -> None:
     if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(
-            f"row {row} of this task has {rows.topic!r:.120} in column topic, which can't be a "
-            f"topic's name: {RULE}",
+            f"row {row} of this task has {rows.topic!r:.120} in column topic, which is not a "
+            f"valid topic name: {RULE}",
             row,
         )
 
@@ -196,8 +203,8 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
         text = f"row {row} of this task{text[found.end() :]}"
     if isinstance(error, RecordTooLargeError):
         text += (
-            ". Make the row smaller, or raise kafka.max.request.size (and kafka.buffer.memory, "
-            "where it is given), and the topic's max.message.bytes with it"
+            ". Make the row smaller, or increase kafka.max.request.size (and kafka.buffer.memory, "
+            "if it is set) and the topic's max.message.bytes"
         )
     return SinkRowError(f"{text} (topic {piece.topic!r})", row)
 
@@ -209,11 +216,11 @@ def _failure(error: BaseException, future: ArrowFuture, piece: TopicRows) -> Kaf
     text = f"{type(error).__name__}: {error}"
     marked = future.errors(0)
     if marked is None:
-        return SinkWriteError(f"rows for topic {piece.topic!r} weren't written: {text}")
+        return SinkWriteError(f"rows for topic {piece.topic!r} were not written: {text}")
     bad: Any = pc.is_valid(marked)
     first = piece.row(pc.index(bad, True).as_py())
     count = pc.sum(bad).as_py()
     return SinkWriteError(
-        f"{count} rows for topic {piece.topic!r} weren't written, or it isn't known; the first is "
-        f"row {first} of this task: {text}"
+        f"{count} row{'' if count == 1 else 's'} for topic {piece.topic!r} may not have been "
+        f"written, first row {first} of this task: {text}"
     )

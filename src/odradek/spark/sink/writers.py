@@ -85,56 +85,56 @@ def finish(
         check_batch(options, messages, batch=batch, make=make_producer, clock=SystemClock())
     commits = [m for m in messages if isinstance(m, SinkCommit)]
     skipped = sum(1 for c in commits if c.skipped)
+    rows, tasks = sum(c.rows for c in commits), len(commits)
     logger.info(
-        "sink: %s has %d rows of %d tasks%s",
+        "sink: %s: %d row%s written by %d task%s%s",
         "batch query" if batch is None else f"batch {batch}",
-        sum(c.rows for c in commits),
-        len(commits),
-        f", {skipped} of which had written them before" if skipped else "",
+        *(rows, "" if rows == 1 else "s", tasks, "" if tasks == 1 else "s"),
+        f", {skipped} of which had already written their rows" if skipped else "",
     )
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Writes the rows of a batch query."""
+    """Writer of a batch query."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise SinkSchemaError('a topic can\'t be overwritten: write with .mode("append")')
+            raise SinkSchemaError('a topic can\'t be overwritten: use .mode("append")')
         self._options, self._columns = options, check_columns(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition; runs in a Python worker of an executor."""
+        """Write one partition; called in a Python worker of an executor."""
         return write_task(self._options, self._columns, batch_task(self._options), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done; their rows are in the topics already."""
+        """Finish the query; called on the driver when all tasks have written their rows."""
         finish(self._options, messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good: what the others wrote stays."""
+        """Log the failure; rows that other tasks wrote remain in the topic."""
         give_up(self._options, messages, "batch query")
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the rows of a streaming query, batch after batch.
+    """Writer of a streaming query.
 
-    The output mode makes no difference, as with the JVM sink: `complete` appends the whole result
-    each time.
+    The output mode makes no difference, as in the JVM sink: `complete` appends the whole result
+    with each batch.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options, self._columns = options, check_columns(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition of a micro-batch; runs in a Python worker of an executor."""
+        """Write one partition of a micro-batch; called in a Python worker of an executor."""
         return write_task(self._options, self._columns, stream_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks of the micro-batch are done; runs on the driver."""
+        """Finish a micro-batch; called on the driver when all tasks have written their rows."""
         finish(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task failed for good: what the others wrote stays, and comes again on a restart."""
+        """Log the failure; rows that other tasks wrote remain, and a restart writes them again."""
         give_up(self._options, messages, f"batch {batchId}")
 
 
@@ -144,7 +144,8 @@ def give_up(
     """On the driver, when a task failed for good: say so, and leave no transaction open."""
     done = sum(1 for m in messages if m is not None)
     logger.warning(
-        "sink: %s failed; %d of %d tasks had written their rows by then, and they stay",
+        "sink: %s failed; the rows of %d of %d tasks had already been written and remain in the "
+        "topic",
         what,
         done,
         len(messages),

@@ -183,9 +183,10 @@ class OldPlans:
         if end > wanted.until:
             self._told.add(share.planned_at)
             logger.warning(
-                "%s is read up to offset %d, where the query was planned %d s ago, and goes on to "
-                "%d. If this frame was read before (count(), then collect() or .rdd), load it anew "
-                "or make a query now: frame.select('*').collect()",
+                "%s is read up to offset %d, the end of the log when the query was planned %d s "
+                "ago; the log now ends at %d. If this frame was read before (count(), then "
+                "collect() or .rdd), load it again or start a new query: "
+                "frame.select('*').collect()",
                 wanted.tp,
                 wanted.until,
                 age // 1000,

@@ -54,9 +54,9 @@ LOOK_EVERY_S = 5.0
 PROBE_S, DESCRIBE_S = 10.0, 5.0
 LOG_EVERY_S = 30.0
 AGAIN = (
-    "Rows were read before it was noticed, and they may be of either topic: this attempt fails "
-    "although failOnDataLoss is false. Start the query again if Spark doesn't try again itself: "
-    "the new attempt leaves the range out."
+    "Rows were already read and may belong to either topic, so this attempt fails although "
+    "failOnDataLoss is false. The next attempt leaves the range out: if Spark doesn't retry, "
+    "start the query again."
 )
 
 
@@ -143,7 +143,8 @@ class PartitionSilence:
             return True
         tp, options = self._wanted.tp, self._options
         place = (
-            f"{tp} gave nothing at offset {at} (of {self._wanted.start} to {self._wanted.until})"
+            f"{tp} returned no records at offset {at} (of {self._wanted.start} to "
+            f"{self._wanted.until})"
         )
         why = f" Last error: {last_error}." if last_error is not None else ""
         answers = self._answers()
@@ -158,8 +159,9 @@ class PartitionSilence:
                     self.over()
                     return True
                 raise NoProgressError(
-                    f"{place} for {answered:.0f} s although its broker answers "
-                    f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
+                    f"{place} for {answered:.0f} s although its broker answers (option "
+                    f"kafkaConsumer.pollTimeoutMs).{why}\n"
+                    f"{self._consumer.explain()}"
                 )
             left = self._answered_from + options.poll_timeout - now
             self._look_at = now + min(self._every, left)
@@ -173,12 +175,12 @@ class PartitionSilence:
             return True
         if silent >= options.outage_tolerance:
             raise OutageError(
-                f"{place}: no broker answered for {silent:.0f} s (outageTolerance).{why}\n"
+                f"{place}: no broker answered for {silent:.0f} s (option outageTolerance).{why}\n"
                 f"{self._consumer.explain()}"
             )
         if now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now
-            logger.warning("%s: no broker answers, waiting since %.0f s.%s", place, silent, why)
+            logger.warning("%s: no broker has answered for %.0f s; retrying.%s", place, silent, why)
         return True
 
     def _answers(self) -> bool:
@@ -212,10 +214,10 @@ class PartitionSilence:
             self._gone_from = now
         if now - self._gone_from < CONFIRM_S:
             return False
-        text = f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)"
+        text = f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)"
         if self._options.fail_on_data_loss:
             raise DataLossError([text])
-        logger.warning("%s; its range ends because failOnDataLoss is false", text)
+        logger.warning("%s; its range is skipped because failOnDataLoss is false", text)
         return True
 
 
@@ -317,7 +319,7 @@ class RangeReader:
             offset = batch.column("offset")[error.row].as_py()
             raise UndecodableValueError(
                 f"{self._wanted.tp}: the {name} at offset {offset} doesn't fit its schema "
-                f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
+                f"({error.why}). To read such {name}s as null, set option valueMode to PERMISSIVE."
             ) from None
 
     def _checks_times(self, columns: Sequence[str]) -> bool:
@@ -345,8 +347,8 @@ class RangeReader:
         if at < end or self._options.fail_on_data_loss:
             return False
         logger.warning(
-            "%s: the log holds %d to %d, and the range ends at %d; going on there because "
-            "failOnDataLoss is false",
+            "%s: the log has offsets %d to %d, but the range ends at %d; skipping to its end "
+            "because failOnDataLoss is false",
             *(tp, begin, end, until),
         )
         self._consumer.seek(tp, until)
@@ -363,7 +365,7 @@ class RangeReader:
         if self._topic_id is None or now in (None, self._topic_id):
             return True
         text = (
-            f"topic {topic} was deleted and made anew while the query ran: planned with "
+            f"topic {topic} was deleted and recreated while the query ran: it was planned with "
             f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
         )
         if self._options.fail_on_data_loss:
@@ -371,7 +373,7 @@ class RangeReader:
         if self._has_rows:
             raise DataLossError([text], advice=AGAIN)
         logger.warning(
-            "%s: %s; its range ends because failOnDataLoss is false", self._wanted.tp, text
+            "%s: %s; its range is skipped because failOnDataLoss is false", self._wanted.tp, text
         )
         return False
 
@@ -397,16 +399,16 @@ class RangeReader:
             return cause  # a leader that had only just taken over; the next fetch will do
         wanted = f"the range {self._wanted.start} to {until}"
         text = (
-            f"{tp}: an election without all records cut the log while {wanted} was read; up to "
-            f"offset {at} it was read from the old log (OFFSET_OUT_OF_RANGE)"
+            f"{tp}: the log was truncated by an unclean leader election while {wanted} was read; "
+            f"records up to offset {at} were read from the old log (OFFSET_OUT_OF_RANGE)"
             if cut
-            else f"{tp}: offset {at} of {wanted} isn't in the log, which holds {begin} to {end} "
-            "(OFFSET_OUT_OF_RANGE)"
+            else f"{tp}: offset {at} of {wanted} isn't in the log, which has offsets {begin} to "
+            f"{end} (OFFSET_OUT_OF_RANGE)"
         )
         if self._options.fail_on_data_loss:
             raise DataLossError([text]) from cause
         goal = min(max(begin, at), until) if at <= end else until
-        logger.warning("%s; going on at %d because failOnDataLoss is false", text, goal)
+        logger.warning("%s; continuing at offset %d because failOnDataLoss is false", text, goal)
         self._assign_at(goal)
         return None
 

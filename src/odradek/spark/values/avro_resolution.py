@@ -29,14 +29,14 @@ def clash(writer: Any, reader: Any, where: str = "the record") -> str | None:
     if kind != wanted:
         if wanted in _WIDER.get(kind, ()):
             return None
-        return f"{where} was written as {_shown(writer)}, which isn't read as {_shown(reader)}"
+        return f"{where} was written as {_shown(writer)}, which can't be read as {_shown(reader)}"
     if kind == "array":
         return clash(writer["items"], reader["items"], where)
     if kind in ("record", "enum", "fixed") and not _same_name(writer, reader):
         names = (each["name"].rpartition(".")[2] for each in (writer, reader))
-        return f"{where} has the types {' and '.join(names)}, and neither is the other's alias"
+        return f"{where} has the types {' and '.join(names)}, and neither is an alias of the other"
     if kind == "fixed" and writer["size"] != reader["size"]:
-        return f"{where} has {writer['size']} bytes, not {reader['size']}"
+        return f"{where} was written with {writer['size']} bytes, not {reader['size']}"
     return _in_record(writer, reader) if kind == "record" else None
 
 
@@ -50,7 +50,7 @@ def _in_record(writer: dict[str, Any], reader: dict[str, Any]) -> str | None:
             if found:
                 return found
         elif "default" not in field:
-            return f"field {field['name']} isn't written and has no default"
+            return f"field {field['name']} is missing in the writer schema and has no default"
     return None
 
 

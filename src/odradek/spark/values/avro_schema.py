@@ -98,12 +98,12 @@ def avro_schema(
         found = walk.type(given, "", "")
         is_record = isinstance(found.spark, t.StructType) and not isinstance(found.reading, list)
         if record and not is_record:
-            raise OptionError(f"{where} must be the schema of a record")
+            raise OptionError(f"{where} must be a record schema")
         parsed: Any = parse_schema(found.reading)
     except RecursionError:
         raise OptionError(f"{where} is nested too deeply") from None
     except (SchemaParseException, UnknownType) as error:
-        raise OptionError(f"{where} isn't a schema that can be used: {error}") from None
+        raise OptionError(f"{where} isn't a usable schema: {error}") from None
     _put_defaults(parsed)
     return AvroSchema(parsed, found.spark, found.raw)
 
@@ -152,7 +152,7 @@ class _Walk:
         """Read one type; `space` is the namespace around it."""
         self._met += 1
         if self._met > MOST_TYPES:
-            raise self._wrong(where, f"there are more than {MOST_TYPES} types within types")
+            raise self._wrong(where, f"there are more than {MOST_TYPES} nested types")
         if isinstance(schema, list):
             return self._union(schema, space, where)
         if isinstance(schema, str):
@@ -160,10 +160,10 @@ class _Walk:
                 return _primitive(schema, {})
             return self._known(schema, space, where)
         if not isinstance(schema, dict) or "type" not in schema:
-            raise self._wrong(where, f"{json.dumps(schema)} is no type")
+            raise self._wrong(where, f"{json.dumps(schema)} isn't a type")
         kind = schema["type"]
         if "spark.sql.catalyst.type" in schema or schema.get("logicalType") == "custom-decimal":
-            raise self._wrong(where, "Spark's types of its own (intervals) aren't decoded")
+            raise self._wrong(where, "Spark's own types (intervals) are not supported")
         if isinstance(kind, dict | list):
             return self.type(kind, space, where)
         if isinstance(kind, str) and kind in _PRIMITIVES:
@@ -188,11 +188,11 @@ class _Walk:
         for full in candidates:
             if full in self._open:
                 raise self._wrong(
-                    where, f"the record {full} holds itself, which no column of Spark can do"
+                    where, f"the record {full} is recursive, which a Spark column can't represent"
                 )
             if full in self._named:
                 return self._definition(full, where)
-        raise self._wrong(where, f"there is no type {name!r}")
+        raise self._wrong(where, f"type {name!r} isn't defined")
 
     def _definition(self, full: str, where: str) -> _Type:
         schema, _ = self._named[full]
@@ -247,7 +247,7 @@ class _Walk:
         if not fields:
             raise self._wrong(where, f"the record {name} has no field")
         if len({field["name"] for field in fields}) < len(fields):
-            raise self._wrong(where, f"the record {name} has two fields of one name")
+            raise self._wrong(where, f"the record {name} has two fields of the same name")
         types: dict[str, _Type] = {}
         reading: list[dict[str, Any]] = []
         defaults: dict[str, Any] = {}
@@ -279,7 +279,9 @@ class _Walk:
             return found.default(given)
         except (TypeError, AttributeError, KeyError, ValueError):
             shown = json.dumps(given)
-            raise self._wrong(where, f"the default {shown} isn't of the field's type") from None
+            raise self._wrong(
+                where, f"the default {shown} doesn't match the field's type"
+            ) from None
 
     def _array(self, schema: dict[str, Any], space: str, where: str) -> _Type:
         import pyarrow as pa
@@ -288,7 +290,7 @@ class _Walk:
         item = self.type(schema.get("items"), space, where)
         if not item.takes_bytes:
             # Ten bytes could say that there are 2**60 of them.
-            raise self._wrong(where, "an array of what takes no bytes isn't decoded")
+            raise self._wrong(where, "an array whose items take no bytes is not supported")
         return _Type(
             {"type": "array", "items": item.reading},
             t.ArrayType(item.spark),
@@ -318,10 +320,10 @@ class _Walk:
     def _union(self, schema: list[Any], space: str, where: str) -> _Type:
         branches = [(each, self.type(each, space, where)) for each in schema]
         if any(isinstance(found.reading, list) for _, found in branches):
-            raise self._wrong(where, "a union can't hold another one")
+            raise self._wrong(where, "a union can't contain another union")
         held = [(each, found) for each, found in branches if found.reading != "null"]
         if not held:
-            raise self._wrong(where, "a union of nothing but null isn't decoded")
+            raise self._wrong(where, "a union with null as its only type is not supported")
         names = [found.reading for _, found in held]
         plain = all(isinstance(name, str) for name in names)
         wider = _ONE_NUMBER.get(frozenset(names)) if plain and len(names) == 2 else None
@@ -352,7 +354,9 @@ class _Walk:
             reading.append({**self._header({"type": "record"}, branch), "fields": [field]})
         kinds = [_kind(found) for found in held]
         if len(set(kinds)) < len(kinds):
-            raise self._wrong(where, f"a union has two branches of one name ({', '.join(kinds)})")
+            raise self._wrong(
+                where, f"a union has two branches of the same name ({', '.join(kinds)})"
+            )
         first = branches[0][1]
         return _Type(
             reading,
@@ -375,7 +379,7 @@ class _Walk:
             return plain
         if digits > MOST_DIGITS:
             raise self._wrong(
-                where, f"Spark's decimals have {MOST_DIGITS} digits at most, not {digits}"
+                where, f"Spark's decimals have at most {MOST_DIGITS} digits, not {digits}"
             )
         from pyspark.sql.types import DecimalType
 

@@ -56,7 +56,9 @@ class AvroFormat:
         read = avro_schema(self.read_text, f"option {READER}")
         why = clash(written.parsed, read.parsed)
         if why:
-            raise OptionError(f"option {READER} can't read what option {WRITER} wrote: {why}")
+            raise OptionError(
+                f"option {READER} can't read values written with option {WRITER}: {why}"
+            )
         return written, read
 
     def schema(self) -> DataType:
@@ -75,13 +77,13 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
     written = plain.get("valueschema", "").strip()
     if not written:
         raise OptionError(
-            "option valueFormat is avro, which needs option valueSchema: the Avro schema, as JSON, "
-            "that the values were written with; or option schemaRegistryUrl, with a registry"
+            "option valueFormat=avro needs option valueSchema (the Avro schema, as JSON, that the "
+            "values were written with) or option schemaRegistryUrl"
         )
     confluent = choice(plain, "avroWireFormat", "plain", "confluent") == "confluent"
     ids = [text for text in plain.get("avroschemaid", "").split(",") if text.strip()]
     if ids and not confluent:
-        raise OptionError("option avroSchemaId is given without avroWireFormat=confluent")
+        raise OptionError("option avroSchemaId needs avroWireFormat=confluent")
     made = AvroFormat(
         written,
         plain.get("avroschema", "").strip() or None,
@@ -99,7 +101,7 @@ def require_fastavro() -> None:
         import fastavro  # noqa: F401
     except ImportError:
         raise OptionError(
-            "option valueFormat is avro, which needs the package fastavro, here and on every "
+            "option valueFormat=avro needs the package fastavro on the driver and on each "
             "executor: pip install 'odradek[avro]'"
         ) from None
 
@@ -146,15 +148,15 @@ class AvroDecoder:
         found: dict[str, Any] = self._read(stream, self._written, self._wanted)
         if stream.tell() != len(value):
             left = len(value) - stream.tell()
-            raise ValueError(f"the record ends {left} bytes before the value does")
+            raise ValueError(f"{left} byte{'' if left == 1 else 's'} left over after the record")
         return found
 
     def _check_header(self, value: bytes) -> None:
         if len(value) < _RECORD_AT or value[0] != 0:
-            raise ValueError("no zero and four bytes of a schema's id stand before the record")
+            raise ValueError("the value doesn't start with a zero byte and a 4-byte schema id")
         number = int.from_bytes(value[_ID_AT:_RECORD_AT], "big")
         if self._form.ids and number not in self._form.ids:
-            raise ValueError(f"its schema has id {number}, which option avroSchemaId doesn't name")
+            raise ValueError(f"its schema id {number} isn't in option avroSchemaId")
 
     def _column(self, rows: list[dict[str, Any] | None], first: int) -> pa.Array:
         """Make the column; of records that none can hold, like a time in year 300000, a misfit.
@@ -174,7 +176,7 @@ class AvroDecoder:
         )
 
     def _misfit(self, row: int, error: Exception) -> dict[str, Any]:
-        why = "the value ends within the record" if isinstance(error, EOFError) else str(error)
+        why = "the value is truncated" if isinstance(error, EOFError) else str(error)
         self.bad[row] = why
         if not self._form.fail_fast:
             return {}  # a struct of nulls
@@ -241,7 +243,7 @@ def _decimals(raw: pa.Array, target: pa.Decimal128Type) -> pa.Array:
     words: list[bytes] = []
     for given in raw.to_pylist():
         if given == b"":
-            raise ValueError("a decimal has no bytes")
+            raise ValueError("a decimal is empty")
         number = int.from_bytes(given or b"", "big", signed=True)
         if not -most < number < most:
             raise ValueError(f"a decimal has more than {target.precision} digits")

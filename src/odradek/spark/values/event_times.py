@@ -38,10 +38,10 @@ def check_times(
     offset = batch.column("offset")[row].as_py()
     written = _written(tp, offset, consumer, clock)
     raise TimestampRangeError(
-        f"{tp}: the record at offset {offset} has the timestamp {written}, which Spark's column "
-        "timestamp can't hold (it counts microseconds in 64 bits and ends in the year 294246): the "
-        "clock or the unit of whoever wrote it is wrong. With option outOfRangeTimestamps=null "
-        "such timestamps are null; a schema without the column timestamp reads the topic as well."
+        f"{tp}: the record at offset {offset} has {written}, which Spark's column timestamp can't "
+        "represent (microseconds in 64 bits, up to the year 294246); the producer's clock or unit "
+        "was probably wrong. To read such timestamps as null, set option outOfRangeTimestamps to "
+        "null; or read with a schema without the column timestamp."
     )
 
 
@@ -53,7 +53,7 @@ def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) 
         consumer.seek(tp, offset)
         while (left := until - clock.now()) > 0.0:
             for record in consumer.poll(timeout=left, max_records=1):
-                return f"{record.timestamp_ms} ms"
+                return f"the timestamp {record.timestamp_ms} ms"
     except KafkaError:
         pass  # it is told without the number
-    return "of which only its place is known"
+    return "a timestamp"

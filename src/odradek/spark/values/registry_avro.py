@@ -65,7 +65,7 @@ class RegistryAvroFormat:
             latest = registry.get_latest_version(self.subject)
             schema, whence = latest.schema, f"version {latest.version} of subject {self.subject}"
             if schema.schema_type != AVRO:
-                raise OptionError(f"{whence} is of type {schema.schema_type}, not AVRO")
+                raise OptionError(f"{whence} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, registry)
             found = replace(self, read_text=schema.schema_str, others=others, whence=whence)
         found.schema()  # whether it can be used
@@ -74,7 +74,7 @@ class RegistryAvroFormat:
     def read(self) -> AvroSchema:
         """Read the reader's schema. Raises `OptionError`."""
         if self.read_text is None:
-            raise IllegalStateError("the reader's schema isn't looked up yet")
+            raise IllegalStateError("the reader schema hasn't been looked up yet")
         return avro_schema(self.read_text, self.whence, record=self.record, others=self.others)
 
     def schema(self) -> DataType:
@@ -86,8 +86,8 @@ class RegistryAvroFormat:
             return found
         if not isinstance(found, t.StructType) or self.corrupt in found.fieldNames():
             raise OptionError(
-                f"option columnNameOfCorruptRecord is {self.corrupt}, and {self.whence} has no "
-                "room for a field of that name"
+                f"option columnNameOfCorruptRecord is {self.corrupt}, but {self.whence} isn't a "
+                "record or already has a field of that name"
             )
         return t.StructType([*found.fields, t.StructField(self.corrupt, t.BinaryType())])
 
@@ -168,10 +168,10 @@ class RegistryAvroDecoder:
         try:
             of, _ = schema_of(data)
             if of.id is None:
-                return NoSchema("it names its schema by GUID, which columns don't know")
+                return NoSchema("its schema is named by GUID, which isn't supported for columns")
             schema = self._registry.get_schema(of.id)
             if schema.schema_type != AVRO:
-                return NoSchema(f"its schema {of.id} is of type {schema.schema_type}, not AVRO")
+                return NoSchema(f"its schema {of.id} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, self._registry)
             whence = f"its schema {of.id}"
             written = avro_schema(schema.schema_str, whence, record=False, others=others)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-UNFRAMED = "no zero and four bytes of a schema's id stand before the JSON"
+UNFRAMED = "the value doesn't start with a zero byte and a 4-byte schema id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RegistryJsonFormat:
             latest = SchemaRegistryClient(self.settings).get_latest_version(self.subject)
             whence = f"version {latest.version} of subject {self.subject}"
             if latest.schema.schema_type != JSON:
-                raise OptionError(f"{whence} is of type {latest.schema.schema_type}, not JSON")
+                raise OptionError(f"{whence} has type {latest.schema.schema_type}, not JSON")
             fields = struct_of(latest.schema.schema_str, whence)
             found = replace(self, schema_text=fields.json())
         found.schema()  # whether it can be used
@@ -63,7 +63,7 @@ class RegistryJsonFormat:
         from pyspark.sql import types as t
 
         if self.schema_text is None:
-            raise IllegalStateError("the fields aren't looked up yet")
+            raise IllegalStateError("the fields haven't been looked up yet")
         found = value_schema(self.schema_text)
         if self.corrupt and CORRUPT not in found.fieldNames():
             return t.StructType([*found.fields, t.StructField(CORRUPT, t.StringType())])
@@ -100,7 +100,7 @@ class RegistryJsonDecoder:
         empty = pc.and_(framed, pc.equal(size, ID_SIZE))
         found = self._json.decode(payload)
         bad = {at: UNFRAMED for at, one in enumerate(framed.to_pylist()) if one is False}
-        bad |= {at: "there is no JSON" for at, one in enumerate(empty.to_pylist()) if one}
+        bad |= {at: "the JSON text is empty" for at, one in enumerate(empty.to_pylist()) if one}
         self.bad = dict(sorted((bad | self._json.bad).items()))
         if self.bad and self._fail_fast:
             raise ValueDecodeError(*next(iter(self.bad.items())))
@@ -132,6 +132,7 @@ def struct_of(text: str, whence: str) -> StructType:
         raise OptionError(f"{whence}: {error}") from None
     if not isinstance(found, StructType):
         raise OptionError(
-            f"{whence} describes no object with properties: give valueSchema, or leave keys bytes"
+            f"{whence} doesn't describe an object with properties: set valueSchema, or leave "
+            "keyFormat out to read keys as bytes"
         )
     return found

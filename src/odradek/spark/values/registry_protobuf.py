@@ -53,7 +53,7 @@ class RegistryProtobufFormat:
     def descriptor(self) -> Any:
         """What Protobuf knows of the message. Raises `OptionError`."""
         if not self.files:
-            raise IllegalStateError("the message's file isn't looked up yet")
+            raise IllegalStateError("the message's file hasn't been looked up yet")
         return message_of(self.files, self.message, self.subject)
 
     def schema(self) -> DataType:
@@ -65,7 +65,8 @@ class RegistryProtobufFormat:
             return found
         if self.corrupt in found.fieldNames():
             raise OptionError(
-                f"option columnNameOfCorruptRecord is {self.corrupt}, which is a field already"
+                f"option columnNameOfCorruptRecord is {self.corrupt}, but the message already has "
+                "a field of that name"
             )
         return t.StructType([*found.fields, t.StructField(self.corrupt, t.BinaryType())])
 

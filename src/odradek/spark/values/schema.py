@@ -59,16 +59,16 @@ def check_schema(
         model = known.get(field.name.lower())
         if model is None:
             raise OptionError(
-                f"schema: there is no column {field.name!r}; there are "
+                f"schema: column {field.name!r} doesn't exist; use "
                 f"{', '.join(f.name for f in known.values())}"
             )
         given, wanted = field.dataType.simpleString(), model.dataType.simpleString()
         if given != wanted:
-            raise OptionError(f"schema: column {model.name} is {wanted}, not {given}")
+            raise OptionError(f"schema: column {model.name} has type {wanted}, not {given}")
         if not field.nullable and model.name in MAY_BE_NULL:
             raise OptionError(f"schema: column {model.name} can't be NOT NULL")
         if model.name in found:
-            raise OptionError(f"schema: column {model.name} is there twice")
+            raise OptionError(f"schema: column {model.name} occurs twice")
         found.append(model.name)
     if not found:
         raise OptionError("schema: name at least one column")

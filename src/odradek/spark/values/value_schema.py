@@ -49,7 +49,7 @@ def value_schema(text: str) -> StructType:
             found = t.StructType.fromJson(json.loads(text))
         except Exception as error:  # pyspark raises what its parsing happens to meet
             raise OptionError(
-                f"option {OPTION} starts like JSON, but isn't what StructType.json() gives: {error}"
+                f"option {OPTION} looks like JSON, but isn't the JSON of StructType.json(): {error}"
             ) from None
     else:
         found = _Ddl(text).whole()
@@ -68,8 +68,8 @@ def _checked(kind: DataType, where: str) -> DataType:
         return t.ArrayType(_checked(kind.elementType, where))
     if type(kind).__name__ not in _SIMPLE.values():
         raise OptionError(
-            f"option {OPTION}: field {where} is {kind.simpleString()}, which isn't decoded; there "
-            f"are {', '.join(dict.fromkeys(_SIMPLE))}, array<…> and struct<…>"
+            f"option {OPTION}: field {where} has the unsupported type {kind.simpleString()}; use "
+            f"{', '.join(dict.fromkeys(_SIMPLE))}, array<…> or struct<…>"
         )
     return kind
 
@@ -105,7 +105,7 @@ class _Ddl:
             if self._take("not") and not self._take("null"):
                 self._fail("NULL")
             if any(f.name == name for f in fields):
-                raise OptionError(f"option {OPTION}: field {name} is there twice")
+                raise OptionError(f"option {OPTION}: field {name} occurs twice")
             fields.append(t.StructField(name, kind))
             if not self._take(","):
                 break
@@ -139,7 +139,7 @@ class _Ddl:
             self._at += 1
             return token[1:-1].replace("``", "`")
         if not (token[:1].isalpha() or token[:1] == "_"):
-            self._fail("a field's name")
+            self._fail("a field name")
         self._at += 1
         return token
 
@@ -156,6 +156,6 @@ class _Ddl:
         before = " ".join(self._tokens[: self._at][-6:])
         found = repr(self._peek()) if self._peek() else "the end"
         raise OptionError(
-            f"option {OPTION}: there is {found} behind {before!r}, where {wanted} is expected; "
-            "write it as in CREATE TABLE, like id bigint, tags array<string>"
+            f"option {OPTION}: expected {wanted} after {before!r}, not {found}. Write it as in "
+            "CREATE TABLE, like id bigint, tags array<string>"
         )

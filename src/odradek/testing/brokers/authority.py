@@ -68,7 +68,7 @@ class KeyAndCertificate:
             return path
         key = serialization.load_pem_private_key(self.key.read_bytes(), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError(f"{self.key} holds no key of this authority")
+            raise TypeError(f"{self.key} doesn't contain the key of this authority")
         own, *others = x509.load_pem_x509_certificates(self.certificate.read_bytes())
         data = pkcs12.serialize_key_and_certificates(
             self.name.encode(),
@@ -94,7 +94,7 @@ class Authority:
         if self.certificate.is_file() and key_file.is_file():
             key = serialization.load_pem_private_key(key_file.read_bytes(), None)
             if not isinstance(key, ec.EllipticCurvePrivateKey):
-                raise TypeError(f"{key_file} holds no key of such an authority")
+                raise TypeError(f"{key_file} doesn't contain the key of a test authority")
             self._key = key
             self._own = x509.load_pem_x509_certificate(self.certificate.read_bytes())
             return

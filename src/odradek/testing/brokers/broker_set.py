@@ -134,7 +134,9 @@ class BrokerSet:
         try:
             self.run_tool("kafka.tools.StorageTool", arguments)
         except ToolError as error:
-            raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
+            raise ClusterStartError(
+                f"the brokers' storage could not be formatted: {error}"
+            ) from error
         return first.directory / "data"
 
     def _keep_formatted(self, source: Path) -> None:
@@ -156,7 +158,7 @@ class BrokerSet:
     def spawn(self, broker: LocalBroker, *options: str) -> None:
         """Start one broker's process, without waiting for it to answer."""
         if broker.running:
-            raise RuntimeError(f"broker {broker.node_id} runs already")
+            raise RuntimeError(f"broker {broker.node_id} is already running")
         child = self._keeper.spawn(
             self._java.command(
                 BROKER_CLASS,
@@ -181,7 +183,7 @@ class BrokerSet:
         while waiting:
             for broker in list(waiting):
                 if not broker.running:
-                    raise ClusterStartError(self._failure(broker, "ended while it started"))
+                    raise ClusterStartError(self._failure(broker, "ended while starting"))
                 view = probe.ask(broker.plain_address, login=self._login)
                 if view is not None and broker.answers():
                     self._timeline.add("broker_up", broker.node_id)
@@ -298,7 +300,7 @@ class BrokerSet:
         """Create a topic; every broker that runs knows it and its leaders afterwards."""
         live = [one.plain_address for one in self.brokers if one.running and not one.paused]
         if not live:
-            raise ToolError(f"topic {topic!r} can't be created: no broker runs")
+            raise ToolError(f"topic {topic!r} can't be created: no broker is running")
         deadline = time.monotonic() + _TOPIC_TIMEOUT_S
         perhaps = False  # carried out, and the answer was lost
         for address in itertools.cycle(live):
@@ -384,7 +386,7 @@ class BrokerSet:
             while broker.running and seen < 2 * _NETWORK_THREADS:
                 seen = seen + 1 if self._security.shows_certificate(broker) else 0
                 if time.monotonic() > deadline:
-                    raise ToolError(self._failure(broker, "doesn't show its new certificate"))
+                    raise ToolError(self._failure(broker, "doesn't use its new certificate"))
                 time.sleep(0 if seen else _POLL_S)
 
     def _signal(self, broker: LocalBroker, number: signal.Signals) -> None:
@@ -400,7 +402,7 @@ class BrokerSet:
 
     def _require_running(self, broker: LocalBroker) -> None:
         if not broker.running:
-            raise RuntimeError(f"broker {broker.node_id} does not run")
+            raise RuntimeError(f"broker {broker.node_id} isn't running")
 
     def _write_properties(self) -> None:
         for broker in self.brokers:
@@ -415,7 +417,7 @@ class BrokerSet:
             return "it knows no controller"
         absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
         if absent:
-            return f"it does not know brokers {absent} at their present addresses"
+            return f"it does not know the current addresses of brokers {absent}"
         # While brokers are down on purpose, partitions without a leader may be the point.
         if view.leaderless and len(expected) == len(self.brokers):
             return f"{view.leaderless} partitions have no leader"
@@ -435,8 +437,8 @@ class BrokerSet:
         stored = json.loads(path.read_text())
         if stored["brokers"] != len(self.brokers):
             raise RuntimeError(
-                f"{self.directory} holds a cluster of {stored['brokers']} brokers, "
-                f"not of {len(self.brokers)}"
+                f"{self.directory} contains a cluster of {stored['brokers']} brokers, not of "
+                f"{len(self.brokers)}"
             )
         return str(stored["cluster_id"])
 

@@ -73,10 +73,10 @@ class Security:
             self.mechanisms = tuple(self.mechanisms) or DEFAULT_MECHANISMS
             self.users = dict(self.users or DEFAULT_USERS)
         elif self.mechanisms or (self.users and not self.mutual_tls):
-            raise ValueError(f"with security={self.protocol} there are no mechanisms nor users")
+            raise ValueError(f"security={self.protocol} doesn't allow mechanisms or users")
         for mechanism in self.mechanisms:
             if mechanism not in MECHANISMS:
-                raise ValueError(f"there is no mechanism {mechanism}; {', '.join(MECHANISMS)} are")
+                raise ValueError(f"unknown mechanism {mechanism}; use {', '.join(MECHANISMS)}")
         for word in (*self.users, *self.users.values()):
             _usable(word)
         if self.mutual_tls and not self.tls:
@@ -84,7 +84,7 @@ class Security:
         if self.acls and not (self.sasl or self.mutual_tls == "required"):
             raise ValueError("acls need users that have names: SASL, or mutual_tls='required'")
         if INNER_USER in self.users:
-            raise ValueError(f"{INNER_USER} is what the brokers call themselves")
+            raise ValueError(f"the user name {INNER_USER} is reserved for the brokers")
 
     @property
     def tls(self) -> bool:
@@ -112,7 +112,9 @@ class Security:
     def authority(self) -> Authority:
         """Who signed the certificates."""
         if self._authority is None:
-            raise RuntimeError("without TLS, and before a cluster is open, there is no authority")
+            raise RuntimeError(
+                "there is no certificate authority without TLS, or before the cluster is open"
+            )
         return self._authority
 
     def prepare(self, directory: Path) -> None:

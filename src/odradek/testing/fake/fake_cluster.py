@@ -47,18 +47,18 @@ DELAYED = {ApiVersionsRequest.API_NAME: ApiVersionsRequest.API_KEY} | {
 class FakeCluster:
     """A cluster of `brokers` simulated brokers (ids from 1) on loopback; a context manager.
 
-    `topics` are created at once: names (of one partition each), "name:partitions", or a mapping of
-    names to partitions. `port` fixes the bootstrap address, which leads to any broker that lives.
-    With `auto_create_topics` topics come to be when they are first asked for. When all records
-    together need more than `retention_bytes` of memory, the oldest are deleted.
+    `topics`: topics to create: names (of one partition each), "name:partitions", or a mapping of
+    names to partitions.
+    `port`: the port of the bootstrap address, which leads to any running broker; 0: any free one.
+    `auto_create_topics`: create topics when they are first requested.
+    `session_timeout`: seconds after which a killed or paused broker loses its leaderships.
+    `heartbeat_interval`: seconds between heartbeats of KIP-848 group members, which learn of
+    changes with them (5 in Kafka).
+    `retention_bytes`: memory of all records; the oldest are deleted above it.
 
-    Verbs may be called from any thread and return when they have taken effect. A broker that is
-    killed or paused keeps its leaderships until the controller gives it up, `session_timeout`
-    seconds later. Members of KIP-848 groups hear of changes with their heartbeats, which are
-    `heartbeat_interval` seconds apart (5 in Kafka).
-
-    Errors: `ValueError` and `IndexError` for what can't be, `RuntimeError` for a verb of a cluster
-    that isn't open, `ClusterStartError` where it can't be opened.
+    Methods may be called from any thread and return when they have taken effect. They raise
+    `ValueError` or `IndexError` for invalid arguments and `RuntimeError` if the cluster isn't open;
+    opening it raises `ClusterStartError` if it fails.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class FakeCluster:
         self.close()
 
     def open(self) -> Self:
-        """Start all brokers; they answer when this returns."""
+        """Start all brokers and wait until they answer."""
         if self._server is not None:
-            raise RuntimeError("the cluster is open already")
+            raise RuntimeError("the cluster is already open")
         server = LoopbackServer(self._seed)
         server.__enter__()
         self._server = server
@@ -142,7 +142,7 @@ class FakeCluster:
         return cluster
 
     def close(self) -> None:
-        """End all connections, free all ports, forget all records."""
+        """Close all connections and ports, and drop all records."""
         server, self._server, self._made = self._server, None, None
         if server is not None:
             server.__exit__()
@@ -151,35 +151,35 @@ class FakeCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address that leads to any broker that lives: "127.0.0.1:port"."""
+        """The bootstrap address, which leads to any running broker: "127.0.0.1:port"."""
         return self._cluster.bootstrap_servers
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, as clients hear it."""
+        """The cluster id that clients receive."""
         return self._cluster_id
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """1 to the number of brokers."""
+        """The broker ids: 1 to the number of brokers."""
         return tuple(range(1, self._count + 1))
 
     @property
     def addresses(self) -> dict[int, str]:
-        """Where each broker listens (or did, before it was killed), by its id."""
+        """The address of each broker by id, also of brokers that aren't running."""
         return self._call(lambda: {i: str(b.address) for i, b in self._cluster.brokers.items()})
 
     def requests(self, broker: int | None = None) -> Counter[str]:
-        """How many requests one broker, or all of them, have worked on, by the API's name."""
+        """Return the numbers of requests handled by one broker, or by all, by API name."""
         chosen = self._chosen(broker)
         return self._call(lambda: sum((b.requests for b in chosen), Counter()))
 
     def records(self, topic: str, partition: int = 0) -> list[Row]:
-        """A partition's records: (offset, timestamp in ms, its type, key, value, headers)."""
+        """Return the records as (offset, timestamp in ms, timestamp type, key, value, headers)."""
         return self._call(lambda: self._partition(topic, partition).log.rows())
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of a partition's leader; -1 for none."""
+        """Return the id of a partition's leader; -1 if it has none."""
         return self._call(lambda: self._partition(topic, partition).leader)
 
     # Topics
@@ -187,7 +187,7 @@ class FakeCluster:
     def create_topic(
         self, topic: str, partitions: int = 1, replication_factor: int | None = None
     ) -> None:
-        """Create a topic; by default with as many replicas as there are brokers, at most 3."""
+        """Create a topic; the default replication factor is the number of brokers, at most 3."""
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise ValueError(f"partitions must be 1 to {MOST_PARTITIONS}, not {partitions}")
         if replication_factor is not None and not 1 <= replication_factor <= self._count:
@@ -196,7 +196,7 @@ class FakeCluster:
         def create() -> None:
             _check_name(topic)
             if topic in self._cluster.topics:
-                raise ValueError(f"there is a topic {topic!r} already")
+                raise ValueError(f"topic {topic!r} already exists")
             self._cluster.create_topic(topic, partitions, replication_factor)
 
         self._call(create)
@@ -213,29 +213,29 @@ class FakeCluster:
     # What happens to brokers
 
     def kill(self, i: int) -> None:
-        """Kill a broker: its connections end, what it hadn't acknowledged may be lost."""
+        """Kill a broker: its connections break, and unacknowledged records may be lost."""
         self._verb(i, self._cluster.crash)
 
     def stop(self, i: int) -> None:
-        """Stop a broker in order: it hands its leaderships over first."""
+        """Shut a broker down: it hands over leadership first."""
         self._verb(i, self._cluster.stop)
 
     def start(self, i: int) -> None:
-        """Start a broker that was killed or stopped, at its address, with its records."""
+        """Start a killed or stopped broker at its address, with its records."""
         broker = self._verb(i, self._cluster.restart)
         self._until(lambda: broker.registered or broker.paused)
 
     def pause(self, i: int) -> None:
-        """Stop a broker as SIGSTOP does: dials succeed, nothing is answered until `resume`."""
+        """Pause a broker like SIGSTOP: it accepts connections but doesn't answer until `resume`."""
         self._verb(i, self._cluster.pause, alive=True)
 
     def resume(self, i: int) -> None:
-        """Let a paused broker go on; what it was sent meanwhile is worked on now."""
+        """Resume a paused broker, which then handles the requests that it received meanwhile."""
         broker = self._verb(i, self._cluster.go_on, alive=True)
         self._until(lambda: broker.registered or broker.paused)
 
     def move(self, i: int) -> None:
-        """Stop a broker in order and start it at another port; its old one refuses dials."""
+        """Shut a broker down and start it at another port; its old port refuses connections."""
         broker = self._verb(i, self._cluster.stop)
         self._call(lambda: self._cluster.restart(i, new_address=True))
         self._until(lambda: broker.registered or broker.paused)
@@ -249,7 +249,7 @@ class FakeCluster:
         of `odradek.errors`. What was asked isn't done. By one broker, or each by itself.
         """
         if api not in REFUSABLE:
-            raise ValueError(f"{api!r} can't be refused; these can: {', '.join(REFUSABLE)}")
+            raise ValueError(f"{api!r} can't be refused; use one of {', '.join(REFUSABLE)}")
         if times is not None and times < 1:
             raise ValueError(f"times must be 1 or more, or None for always, not {times}")
         code, chosen = _code(error), self._chosen(broker)
@@ -261,9 +261,9 @@ class FakeCluster:
         self._call(inject)
 
     def delay(self, api: str, seconds: float, *, broker: int | None = None) -> None:
-        """Let answers of an API be late by `seconds` seconds, from one broker or all; 0 ends it."""
+        """Delay answers of an API by `seconds` seconds, at one broker or all; 0 ends the delay."""
         if api not in DELAYED:
-            raise ValueError(f"{api!r} can't be delayed; these can: {', '.join(sorted(DELAYED))}")
+            raise ValueError(f"{api!r} can't be delayed; use one of {', '.join(sorted(DELAYED))}")
         if not 0 <= seconds < threading.TIMEOUT_MAX:
             raise ValueError(f"seconds must be 0 or more, not {seconds}")
         chosen, key = self._chosen(broker), DELAYED[api]
@@ -275,7 +275,7 @@ class FakeCluster:
         self._call(late)
 
     def heal(self) -> None:
-        """End all of this: every broker lives and answers, nothing is refused or late."""
+        """End all faults: every broker runs and answers without errors or delays."""
         self._call(self._cluster.heal)
         brokers = self._cluster.brokers.values()
         self._until(lambda: all(b.registered for b in brokers))
@@ -312,7 +312,7 @@ class FakeCluster:
 
         def act() -> None:
             if alive and not broker.alive:
-                raise RuntimeError(f"broker {i} doesn't run; start({i}) starts it")
+                raise RuntimeError(f"broker {i} isn't running: call start({i})")
             verb(i)
 
         self._call(act)
@@ -338,7 +338,7 @@ class FakeCluster:
 def _partitions_of(topics: Topics) -> dict[str, int]:
     """Topics by name, from any of the ways to say them. Raises `ValueError`."""
     if isinstance(topics, str):
-        raise ValueError(f"topics must be a list of names, not the text {topics!r}")
+        raise ValueError(f"topics must be a list of names, not the string {topics!r}")
     if isinstance(topics, Mapping):
         found = dict(topics)
     else:
@@ -359,7 +359,7 @@ def _check_name(topic: str) -> None:
     try:
         check_topic_name(topic)
     except BrokerError as error:
-        raise ValueError(f"{topic!r} isn't a topic's name") from error
+        raise ValueError(f"{topic!r} isn't a valid topic name") from error
 
 
 def _code(error: ErrorName) -> int:
@@ -371,5 +371,5 @@ def _code(error: ErrorName) -> int:
     else:
         code = error.code
     if code is None:
-        raise ValueError(f"{error!r} isn't one of Kafka's errors, as NOT_LEADER_OR_FOLLOWER is")
+        raise ValueError(f"{error!r} isn't the name of a Kafka error, like NOT_LEADER_OR_FOLLOWER")
     return code

@@ -133,7 +133,9 @@ def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bo
         return False
     wrong = trusted_directory(target) or "; ".join(_differences(target, jars))
     if wrong:
-        report(f"the jars in {target} can't be trusted and are fetched again: {wrong}")
+        report(
+            f"the jars in {target} don't match the committed list and are fetched again: {wrong}"
+        )
         return False
     _checked.add(target)
     return True
@@ -215,7 +217,7 @@ def _check(directory: Path, jars: list[Jar]) -> None:
         if path.name not in listed:
             path.unlink()  # nothing unlisted may reach a class path
     if wrong := _differences(directory, jars):
-        raise JarsError("fetched jars are not those of the committed list:\n" + "\n".join(wrong))
+        raise JarsError("the fetched jars don't match the committed list:\n" + "\n".join(wrong))
 
 
 def _differences(directory: Path, jars: list[Jar]) -> list[str]:

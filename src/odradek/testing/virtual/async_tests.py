@@ -17,8 +17,8 @@ from odradek.testing.virtual.virtual_loop import VirtualLoop
 
 FIXTURE = "kafka_simulation"
 EARLY = (
-    "a fixture that is a coroutine runs before kafka_simulation is there: virtual time begins with "
-    "it. Let the fixture ask for kafka_simulation, too."
+    "an async fixture runs before kafka_simulation, which starts virtual time. Add "
+    "kafka_simulation to the fixture's arguments."
 )
 
 

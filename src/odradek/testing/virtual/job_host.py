@@ -23,9 +23,9 @@ from odradek.testing.virtual.virtual_loop import VirtualLoop
 T = TypeVar("T")
 
 ONE_THREAD = (
-    "kafka_simulation works in one thread, and in the jobs of a loop that runs in its time "
-    "(asyncio.to_thread); this is another thread, which virtual time can't wait for. Use the "
-    "fixture kafka_cluster for such code."
+    "kafka_simulation works in one thread, and in jobs of an event loop in virtual time "
+    "(asyncio.to_thread). This call comes from another thread, which virtual time can't wait for. "
+    "Use the fixture kafka_cluster for such code."
 )
 
 

@@ -135,8 +135,8 @@ class LoopThreads:
         while not until() and (jobs := self.at_work()):
             if waited >= self.patience:
                 raise StuckError(
-                    f"virtual time has stood still for {waited:.0f} real seconds, in which "
-                    f"these jobs of executors didn't end: {', '.join(jobs)}"
+                    f"virtual time has not advanced for {waited:.0f} real seconds, because these "
+                    f"executor jobs didn't finish: {', '.join(jobs)}"
                 )
             if not self._bell.acquire(timeout=look):
                 waited += look

@@ -175,10 +175,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if due is None and timer == math.inf:
                 if self._threads.wait_for_strangers(self._called):
                     continue
-                raise StuckError(f"nothing can happen any more, and {self._waiting()}")
+                raise StuckError(f"the run is stuck: no event is left, and {self._waiting()}")
             if min(timer, math.inf if due is None else due) > self._until:
                 raise StuckError(
-                    f"it still runs after {self.limit:g} virtual seconds, and {self._waiting()}"
+                    f"it is still running after {self.limit:g} virtual seconds, and "
+                    f"{self._waiting()}"
                 )
             if due is not None and due <= timer:
                 time.fire_next()
@@ -209,17 +210,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._restless > RESTLESS_ROUNDS:
             self._take_calls()
         if self._rounds > MAX_ROUNDS_AT_ONCE and not self._threads.at_work():
-            raise StuckError(f"{self._rounds - 1} rounds of the loop at {now} s: nobody waits")
+            raise StuckError(f"{self._rounds - 1} rounds of the loop at {now} s: no task waits")
 
     def _waiting(self) -> str:
         """Who waits, and where."""
         tasks = sorted(asyncio.all_tasks(self), key=_by_number)
         if not tasks:
-            return "no task is there"
+            return "there are no tasks"
         lines = [f"  {task.get_name()}: {_place(task)}" for task in tasks[:TASKS_NAMED]]
         if len(tasks) > TASKS_NAMED:
             lines.append(f"  and {len(tasks) - TASKS_NAMED} more")
-        return "\n".join(["these tasks wait:", *lines])
+        return "\n".join(["these tasks are waiting:", *lines])
 
     # Timers and tasks
 
@@ -376,9 +377,9 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 def _refused(name: str) -> NotImplementedError:
     return NotImplementedError(
-        f"{name}: an event loop in virtual time has no sockets, pipes, processes or signals. "
-        "Only Odradek's clients reach their cluster in the simulation; give the code under "
-        "test stand-ins for its other servers, or use the fixture kafka_cluster."
+        f"{name}: an event loop in virtual time has no sockets, pipes, processes or signals, "
+        "except for Odradek's clients of the simulation. Replace other servers by fakes, or "
+        "use the fixture kafka_cluster."
     )
 
 

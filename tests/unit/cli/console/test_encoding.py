@@ -285,7 +285,7 @@ def test_what_is_no_json_schema_is_not_registered(
     place = tmp_path / "flight.json"
     place.write_text('{"type": "record"}')
     flags = {"encode_value": LineFormat.JSON, "value_schema": place}
-    with pytest.raises(UsageError, match="it isn't a JSON schema that can be used"):
+    with pytest.raises(UsageError, match="the JSON schema isn't usable"):
         parser(registry, "auto.register.schemas=true", **flags)
     assert registry.get_subjects() == []
 
@@ -303,7 +303,7 @@ def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
     named = parser(registry, "value.message=air.Flight", encode_value=LineFormat.PROTOBUF)
     shown = {"airMiles": "5", "origin": "JFK"}
     assert there_and_back(registry, named, "protobuf", shown) == shown
-    with pytest.raises(LineError, match=r"has no message air\.None; there are: air\.Before"):
+    with pytest.raises(LineError, match=r"has no message air\.None; its messages are air\.Before"):
         parser(registry, "value.message=air.None", encode_value=LineFormat.PROTOBUF)(b"{}")
 
 
@@ -311,7 +311,7 @@ def test_a_registry_without_descriptors_is_named(registry: SchemaRegistryClient)
     text = 'syntax = "proto3"; message Raw { bytes raw = 1; }'
     registry.register_schema("flights-value", Schema(text, "PROTOBUF"))
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
-    with pytest.raises(LineError, match="no descriptor .*without which the message can't be known"):
+    with pytest.raises(LineError, match="no descriptor .*which is needed to decode the message"):
         parse(b"{}")
 
 
@@ -407,7 +407,9 @@ def test_one_part_is_registered_beside_one_that_is(
 def test_protobuf_of_a_text_alone_says_what_it_lacks(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-value", Schema('syntax = "proto3";', "PROTOBUF"))
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
-    with pytest.raises(LineError, match="no descriptor .*Register it by a ProtobufSerializer"):
+    with pytest.raises(
+        LineError, match="no descriptor .*Register the schema with a ProtobufSerializer"
+    ):
         parse(b"{}")
 
 
@@ -418,12 +420,12 @@ def test_what_is_of_another_kind_says_so(registry: SchemaRegistryClient) -> None
     read = decoder(Decoding.JSON, None, WireFormat.PLAIN, part="value", registry=registry)
     assert read is not None
     assert line.value is not None
-    with pytest.raises(FormatError, match="JSON: the schema is of type AVRO, not JSON"):
+    with pytest.raises(FormatError, match="JSON: the schema has type AVRO, not JSON"):
         read(line.value)
-    with pytest.raises(FormatError, match="JSON: it isn't JSON"):
+    with pytest.raises(FormatError, match="JSON: the data isn't valid JSON"):
         read(b"\0\0\0\0\x63{")  # nobody knows schema 99
     registry.register_schema("flights-value", Schema("{}", "JSON"))
-    with pytest.raises(FormatError, match="JSON: it isn't JSON: Expecting property"):
+    with pytest.raises(FormatError, match="JSON: the data isn't valid JSON: Expecting property"):
         read(b"\0\0\0\0\x02{")
 
 
@@ -477,7 +479,7 @@ def test_a_registry_without_the_schema_ends_it(registry: SchemaRegistryClient) -
             "is for avro and json",
         ),
         ({"encode_value": LineFormat.AVRO, "value_schema": Path("/nix")}, [], "/nix can't be read"),
-        ({"encode_value": LineFormat.AVRO}, ["use.latest.version=false"], "schema_str is missing"),
+        ({"encode_value": LineFormat.AVRO}, ["use.latest.version=false"], "schema_str is required"),
         (
             {"encode_value": LineFormat.AVRO},
             ["auto.register.schemas=true"],

@@ -204,7 +204,7 @@ def test_problems_of_formats_have_their_lines(
         ("sources:", "suorces:", "9: the SPEC: suorces isn't known; did you mean sources?"),
         ("${PASSWORD}", "${PASWORD}", "8: the environment has no variable PASWORD"),
         ("sasl.password", "sasl.pasword", "8: source flights: in the options kafka.*: "),
-        ("subscribe: flights", "subscribed: x", "11: source flights: there is no option"),
+        ("subscribe: flights", "subscribed: x", "11: source flights: unknown option"),
         ("startingOffsets: earliest", "startingOffsets: '{'", "11: source flights: option sta"),
         ("    format: csv\n", "", "13: lookup carriers: format is missing"),
         ("from: landed", "from: carriers", "23: sink files: carriers is a lookup"),
