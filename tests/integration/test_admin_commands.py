@@ -269,7 +269,7 @@ def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
 
     code, out, err = answered()
     assert (code, out) == (1, "")
-    assert "topic flihgts; names like it: flights" in err
+    assert "topic flihgts (did you mean flights?)" in err
     assert answered("--if-exists") == (0, "There was no topic flihgts.\n", "")
     os.write(terminal, b"n\n")
     code, _, err = answered("flights")

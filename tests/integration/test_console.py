@@ -110,7 +110,7 @@ def test_somebody_types(cluster: LocalCluster, topic: str) -> None:
 def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     status, out, err = run(cluster, "consume", "--topic", "nix", "--timeout-ms", "2000")
     assert (status, out) == (1, "")
-    made = "What makes it: odradek topics create nix --bootstrap-server "
+    made = "Create it with: odradek topics create nix --bootstrap-server "
     assert f"topic nix isn't there. {made}" in err
     lost = run(cluster, "produce", "--topic", "nix", "--max-block-ms", "300", given=b"a\nb\n")
     assert lost[0] == 1

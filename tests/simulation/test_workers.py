@@ -424,9 +424,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_told_of_before_anything_is_rea
         raise AssertionError
 
     before = simulation.now
-    text = (
-        r"dead_letter_topic deed isn't there; names like it: dead\. What makes it: odradek topics"
-    )
+    text = r"dead_letter_topic deed isn't there \(did you mean dead\?\)\. Create it with: odradek"
     with pytest.raises(UnknownTopicOrPartitionError, match=text):
         one_run(simulation, work, dead_letter_topic="deed")
     assert 9.5 < simulation.now - before < 11.0

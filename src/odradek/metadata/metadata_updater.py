@@ -37,6 +37,8 @@ from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataRes
 from odradek.protocol.packed_metadata import PackedMetadataRequest
 
 ATTEMPTS_KEPT = 64
+CONNECT = "connect"
+"""Word for a connection attempt in `Attempt.what`."""
 SAME_OUTAGE = 60.0
 """Seconds after its end in which a rebootstrap can turn out to have helped nothing."""
 
@@ -401,7 +403,8 @@ class MetadataUpdater:
         proves: bool = True,
     ) -> None:
         text = f"{type(error).__name__}: {error}"
-        self.attempts.append(Attempt(address, what, text, now))
+        shown = CONNECT if what == "dial" else what
+        self.attempts.append(Attempt(address, shown, text, now))
         if proves:
             self._failed_in_a_row[address] = None
         if round_ is not None:
@@ -442,7 +445,7 @@ class MetadataUpdater:
             self._failed_in_a_row[connection.address] = None
             if not connection.for_metadata:
                 self.attempts.append(
-                    Attempt(connection.address, "dial", f"{type(error).__name__}: {error}", now)
+                    Attempt(connection.address, CONNECT, f"{type(error).__name__}: {error}", now)
                 )
         self.metadata.request(f"{connection.address} was lost")
 

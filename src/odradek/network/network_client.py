@@ -28,7 +28,7 @@ from odradek.common.types import Address, Rng
 from odradek.network.aside import PATIENCE, Asides, AsideState
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import ASIDE, DATA, METADATA, Connection
-from odradek.network.connection_state import ConnectionState
+from odradek.network.connection_state import ConnectionState, worded
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
 from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
@@ -369,7 +369,9 @@ class NetworkClient:
         while self.dials.full and hanging:
             oldest = hanging.pop(0)  # in the order of their dials
             seconds = now - oldest.dialled_at
-            text = f"not ready after {seconds:.1f} s ({oldest.state.value}), given up for another"
+            text = (
+                f"not ready after {seconds:.1f} s ({worded(oldest.state)}); another takes its place"
+            )
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
 
     def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
@@ -391,7 +393,7 @@ class NetworkClient:
             if not connection.ready:
                 if now >= connection.setup_deadline:
                     seconds = connection.setup_deadline - connection.dialled_at
-                    text = f"not ready after {seconds:.1f} s ({connection.state.value})"
+                    text = f"not ready after {seconds:.1f} s ({worded(connection.state)})"
                     self.fail(connection, ConnectionSetupTimeoutError(text), now)
                     moved = True
                 elif not connection.suspect and connection.dial_suspect_at(SUSPICION) <= now:
@@ -424,7 +426,7 @@ class NetworkClient:
         """What idles beside a connection that was silent to its end may lead nowhere as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
-                self.close(other, now, "another connection to that address was silent")
+                self.close(other, now, "another connection to that address got no response")
 
     def _authenticate_again(self, connection: Connection) -> None:
         """Have a connection authenticate once more, as its session ends soon (KIP-368)."""
@@ -439,7 +441,7 @@ class NetworkClient:
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
         if connection.purpose == ASIDE:  # what was asked on it is asked elsewhere
-            self.fail(connection, DisconnectedError(f"no byte for {SUSPICION:.0f} s"), now)
+            self.fail(connection, DisconnectedError(f"no response for {SUSPICION:.0f} s"), now)
             return
         connection.silent(now)
         self.dials.alarmed(now)
@@ -609,7 +611,7 @@ class NetworkClient:
             error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
         aside = connection.purpose == ASIDE
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
-            why = "closed on ApiVersions without a word: the next dial asks in another version"
+            why = "closed on ApiVersions without an answer: the next attempt uses another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)

@@ -146,10 +146,10 @@ class NoSuchOffsetError(OffsetOutOfRangeError):
         start = "unknown" if log_start is None else log_start
         end = "unknown" if log_end is None else log_end
         super().__init__(
-            f"OFFSET_OUT_OF_RANGE (1): position {position} of {partition} isn't in its log, which "
-            f"goes from {start} to {end} (end exclusive). Records were deleted (retention), the "
-            "topic was made anew, or the log was cut. seek() to an offset that is there, or set "
-            "auto.offset.reset."
+            f"OFFSET_OUT_OF_RANGE (1): offset {position} of {partition} isn't in its log, which "
+            f"has offsets {start} to {end} (exclusive). Records were deleted (retention), the "
+            "topic was recreated, or the log was truncated. Call seek() with an offset in that "
+            "range, or set auto.offset.reset."
         )
 
 
@@ -161,7 +161,7 @@ class NoOffsetForPartitionError(IllegalStateError):
         self.partition, self.where = partition, where
 
     def __str__(self) -> str:
-        return f"{self.partition} has {self.where} and auto.offset.reset is none: seek()"
+        return f"{self.partition} has {self.where}, and auto.offset.reset=none: call seek() first"
 
 
 class LogTruncationError(OffsetOutOfRangeError):
@@ -177,13 +177,13 @@ class LogTruncationError(OffsetOutOfRangeError):
         self.partition, self.position = partition, position
         self.leader_epoch, self.divergent_offset = epoch, divergent_offset
         where = (
-            "the leader doesn't know from where on"
+            "from an unknown offset"
             if divergent_offset is None
-            else f"from offset {divergent_offset} on"
+            else f"from offset {divergent_offset}"
         )
         super().__init__(
-            f"the log of {partition} isn't the one that was read up to position {position} (leader "
-            f"epoch {epoch}): {where} it has other records. A replica that lacked some became the "
-            "leader (unclean.leader.election.enable, or a disk was lost). auto.offset.reset is "
-            "none: seek() says where to go on."
+            f"the log of {partition} differs {where} from what was read up to position {position} "
+            f"(leader epoch {epoch}). A replica that lacked records became the leader "
+            "(unclean.leader.election.enable, or a lost disk). As auto.offset.reset=none, call "
+            "seek() to choose where to continue."
         )

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.common.outage import number
+
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.clients.consumer.subscription_state import SubscriptionState
@@ -60,25 +62,25 @@ class GroupExplanation:
         who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
         where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
         if self.state is None:
-            parts = [f"{who}: no member, commits only", f"coordinator: {where}"]
+            parts = [f"{who}: not a member, only commits offsets", f"coordinator: {where}"]
             return "; ".join([*parts, *self._awaited_words()])
         what = f"pattern {self.pattern!r}" if self.pattern else _some(self.subscription)
-        state = self.state
+        state = self.state.replace("_", " ")
         if self.unsettled_for is not None:
             state += f" (not stable for {self.unsettled_for:.1f} s)"
-        parts = [f"{who}: {state}", f"{self.assigned} partitions of {what}"]
+        parts = [f"{who}: {state}", f"{number(self.assigned, 'partition')} of {what}"]
         if self.generation >= 0:
             parts[0] += f", generation {self.generation}, member {self.member_id}"
         parts.append(f"coordinator: {where}")
         if self.missing:
-            parts.append(f"not there: {_some(self.missing)}")
+            parts.append(f"topics not found: {_some(self.missing)}")
         if self.suspended:
             parts.append(
-                "no heartbeat was answered for session.timeout.ms: nothing is handed out until one "
-                "is, as others may have the partitions by now"
+                "no heartbeat was answered within session.timeout.ms: poll() returns no records "
+                "until one is, because other members may own the partitions by now"
             )
         if self.callback_due:
-            parts.append("a callback waits for poll()")
+            parts.append("a rebalance callback will run in the next poll()")
         parts += self._awaited_words()
         if self.last_poll is not None:
             parts.append(f"last poll() {self.last_poll:.1f} s ago")
@@ -92,26 +94,27 @@ class GroupExplanation:
         """
         missing = tuple(name for name in self.missing if name not in told)
         if self.error:
-            return f" But its group refuses it: {self.error}."
+            return f" But the group refuses this consumer: {self.error}."
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
             return (
-                f" But its group has given it nothing to read for {self.unsettled_for:.1f} s "
-                f"({self.state})."
+                f" But the group has assigned it no partitions for {self.unsettled_for:.1f} s "
+                f"({(self.state or '').replace('_', ' ')})."
             )
         if self.assigned == 0 and missing:
-            return f" But what it subscribes to isn't there: {_some(missing)}."
+            return f" But it subscribes to topics that were not found: {_some(missing)}."
         if self.awaited:
-            return f" But {len(self.awaited)} partitions wait for their committed offsets."
+            waits = "partition waits" if len(self.awaited) == 1 else "partitions wait"
+            return f" But {len(self.awaited)} {waits} for a committed offset."
         return ""
 
     def _awaited_words(self) -> list[str]:
         words = [
-            f"nothing of {partition} is read: its committed offset can't be had for "
+            f"not reading {partition}: its committed offset has been unavailable for "
             f"{seconds:.1f} s ({why})"
             for partition, seconds, why in self.awaited[:5]
         ]
         if len(self.awaited) > 5:
-            words.append(f"nor is anything of {len(self.awaited) - 5} more partitions")
+            words.append(f"nor {number(len(self.awaited) - 5, 'more partition')}")
         return words
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.common.outage import number
+
 if TYPE_CHECKING:
     from odradek.clients.consumer.subscription_state import SubscriptionState
     from odradek.metadata.metadata import Metadata
@@ -33,18 +35,19 @@ class ReadingExplanation:
     """Why nothing is read of partitions whose metadata is older than their position (KIP-320)."""
 
     def __str__(self) -> str:
-        parts = [f"{self.lag} offsets left to read" if self.lag else "all there is has been read"]
+        parts = [f"lag {number(self.lag, 'offset')}" if self.lag else "no lag"]
         if self.furthest is not None:
-            parts[0] += f", most of them in {self.furthest}"
+            parts[0] += f", most of it in {self.furthest}"
         if self.unknown == self.partitions:
             parts = []
         if self.unknown:
-            parts.append(f"nothing known yet of {self.unknown}")
+            parts.append(f"lag unknown for {self.unknown}")
         if self.paused:
-            parts.append(f"{self.paused} paused, as they were when they were asked for last")
-        parts += [f"nothing is read of {text}" for text in self.older[:MOST_NAMED]]
+            parts.append(f"{self.paused} paused (lag as of the last fetch)")
+        parts += [f"not reading {text}" for text in self.older[:MOST_NAMED]]
         if len(self.older) > MOST_NAMED:
-            parts.append(f"the same holds for {len(self.older) - MOST_NAMED} more partitions")
+            more = number(len(self.older) - MOST_NAMED, "more partition")
+            parts.append(f"not reading {more} for the same reason")
         return f"partitions: {self.partitions}; {'; '.join(parts)}"
 
 

@@ -360,9 +360,9 @@ class ClassicMembership(Life):
 
     def _doubt(self) -> None:
         """The session is over by this side's clock: hand nothing out until that is settled."""
-        text = f"no heartbeat was answered for session.timeout.ms ({self._session:g} s)"
+        text = f"no heartbeat was answered within session.timeout.ms ({self._session:g} s)"
         logger.warning(
-            "group %r: %s; nothing is handed out until one is", self._group.group_id, text
+            "group %r: %s; poll() returns no records until one is", self._group.group_id, text
         )
         self._doubtful = True
         self._subscription.suspend()
@@ -379,7 +379,7 @@ class ClassicMembership(Life):
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
         """Drop a heartbeat: its answer would be about a generation that is over."""
         if beat is not None and not beat.done:
-            self._engine.cancel_now(beat, DisconnectedError("no longer of interest"))
+            self._engine.cancel_now(beat, DisconnectedError("no longer needed"))
 
     # The ways out
 
@@ -430,7 +430,7 @@ class ClassicMembership(Life):
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
-        logger.warning("group %r: %s; joining again", group.group_id, text)
+        logger.warning("group %r: %s; the consumer joins again", group.group_id, text)
         group.complain(error)
         if self.state is not MemberState.PREPARING_REBALANCE:
             self._move(MemberEvent.REBALANCE, text, now)

@@ -272,16 +272,16 @@ class ConsumerMembership(Life):
             self._soon, self._not_before = True, self._failures.failed(now)
         elif isinstance(error, UnsupportedVersionError) and self._group.pattern is None:
             text = (
-                f"{error}. Its brokers don't offer group.protocol=consumer (Kafka 4.0 and newer "
-                "do, unless group.coordinator.rebalance.protocols says otherwise): use "
+                f"{error}. The brokers don't support group.protocol=consumer (Kafka 4.0 and newer "
+                "do, unless group.coordinator.rebalance.protocols excludes it): use "
                 "group.protocol=classic"
             )
             yield from self._refuse(UnsupportedVersionError(text), now)
         elif isinstance(error, GroupIdNotFoundError):
             text = (
-                f"{error}. A group whose members use group.protocol=classic can be joined where "
-                "the brokers' group.consumer.migration.policy allows it, and while its members use "
-                "assignors that write no user data of their own"
+                f"{error}. A consumer with group.protocol=consumer can only join a group with "
+                "classic members if the brokers' group.consumer.migration.policy allows it, and if "
+                "the members' assignors write no user data of their own"
             )
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
