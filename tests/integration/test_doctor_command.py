@@ -336,7 +336,9 @@ def test_brokers_that_name_no_brokers(fake: FakeCluster) -> None:
     fake._call(lambda: fake._cluster.answer_empty_brokers(True))
     status, found = doctor(fake.bootstrap_servers, timeout=3.0)
     assert status == STATUSES[Trouble.BROKER]
-    assert "gives no picture of its cluster: an answer without brokers" in first(found)["what"]
+    assert (
+        "gives no picture of its cluster: the response contains no brokers" in first(found)["what"]
+    )
 
 
 def test_a_topic_that_is_not_there(fake: FakeCluster) -> None:

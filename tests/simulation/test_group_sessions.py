@@ -80,7 +80,9 @@ def test_who_waits_for_a_member_that_was_killed_is_told_once(
     assert len(told) == 1
     assert "for 10 s (preparing rebalance)" in told[0]
     assert "session.timeout.ms, here 45 s" in told[0]
-    over = [r.getMessage() for r in caplog.records if "all members have joined after" in r.getMessage()]
+    over = [
+        r.getMessage() for r in caplog.records if "all members have joined after" in r.getMessage()
+    ]
     assert len(over) == 1
     assert "after 45 s" in over[0]
 

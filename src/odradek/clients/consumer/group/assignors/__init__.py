@@ -67,9 +67,7 @@ def find(items: Iterable[str | Assignor]) -> list[Assignor]:
             continue
         missing = [a for a in ("name", "protocol", "assign") if not hasattr(item, a)]
         if missing:
-            raise ConfigurationError(
-                f"{item!r} isn't an assignor: it lacks {', '.join(missing)}"
-            )
+            raise ConfigurationError(f"{item!r} isn't an assignor: it lacks {', '.join(missing)}")
         found.append(item)
     names = [assignor.name for assignor in found]
     if twice := next((n for n in names if names.count(n) > 1), None):
