@@ -48,7 +48,7 @@ def error_of(
 @pytest.mark.parametrize(
     ("host", "name", "given", "kind", "words"),
     [
-        ("other.test", NAME, {}, errors.HostNameMismatchError, f"isn't for '{NAME}'"),
+        ("other.test", NAME, {}, errors.HostNameMismatchError, f"isn't valid for '{NAME}'"),
         (NAME, "127.0.0.1", {}, errors.HostNameMismatchError, "isn't valid for '127.0.0.1'"),
         (NAME, NAME, OVER, errors.CertificateExpiredError, "has expired"),
         (NAME, NAME, EARLY, errors.CertificateExpiredError, "isn't valid yet"),

@@ -75,7 +75,7 @@ class AclBindingFilter:
 
 def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
     """Make ACLs; one that is there already is no error."""
-    cure = "give AclBinding(resource_type, resource_name, principal, operation)"
+    cure = "use AclBinding(resource_type, resource_name, principal, operation)"
     made = {acl: _creation(acl) for acl in some_of("acls", acls, AclBinding, cure)}
     asked: list[AclBinding] = []
 

@@ -109,12 +109,12 @@ def api_ranges(response: ApiVersionsResponse) -> tuple[ApiVersionRange, ...]:
 def _range(key: int, told: tuple[int, int] | None) -> ApiVersionRange:
     name = API_NAMES.get(key)
     if told is None:
-        return ApiVersionRange(key, name, None, None, None, "the broker doesn't offer it")
+        return ApiVersionRange(key, name, None, None, None, "not supported by the broker")
     low, high = told
     if name is None:
         return ApiVersionRange(key, None, low, high, None, "unknown API")
     if name not in GENERATED:
-        return ApiVersionRange(key, name, low, high, None, "no messages in this client")
+        return ApiVersionRange(key, name, low, high, None, "not supported by this client")
     ours = request_class(key)
     if low > ours.MAX_VERSION:
         return ApiVersionRange(key, name, low, high, None, "node too new")

@@ -159,7 +159,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             if foreign is not None:
                 engine.network.fail(connection, foreign, engine.now)
                 return ForeignAnswerError(str(foreign))
-            return None if answer.brokers else EmptyAnswerError("an answer without brokers")
+            return None if answer.brokers else EmptyAnswerError("the response contains no brokers")
 
         question: Inquiry[None, d.DescribeClusterResponse, ClusterDescription] = Inquiry(
             "description of the cluster",

@@ -198,14 +198,14 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
         try:
             found = yield from asked.flow(engine, deadline)
         except UnsupportedVersionError as error:
-            error.add_note(f"Brokers before 4.1 list client metrics only: types=[{METRICS!r}].")
+            error.add_note(f"Brokers before 4.1 only list client metrics: types=[{METRICS!r}].")
             raise
         return sorted({*found})
 
     return AdminCall(asked.what, flow)
 
 
-_CURE = 'give ConfigResource("TOPIC", name)'
+_CURE = 'use ConfigResource("TOPIC", name)'
 
 
 def _resource(at: ConfigResource) -> ConfigResource:
@@ -216,13 +216,13 @@ def _resource(at: ConfigResource) -> ConfigResource:
         plain = at.name.isdecimal() and len(at.name) <= 10
         if not plain or int(at.name) > INT32_MAX:
             raise ConfigurationError(
-                f"a broker's name is its id, for example '1', not {shown(at.name)}"
+                f"the name of a broker is its id, for example '1', not {shown(at.name)}"
             )
     return at
 
 
 def _changes(at: ConfigResource, given: Any) -> list[a.AlterableConfig]:
-    found = some_of(f"changes of {at}", given, AlterConfigOp, "give AlterConfigOp(name, value)")
+    found = some_of(f"changes of {at}", given, AlterConfigOp, "use AlterConfigOp(name, value)")
     made = []
     for op in found:
         name = text(f"a name in changes of {at}", op.name)

@@ -123,13 +123,13 @@ def examine(
         reach = reached.result()
         if all(a.error is not None for a in reach.brokers):
             for other in others:
-                engine.cancel_now(other, KafkaTimeoutError("no broker answers that could say it"))
+                engine.cancel_now(other, KafkaTimeoutError("no broker answers"))
         for other in others:
             while not other.done:
                 yield Wait((other,))
     finally:  # also when the caller gave up
         for each in (reached, *others):
-            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+            engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     standing: GroupStanding | None = None
     if group is not None and stands is not None:
         if isinstance(stands.error, KafkaError):
@@ -228,7 +228,7 @@ def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
             raise error.needing("READ", group, "group")
         return error if error is not None and error.retriable else None
 
-    what = f"answer of the coordinator of group {group!r}"
+    what = f"a response of the coordinator of group {group!r}"
     yield from coordinator.ask(what, lambda _: body, HeartbeatResponse, check, deadline)
 
 
@@ -236,4 +236,4 @@ def examination(topics: Sequence[str] | str | None, group: str | None) -> AdminC
     """Look at the cluster, at these topics and this group."""
     names = None if topics is None else topic_names("topics", topics)
     who = None if group is None else group_id(group)
-    return AdminCall("answers of the cluster", lambda e, d: examine(e, names, who, d))
+    return AdminCall("responses of the cluster", lambda e, d: examine(e, names, who, d))

@@ -160,13 +160,13 @@ def describe_reachability(
         yield from _answers(engine, asked, deadline)
         known = [asked[b.address] for b in snapshot.brokers.values()]
         if all(answer.error is not None for answer in known):
-            engine.cancel_now(looked, KafkaTimeoutError("no broker answers that could say it"))
+            engine.cancel_now(looked, KafkaTimeoutError("no broker answers"))
         while not looked.done:
             yield Wait((looked,))
     finally:  # also when the caller gave up
         everything: list[Completion[Any]] = [*asked.values(), looked]
         for each in everything:
-            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+            engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     return _outcome(snapshot, engine.updater.bootstrap, asked, looked)
 
 
@@ -186,7 +186,7 @@ def _answers(
                 state = states.state(address)
                 error = state.last_error if state.failures else None
                 if not isinstance(error, KafkaError):
-                    error = engine.timeout(f"answer of {address}", now)
+                    error = engine.timeout(f"a response of {address}", now)
                 engine.cancel_now(asked[address], error)
         if not (left := [answer for answer in waiting.values() if not answer.done]):
             return
@@ -195,7 +195,7 @@ def _answers(
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
     """Gives the seconds that the answer asks to keep quiet."""
-    call = AnyBrokerCall(engine.brokers, f"answer of {address}", deadline, lambda _: [address])
+    call = AnyBrokerCall(engine.brokers, f"a response of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = engine.metadata.cluster_id
@@ -254,7 +254,7 @@ def _look(
     if missing:
         there = yield from list_topics(engine.brokers, deadline, internal=False)
         for name in missing:
-            gone = UnknownTopicOrPartitionError(f"topic {name} isn't there")
+            gone = UnknownTopicOrPartitionError(f"topic {name} doesn't exist")
             wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
     absent = replicas - {broker.node_id for broker in response.brokers}
     return Looked(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
@@ -290,5 +290,5 @@ def reachability(topics: Sequence[str] | str | None) -> AdminCall[Reachability]:
     """Dial every address that there is, and look at these topics, or at all."""
     names = None if topics is None else topic_names("topics", topics)
     return AdminCall(
-        "answers of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)
+        "responses of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)
     )

@@ -225,7 +225,7 @@ def listing(
     in_states = [choice("states", s, STATES) for s in keys("states", states, "states")]
     ids = [
         whole_number("producer_ids", p, 0, INT64_MAX)
-        for p in iterable("producer_ids", producer_ids, "a list of producers' ids")
+        for p in iterable("producer_ids", producer_ids, "a list of producer ids")
     ]
     longer = NEVER
     if running_longer_than is not None:
@@ -261,7 +261,7 @@ def _listing(
 def abort(spec: Any) -> AdminCall[None]:
     """End a transaction in one partition, whatever its coordinator knows (KIP-664)."""
     if not isinstance(spec, AbortTransactionSpec):
-        cure = "give AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
+        cure = "use AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
         raise refusal("spec", "an AbortTransactionSpec", spec, cure)
     partition = one_partition(spec.partition)
     producer_id = whole_number("producer_id", spec.producer_id, 0, INT64_MAX)
@@ -363,7 +363,7 @@ def hanging(
         known = yield from _known(engine, {s.spec.producer_id for s in suspects}, deadline)
         return [s for s in suspects if (s.spec.producer_id, s.spec.partition) not in known]
 
-    return AdminCall("look for hanging transactions", flow)
+    return AdminCall("search for hanging transactions", flow)
 
 
 def _known(

@@ -139,7 +139,7 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
     of a user's changes fails isn't done.
     """
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
-    cure = "give UserScramCredentialUpsertion(user, mechanism, password)"
+    cure = "use UserScramCredentialUpsertion(user, mechanism, password)"
     given: list[Any] = some_of("alterations", alterations, kinds, cure)
     asked_for: dict[str, list[au.ScramCredentialDeletion | _Unsalted]] = {}
     for alteration in given:
@@ -331,13 +331,11 @@ def alter_quotas(
 
 def _parts(name: str, given: Any) -> list[tuple[str, str]]:
     if not isinstance(given, ClientQuotaEntity):
-        raise refusal(name, "a ClientQuotaEntity", given, "give ClientQuotaEntity(user=…)")
+        raise refusal(name, "a ClientQuotaEntity", given, "use ClientQuotaEntity(user=…)")
     found = [(kind, getattr(given, field_)) for kind, field_ in _ENTITY_TYPES.items()]
     parts = [(kind, text(f"{kind} of {name}", value)) for kind, value in found if value is not None]
     if not parts:
-        raise ConfigurationError(
-            f"{name} is a ClientQuotaEntity of nobody: give user, client_id or ip"
-        )
+        raise ConfigurationError(f"{name} is an empty ClientQuotaEntity: set user, client_id or ip")
     return parts
 
 
@@ -356,7 +354,7 @@ def _op(name: str, value: Any) -> aq.OpData:
     if value is None:
         return aq.OpData(name, 0.0, True)
     if is_bool(value) or not hasattr(value, "__float__") or not math.isfinite(value):
-        raise refusal(f"the quota {name}", "a number, or None to take it away", value)
+        raise refusal(f"the quota {name}", "a number, or None to remove it", value)
     return aq.OpData(name, float(value), False)
 
 
@@ -494,7 +492,7 @@ def _token(
 def _principal(name: str, given: str) -> tuple[str, str]:
     kind, colon, who = text(name, given).partition(":")
     if not (kind and colon and who):
-        raise ConfigurationError(f'{name}: {given!r} is no principal; give "User:alice"')
+        raise ConfigurationError(f'{name}: {given!r} isn\'t a principal like "User:alice"')
     return kind, who
 
 

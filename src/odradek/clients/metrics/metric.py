@@ -90,7 +90,7 @@ class Metrics(Mapping[MetricName, float]):
             return self._by_name[name]
         except KeyError:
             if isinstance(name, str):
-                raise KeyError(f"keys are MetricNames; value({name!r}) finds one by name") from None
+                raise KeyError(f"keys are MetricNames: value({name!r}) takes a name") from None
             raise
 
     def __iter__(self) -> Iterator[MetricName]:
@@ -101,7 +101,7 @@ class Metrics(Mapping[MetricName, float]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, "_by_name"):
-            raise AttributeError("a snapshot of metrics can't be changed")
+            raise AttributeError("a metrics snapshot is read-only")
         object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,17 +133,17 @@ class Metrics(Mapping[MetricName, float]):
         if not fitting:
             raise KeyError(self._lacking(name))
         if len(fitting) > 1 and len(fitting[1].tags) == len(fitting[0].tags):
-            raise KeyError(f"several metrics {name} fit: {fitting[0]}, {fitting[1]}")
+            raise KeyError(f"several metrics match {name}: {fitting[0]}, {fitting[1]}")
         return fitting[0].value
 
     def _lacking(self, name: str) -> str:
         """Say why no metric fits: none of this name, or another group or other tags."""
         others = self.find(name)
         if others:
-            return f"no metric {name} has such a group or such tags; there is {others[0]}"
+            return f"no metric {name} with this group and these tags, only {others[0]}"
         names = sorted({metric.name for metric in self.all})
         near = get_close_matches(str(name), names, 3) or [n for n in names if str(name) in n][:3]
-        like = f"; names like it: {', '.join(near)}" if near else ""
+        like = f" (did you mean {' or '.join(near)}?)" if near else ""
         return f"this {self.client} has no metric {name} now{like}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Metrics(Mapping[MetricName, float]):
         own = [m for m in self.all if list(m.tags) == ["client-id"] and m.value]
         shown = [m for m in own if m.name in TOLD and not math.isnan(m.value)]
         values = " ".join(f"{m.name}={m.value:.10g}" for m in shown[:LINE])
-        return f"{self.client} {self.client_id}: {values or 'nothing counted yet'}"
+        return f"{self.client} {self.client_id}: {values or 'no values yet'}"
 
     def __repr__(self) -> str:
         return f"<Metrics of {self.client} {self.client_id}: {len(self)}>"
