@@ -739,7 +739,7 @@ def test_what_it_refuses(simulation: KafkaSimulation) -> None:
         one_run(simulation, work, dead_letter_topic="in")
     with pytest.raises(ConfigurationError, match=r"enable\.auto\.commit=false"):
         one_run(simulation, work, consumer={"enable.auto.commit": True})
-    with pytest.raises(ConfigurationError, match=r"drain_timeout must be 150 s at most"):
+    with pytest.raises(ConfigurationError, match=r"drain_timeout must be at most 150 s"):
         one_run(simulation, work, drain_timeout=200.0)
     with pytest.raises(ArgumentError, match="work must be an async def here"):
         one_run(simulation, lambda record: None)

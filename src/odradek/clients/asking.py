@@ -580,7 +580,9 @@ class _LeadersAsked(Generic[K, V]):
             if before in self.running and leader not in (before, -1):
                 asked, items = self.running[before]
                 del self.running[before]
-                self._engine.cancel(asked, ClientClosedError("its items have moved"))
+                self._engine.cancel(
+                    asked, ClientClosedError("its partitions have another leader now")
+                )
                 self._left.update(dict.fromkeys(items))
 
     def _fail(self, error: KafkaError) -> None:

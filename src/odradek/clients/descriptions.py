@@ -37,7 +37,7 @@ NAMED = 5
 class BrokerDescription:
     """A broker as the cluster advertises it.
 
-    `fenced`: registered, but not in use; None where that wasn't asked (KIP-1073).
+    `fenced`: registered, but not in use; None if that wasn't requested (KIP-1073).
     """
 
     id: int
@@ -49,7 +49,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition; brokers are given by their ids, `leader` is None while there is none."""
+    """One partition, with the ids of its brokers; `leader` is None if there is none."""
 
     partition: int
     leader: int | None
@@ -63,7 +63,7 @@ class PartitionDescription:
 class TopicDescription(Shown):
     """One topic; `topic_id` is a UUID as text, None from a broker without topic ids (KIP-516).
 
-    `authorized_operations`: what this client may do with it, None where that wasn't asked.
+    `authorized_operations`: the operations that this client may do; None if they weren't requested.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TopicDescription(Shown):
 
     @property
     def leaderless(self) -> int:
-        """How many partitions have no leader now."""
+        """The number of partitions without a leader."""
         return sum(1 for p in self.partitions if p.leader is None)
 
 

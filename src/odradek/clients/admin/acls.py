@@ -30,10 +30,11 @@ PERMISSION_TYPES = ("UNKNOWN", ANY, "DENY", "ALLOW")
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """One ACL: `principal` ("User:alice") may, or may not, do `operation` on a resource.
+    """One ACL: whether `principal` ("User:alice") may do `operation` on a resource.
 
-    `resource_type`: TOPIC, GROUP, CLUSTER (of the name "kafka-cluster"), TRANSACTIONAL_ID,
-    DELEGATION_TOKEN, USER. `pattern_type`: LITERAL, where the name "*" is all of them, or PREFIXED.
+    `resource_type`: TOPIC, GROUP, CLUSTER (with the name "kafka-cluster"), TRANSACTIONAL_ID,
+    DELEGATION_TOKEN or USER. `pattern_type`: LITERAL, where the name "*" matches all resources, or
+    PREFIXED.
     """
 
     resource_type: str
@@ -53,8 +54,10 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBindingFilter:
-    """Which ACLs are meant; None, and the word ANY, is any. `pattern_type` MATCH means all that
-    concern a resource of this name: literal ones, "*" and prefixes.
+    """A filter of ACLs; None and "ANY" match everything.
+
+    `pattern_type` MATCH selects all ACLs that apply to the named resource: literal, "*" and
+    prefixed ones.
     """
 
     resource_type: str = ANY

@@ -34,9 +34,10 @@ INT16_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make; -1 takes the broker's default. `configs` have Kafka's names.
+    """A topic to create.
 
-    `replica_assignment` says instead of both numbers which brokers hold which partition.
+    -1 selects the broker's default. `configs` uses Kafka's names. `replica_assignment` replaces
+    both numbers: it maps each partition to the ids of its brokers.
     """
 
     name: str
@@ -48,8 +49,10 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all; brokers choose where the new ones are, unless
-    `replica_assignment` has the brokers of each new one, in their order.
+    """The total number of partitions that a topic shall have.
+
+    Brokers place the new partitions, unless `replica_assignment` lists the brokers of each new one,
+    in order.
     """
 
     total: int

@@ -26,11 +26,10 @@ from odradek.protocol.registry import request_class
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """One API of one broker. `name` is None where Kafka 4.3 has no such API.
+    """One API of one broker; `name` is None if Kafka 4.3 has no such API.
 
-    `min_version` and `max_version` are None where a broker of this age could have the API but says
-    that it doesn't. `usable` is the version that this client would use, None if it can't use any:
-    `problem` says why then.
+    `min_version` and `max_version` are None if the broker doesn't support the API. `usable` is the
+    version that this client would use; None if it can't use any, and then `problem` says why.
     """
 
     key: int
@@ -43,7 +42,7 @@ class ApiVersionRange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
-    """A broker's APIs by key, or the error that the question ended with."""
+    """A broker's APIs by key, or the error of the request for them."""
 
     broker: BrokerDescription
     apis: tuple[ApiVersionRange, ...]
@@ -96,7 +95,7 @@ def _outcome(
 
 
 API_VERSIONS: AdminCall[tuple[BrokerApiVersions, ...]] = AdminCall(
-    "versions of the brokers' APIs", describe_api_versions
+    "API versions of the brokers", describe_api_versions
 )
 
 

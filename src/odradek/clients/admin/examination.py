@@ -68,39 +68,38 @@ NOBODY = "odradek-doctor"
 
 @dataclass(frozen=True, slots=True)
 class GroupStanding:
-    """A group, as far as a client can tell that isn't a member of it."""
+    """A group as seen by a client that isn't a member of it."""
 
     group_id: str
     error: KafkaError | None = None
-    """Why nothing can be said of it: most often, that this client may not use it."""
+    """Why the group couldn't be examined: most often a missing ACL."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The offsets that it goes on from."""
+    """The committed offsets by partition."""
     waiting: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Offsets after them that are there, by partition; of partitions without a committed offset,
-    all that are there."""
+    """Number of offsets after the committed one, by partition; for partitions without a committed
+    offset, of the whole log."""
     state: str | None = None
-    """Of a classic group, in Kafka's words; None where the coordinator doesn't say."""
+    """State of a classic group, in Kafka's words; None if the coordinator doesn't report it."""
     members: int | None = None
     outside: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Where a committed offset isn't in the log: the log's beginning and end. Its records were
-    deleted before they were read, or the topic was made again."""
+    """Start and end of the log of partitions whose committed offset isn't in it: records were
+    deleted before they were read, or the topic was recreated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a cluster and its topics are to this client."""
+    """A cluster and its topics as seen by this client."""
 
     reach: Reachability
-    """Addresses, topics and rights."""
+    """Addresses, topics and permissions."""
     group: GroupStanding | None
-    """The group that was asked for."""
+    """The group that was named, if any."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By address what of `NEEDED` isn't spoken there in any version that this client speaks."""
+    """APIs of `NEEDED`, by address, that have no version in common with this client."""
     clock: ClusterClock | None = None
-    """None where the cluster doesn't say, as before Kafka 3.3 and where this client has no right to
-    ask."""
+    """None if the cluster doesn't report it: before Kafka 3.3, or without permission."""
     quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] | None = None
-    """Those that hold for this client; None as with the clock."""
+    """Quotas of this client; None like `clock`."""
 
 
 def examine(

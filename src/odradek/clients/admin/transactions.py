@@ -62,8 +62,10 @@ INT16_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer that wrote to a partition. `transaction_start_offset`: where its open transaction
-    begins, None without one; `coordinator_epoch` is -1 for one without transactions.
+    """A producer that wrote to a partition.
+
+    `transaction_start_offset`: start of its open transaction, None without one. `coordinator_epoch`
+    is -1 for a producer without transactions.
     """
 
     producer_id: int
@@ -76,8 +78,8 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator of a transactional id knows. `state` has Kafka's word, as Ongoing;
-    `start_ms` is None without an open transaction.
+    """The state of a transactional id at its coordinator. `state` uses Kafka's words, such as
+    Ongoing; `start_ms` is None without an open transaction.
     """
 
     state: str
@@ -99,7 +101,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionSpec:
-    """The transaction of a producer in one partition, to be aborted there by its leader."""
+    """The open transaction of a producer in one partition, which the leader shall abort there."""
 
     partition: TopicPartition
     producer_id: int
@@ -109,7 +111,7 @@ class AbortTransactionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
-    """What a transactional id has got; older epochs are fenced."""
+    """The current producer id and epoch of a transactional id; older epochs are fenced."""
 
     producer_id: int
     producer_epoch: int
@@ -117,8 +119,10 @@ class ProducerIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that no coordinator will end: readers of committed records wait at
-    `start_offset` for ever. `abort_transaction(hanging.spec)` ends it.
+    """A transaction that no coordinator will end, so that read_committed consumers are stuck at
+    `start_offset`.
+
+    `abort_transaction(hanging.spec)` ends it.
     """
 
     spec: AbortTransactionSpec
@@ -308,7 +312,7 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
 
     def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
         return Inquiry(
-            "end of producers",
+            "fencing of producers",
             "transactional id",
             lambda _, ms: ip.InitProducerIdRequest(key, min(ms, MOST_TIMEOUT)),
             ip.InitProducerIdResponse,
@@ -325,7 +329,10 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
         )
 
     return by_coordinator_of_each(
-        CoordinatorKind.TRANSACTION, question, {key: (key,) for key in wanted}, "end of producers"
+        CoordinatorKind.TRANSACTION,
+        question,
+        {key: (key,) for key in wanted},
+        "fencing of producers",
     )
 
 

@@ -65,7 +65,7 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
-    """A password to be set. Without a `salt` one is drawn."""
+    """A SCRAM password to set. Without `salt` a random one is used."""
 
     user: str
     mechanism: str
@@ -76,7 +76,7 @@ class UserScramCredentialUpsertion:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialDeletion:
-    """A password to be taken away."""
+    """A SCRAM password to remove."""
 
     user: str
     mechanism: str
@@ -240,10 +240,10 @@ def _salted(
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaEntity:
-    """Whom a quota concerns: a user, a client id, both together, or an IP address.
+    """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    `ClientQuotaEntity.DEFAULT` instead of a name means all that have no quota of their own; in one
-    that is looked for, `ClientQuotaEntity.ANY` means whichever.
+    `ClientQuotaEntity.DEFAULT` instead of a name means all without a quota of their own; in a
+    filter, `ClientQuotaEntity.ANY` matches any name.
     """
 
     DEFAULT: ClassVar[str] = "<default>"
@@ -363,10 +363,10 @@ def _op(name: str, value: Any) -> aq.OpData:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A token. SCRAM logins by it show its id as the user's name and `password`, with
-    `tokenauth=true` in `sasl.jaas.config`.
+    """A delegation token, for SCRAM logins with its id as the user name, `password` as the
+    password, and `tokenauth=true` in `sasl.jaas.config`.
 
-    Principals are texts as "User:alice", times milliseconds since the epoch.
+    Principals are texts such as "User:alice"; times are in milliseconds since the epoch.
     """
 
     token_id: str
@@ -429,7 +429,7 @@ def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """End a token after so many seconds, at once for None; gives when that is."""
     token, later = _hmac(hmac), _period("period", period)
     question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
-        "end of the delegation token",
+        "expiry of the delegation token",
         "",
         lambda *_: et.ExpireDelegationTokenRequest(token, later),
         et.ExpireDelegationTokenResponse,

@@ -31,31 +31,32 @@ class GroupExplanation:
     protocol: str
     """classic, or consumer (KIP-848)."""
     state: str | None
-    """Kafka's words; None for a consumer that only commits (`assign`)."""
+    """The member's state in Kafka's words; None for a consumer that only commits (`assign`)."""
     unsettled_for: float | None
-    """For how long it has been anything but stable; None while it is, and without membership."""
+    """Seconds since the member was last stable; None while it is, and without membership."""
     member_id: str
     generation: int
-    """Or the member's epoch; -1 without membership."""
+    """The generation, or the member's epoch; -1 without membership."""
     coordinator: int | None
-    """The id of its broker; None while it has to be found."""
+    """The id of its broker; None while it is unknown."""
     subscription: tuple[str, ...]
     pattern: str | None
     missing: tuple[str, ...]
-    """Subscribed topics that the cluster doesn't have, or doesn't show to this client."""
+    """Subscribed topics that don't exist, or that this client may not see."""
     assigned: int
-    """Partitions."""
+    """Number of assigned partitions."""
     suspended: bool
-    """No heartbeat was answered for session.timeout.ms: nothing is handed out until one is."""
+    """No heartbeat was answered within session.timeout.ms, so poll() returns no records until one
+    is."""
     callback_due: bool
-    """A callback waits for the application's next poll()."""
+    """A rebalance callback will run in the next poll()."""
     awaited: tuple[tuple[str, float, str], ...]
-    """Partitions that nothing is read of as yet, because their committed offset can't be had: since
-    how many seconds, and why."""
+    """Partitions that aren't read because their committed offset is unavailable: partition,
+    seconds, and reason."""
     last_poll: float | None
-    """How long ago the application asked for records; None while it is asking, or never did."""
+    """Seconds since the last poll(); None during a poll() and before the first one."""
     error: str | None
-    """Why the group refuses this consumer, if so."""
+    """Why the group refuses this consumer, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"
@@ -89,8 +90,9 @@ class GroupExplanation:
         return "; ".join(parts)
 
     def trouble(self, told: Collection[str] = ()) -> str:
-        """A sentence on why it gives this consumer nothing to read; empty if it does, or if the
-        reason is a topic that is `told` of elsewhere.
+        """Return why this consumer gets no records, as a sentence; empty if it does.
+
+        Topics in `told` are left out.
         """
         missing = tuple(name for name in self.missing if name not in told)
         if self.error:

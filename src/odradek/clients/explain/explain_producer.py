@@ -25,24 +25,24 @@ LONG = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RecordsExplanation:
-    """Records that were given to `send()` and have no outcome. Times are in seconds."""
+    """Records of `send()` that aren't acknowledged yet. Times are in seconds."""
 
     records: int
     partitions: int
     topic: str
-    """Of the oldest, as what follows."""
+    """Topic of the oldest record; the following fields are about that record, too."""
     partition: int
-    """-1: it has none yet."""
+    """-1 if it has none yet."""
     seconds: float
-    """Since its batch was begun."""
+    """Age of its batch."""
     left: float
-    """Until it is given up (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
+    """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
     attempts: int
     """How often it was sent."""
     waits_for: str
-    """Words that fit after "waits for"."""
+    """What it waits for, a text to follow "waits for"."""
     limit: str = "delivery.timeout.ms"
-    """The option that says when it is given up."""
+    """The option that sets this timeout."""
 
     def __str__(self) -> str:
         noun = "record isn't" if self.records == 1 else "records aren't"
@@ -103,13 +103,13 @@ class TransactionExplanation:
     """-1 before there is one."""
     producer_epoch: int
     coordinator: int | None
-    """The id of its broker; None while it has to be found."""
+    """The id of its broker; None while it is unknown."""
     version_2: bool
-    """The protocol of KIP-890."""
+    """Whether it uses the protocol of KIP-890."""
     pending: str | None
-    """The call that goes on though its caller's time is up."""
+    """The call that timed out and is still running, else None."""
     error: str | None
-    """Why the state is one of the two error states."""
+    """Reason for one of the two error states."""
 
     def __str__(self) -> str:
         text = f"transactional id {self.transactional_id}: {self.state.replace('_', ' ')}"

@@ -21,18 +21,19 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadingExplanation:
-    """The partitions that are assigned, as the last answers to fetches told of them."""
+    """The assigned partitions, as of the last fetches."""
 
     partitions: int
     paused: int
     unknown: int
-    """Of so many nobody has told so far where the log ends, or where to begin."""
+    """Number of partitions whose lag is unknown: without a position, or before the first fetch."""
     lag: int
-    """Offsets that are left to read, of all others."""
+    """Total lag of the others, in offsets."""
     furthest: str | None
-    """The partition of which most is left; None where nothing is."""
+    """The partition with the largest lag; None without lag."""
     older: tuple[str, ...] = ()
-    """Why nothing is read of partitions whose metadata is older than their position (KIP-320)."""
+    """Partitions that aren't read because metadata is older than their position, and why (KIP-320).
+    """
 
     def __str__(self) -> str:
         parts = [f"lag {number(self.lag, 'offset')}" if self.lag else "no lag"]

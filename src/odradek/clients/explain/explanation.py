@@ -58,41 +58,41 @@ class AddressExplanation:
     state: str
     """Kafka's words: disconnected, resolving, connecting, checking_api_versions, ready."""
     ip: str | None
-    """Where the name led at the last dial."""
+    """IP address of the last connection attempt."""
     proved: bool
-    """It has answered a real request at some time."""
+    """Whether it has ever answered a request other than ApiVersions."""
     silent: bool
-    """A question is open, or a dial, and no byte came for the suspicion time (R-RB-2)."""
+    """A request or a connection attempt has got no response for the suspicion time (R-RB-2)."""
     in_flight: int
     pending_for: float | None
-    """Seconds since the dial that isn't done yet."""
+    """Seconds since the start of the current connection attempt."""
     setup_left: float | None
-    """Seconds until that dial is given up (KIP-601)."""
+    """Seconds until that attempt times out (KIP-601)."""
     throttled_for: float
-    """Seconds for which the broker wants quiet (KIP-219)."""
+    """Seconds for which the broker throttles this client (KIP-219)."""
     failures: int
-    """Failures in a row since the address last proved itself."""
+    """Failures in a row since its last good response."""
     last_error: str | None
     last_error_age: float | None
-    """Seconds."""
+    """Seconds since the last error."""
     meaning: str | None
-    """What such an error usually comes from."""
+    """The usual cause of such an error."""
     backoff_left: float
-    """Seconds that it waits for its own failures (KIP-144)."""
+    """Remaining reconnect backoff of this address, in seconds (KIP-144)."""
     next_dial_in: float | None = None
-    """Seconds until the client's dial policy allows a dial; None where an event has to come first,
-    or where there is a connection."""
+    """Seconds until the next connection attempt is allowed; None if that depends on an event, or if
+    there is a connection."""
     next_dial_after: str = ""
-    """What the next dial waits for; empty where nothing holds it back."""
+    """What the next connection attempt waits for; empty if nothing."""
     stage: str | None = None
-    """Where on the way its last error came: name, network, proxy, tls, sasl, protocol, broker or
-    cluster; None where nothing fails."""
+    """Where the last error occurred: name, network, proxy, tls, sasl, protocol, broker or cluster;
+    None without an error."""
     cure: str | None = None
-    """What usually mends it."""
+    """What usually fixes it."""
 
     @property
     def ready(self) -> bool:
-        """Requests can be sent there."""
+        """Whether requests can be sent to it."""
         return self.state == "ready"
 
 
@@ -104,27 +104,27 @@ class RebootstrapExplanation:
     age: float
     """Seconds since it began."""
     seconds: float | None
-    """How long it took; None while it lasts."""
+    """Its duration; None while it is running."""
     address: str | None
-    """Who answered."""
+    """The address that answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutageExplanation:
-    """The outage that is running. Its counts are of `counted_for` seconds."""
+    """The current outage. Its counts cover `counted_for` seconds."""
 
     seconds: float
     what: str
-    """The failure that it began with."""
+    """The failure that started it."""
     total: bool
-    """Nobody answers; else some addresses fail while others work."""
+    """No address answers; else some addresses fail while others work."""
     in_a_row: int
-    """Outages that followed each other closely, this one included."""
+    """Number of outages in close succession, including this one."""
     counted_for: float
     dials_of_known: int
     dials_of_bootstrap: int
     attempts_of_known: int
-    """Failed ones: dials and metadata requests (R-MD-3)."""
+    """Failed connection attempts and metadata requests (R-MD-3)."""
     attempts_of_bootstrap: int
     rounds: int
     retries: int
@@ -144,15 +144,15 @@ class AttemptExplanation:
 
 @dataclass(frozen=True, slots=True)
 class MissingExplanation:
-    """A topic, or a partition of one, that is in use and isn't there."""
+    """A topic or a partition that is in use but doesn't exist."""
 
     topic: str
     partition: int | None
-    """None: the whole topic."""
+    """None for the whole topic."""
     seconds: float
-    """For how long it has been missed."""
+    """Seconds since it was first needed."""
     near: tuple[str, ...]
-    """Topics that are there and have names like it, once they have been looked up."""
+    """Existing topics with similar names, once they have been looked up."""
 
     def __str__(self) -> str:
         what = "" if self.partition is None else f"partition {self.partition} of "
@@ -162,63 +162,63 @@ class MissingExplanation:
 
 @dataclass(frozen=True, slots=True)
 class BufferExplanation:
-    """Memory that is used again and again, in bytes."""
+    """Memory that is reused, in bytes."""
 
     received: int
-    """Receive buffers that this client keeps, those in use included."""
+    """Receive buffers of this client, including those in use."""
     received_limit: int
     received_made: int
     received_reused: int
     columns: PoolState
-    """What all clients of this process decode into."""
+    """Decode buffers, shared by all clients of this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Shown):
-    """What a client knows, what it tries and what its callers wait for. Times are in seconds."""
+    """The state of a client, its attempts, and what its callers wait for. Times are in seconds."""
 
     client: str
     client_id: str
     diagnosis: str
-    """All of this in a sentence or two."""
+    """A summary of one or two sentences."""
     ended: str | None
-    """Why the client can't go on, if so."""
+    """Why the client has stopped, else None."""
     cluster_id: str | None
     metadata_age: float | None
     metadata_why: str | None
-    """Why the next refresh is due; None while none is."""
+    """Why the next refresh is due; None if none is."""
     metadata_running: bool
-    """A metadata request is out."""
+    """A metadata request is in flight."""
     next_attempt_in: float | None
-    """Until the next attempt at a refresh, or until a dial that hangs is given up and makes room
-    for one; the next refresh if none is due."""
+    """Time until the next attempt of a refresh, or until a hanging connection attempt times out and
+    allows one; until the next regular refresh if none is due."""
     rounds_failed: int
-    """Passes over all candidates that brought nothing, since the last good answer (R-MD-3)."""
+    """Number of times that all brokers failed since the last good response (R-MD-3)."""
     recovery_strategy: str
     outage: OutageExplanation | None
     addresses: tuple[AddressExplanation, ...]
     rebootstraps: tuple[RebootstrapExplanation, ...]
     rebootstrapping: bool
     waiting: tuple[tuple[str, float], ...]
-    """What callers wait for, and how many seconds they still do."""
+    """What callers wait for, and the seconds until they time out."""
     attempts: tuple[AttemptExplanation, ...]
-    """Of the running outage, the latest last."""
+    """Failed attempts of the current outage, the latest last."""
     buffers: BufferExplanation
     group: GroupExplanation | None = None
-    """Of a consumer with a `group.id`."""
+    """For consumers with a `group.id`."""
     transaction: TransactionExplanation | None = None
-    """Of a producer with a `transactional.id`."""
+    """For producers with a `transactional.id`."""
     records: RecordsExplanation | None = None
-    """Of a producer with records that have no outcome."""
+    """For producers with records that aren't acknowledged yet."""
     weaker: str | None = None
-    """Of a producer without idempotence: what it doesn't promise, and why."""
+    """For producers without idempotence: which guarantees they lack, and why."""
     missing: tuple[MissingExplanation, ...] = ()
-    """Topics and partitions in use that aren't there."""
+    """Topics and partitions in use that don't exist."""
     reading: ReadingExplanation | None = None
-    """Of a consumer that has partitions."""
+    """For consumers with assigned partitions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

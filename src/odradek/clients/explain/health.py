@@ -42,8 +42,8 @@ class BrokerHealth:
     id: int
     address: str
     state: str
-    """`ready`: connected; `failing`: the last attempt went wrong, or it is silent; `idle`: nobody
-    needs a connection to it just now."""
+    """`ready`: connected; `failing`: the last attempt failed, or the broker doesn't respond;
+    `idle`: no connection is needed now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +52,35 @@ class GroupHealth:
 
     group_id: str
     state: str
-    """Kafka's word for the member's state, as `explain()` has it; `none` for one that only commits.
-    """
+    """The member's state as in `explain()`; `none` for a consumer that only commits."""
     assigned: int
-    """Partitions."""
+    """Number of assigned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health(Shown):
-    """Whether a client can do its work. `to_dict()` gives plain data."""
+    """Whether a client can do its work. `to_dict()` returns plain data."""
 
     ok: bool
-    """It isn't in the way of its program, as far as it knows."""
+    """Whether the client can do its work, as far as it knows."""
     since: float | None
-    """Since when that has been so, in seconds since the epoch as `time.time()` gives them; None
-    where nothing has happened yet."""
+    """Time since which `ok` has this value, in seconds since the epoch like `time.time()`; None
+    before the first event."""
     reason: str | None
-    """What is wrong, in a sentence; also of what leaves it `ok`, as one broker of three."""
+    """The problem, as a sentence; also a problem that leaves it `ok`, such as one failed broker of
+    three."""
     cure: str | None
-    """What mends it, where somebody has to do something."""
+    """What fixes it, if something has to be done."""
     brokers: tuple[BrokerHealth, ...]
-    """Those of the cluster, by id; none before the first contact."""
+    """The cluster's brokers by id; empty before the first contact."""
     group: GroupHealth | None
-    """Of a consumer with a `group.id`."""
+    """For consumers with a `group.id`."""
     lag: int | None
-    """Offsets that are still to be read of all assigned partitions together, as far as their ends
-    are known; None where none is, and of other clients."""
+    """Total lag of the assigned partitions whose end is known, in offsets; None if none is known,
+    and for other clients."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         return asdict(self)
 
 

@@ -19,35 +19,36 @@ LINE = 12
 
 
 class MetricName(NamedTuple):
-    """What a metric is known by, as in Kafka's Java clients."""
+    """The identity of a metric, as in Kafka's Java clients."""
 
     name: str
     group: str
     tags: tuple[tuple[str, str], ...]
-    """Pairs of a tag and its value, in the order that Java's names have them."""
+    """Pairs of tag and value, in the order of Java's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number, and what it means."""
+    """One metric with its value and meaning."""
 
     name: str
-    """As Java's, where Java has it: `records-lag-max`."""
+    """Java's name if Java has the metric: `records-lag-max`."""
     group: str
-    """As Java's: `consumer-fetch-manager-metrics`; `odradek-metrics` for what Java doesn't have."""
+    """Java's group: `consumer-fetch-manager-metrics`; `odradek-metrics` for metrics that Java
+    lacks."""
     tags: Mapping[str, str]
-    """`client-id`, and of some `topic`, `partition`, `node-id`, `address`."""
+    """`client-id`, and for some metrics `topic`, `partition`, `node-id` or `address`."""
     value: float
-    """A count is an int. Not a number (`math.isnan`) where nothing was measured, as in Java."""
+    """Counts are ints; NaN (`math.isnan`) if nothing was measured, as in Java."""
     unit: str
-    """`ms`, `s`, `bytes`; empty for what is only counted."""
+    """`ms`, `s` or `bytes`; empty for counts."""
     description: str
     kind: Kind
-    """A `counter` only grows, from 0 when its client is made; a `gauge` is as it is just now."""
+    """A `counter` only grows, from 0 when the client is created; a `gauge` is a current value."""
 
     @property
     def key(self) -> MetricName:
-        """What the snapshot has it under."""
+        """The key of this metric in `Metrics`."""
         return MetricName(self.name, self.group, tuple(self.tags.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,10 +68,10 @@ def _metric(
 
 
 class Metrics(Mapping[MetricName, float]):
-    """All metrics of a client at one moment; it never changes.
+    """All metrics of a client at one moment; read-only.
 
-    A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` gives
-    one number, `find(group="producer-topic-metrics")` all that fit; `str()` is a line for a log.
+    A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` returns
+    one number, `find(group="producer-topic-metrics")` all that match; `str()` is a line for a log.
     """
 
     __slots__ = ("_by_name", "all", "at", "client", "client_id")
@@ -110,9 +111,9 @@ class Metrics(Mapping[MetricName, float]):
     def find(
         self, name: str | None = None, group: str | None = None, **tags: object
     ) -> tuple[Metric, ...]:
-        """All with this name, of this group, with these tags (`node_id` for `node-id`).
+        """Return all metrics with this name, group and tags (`node_id` for `node-id`).
 
-        A metric may have more tags than are asked for. Empty where nothing fits.
+        A metric may have more tags than these. Empty if none matches.
         """
         wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
         return tuple(
@@ -124,10 +125,10 @@ class Metrics(Mapping[MetricName, float]):
         )
 
     def value(self, name: str, group: str | None = None, **tags: object) -> float:
-        """The value of one metric: of those that fit, the one with the fewest tags.
+        """Return the value of one metric: of those that match, the one with the fewest tags.
 
         So `value("record-send-total")` is the client's, `value("record-send-total", topic="t")` the
-        topic's. Raises `KeyError` where none fits, or several do that differ in their tags.
+        topic's. Raises `KeyError` if none matches, or several that differ in their tags.
         """
         fitting = sorted(self.find(name, group, **tags), key=lambda metric: len(metric.tags))
         if not fitting:
@@ -147,7 +148,7 @@ class Metrics(Mapping[MetricName, float]):
         return f"this {self.client} has no metric {name} now{like}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON; None for what isn't a number."""
+        """Return plain data, ready for JSON; None instead of NaN."""
         return {
             "client": self.client,
             "client_id": self.client_id,

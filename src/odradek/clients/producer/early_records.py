@@ -261,7 +261,7 @@ class EarlyRecords:
                 return
             del self._topics[name]
         if waiting.placing is not None:
-            gone = ClientClosedError(f"nobody waits for topic {name} any more")
+            gone = ClientClosedError(f"no caller waits for topic {name} any more")
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:

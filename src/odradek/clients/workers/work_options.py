@@ -87,10 +87,12 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
 def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
     """The function that works on a record: a coroutine function if it is `awaited`, else not."""
     if not callable(given) or isinstance(given, type):
-        raise refusal("work", "a function of a record", given)
+        raise refusal("work", "a function that takes a record", given)
     call = type(given).__call__
     if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
-        raise refusal("work", "a function of a record", given, "a generator's values aren't used")
+        raise refusal(
+            "work", "a function that takes a record", given, "a generator's values aren't used"
+        )
     if (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)) is not awaited:
         if awaited:
             raise refusal("work", "an async function", given, "for a plain function use Workers")

@@ -106,14 +106,14 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """What workers have done, and what they are at; counts are of records and of this run.
+    """Progress of workers; counts are of records of this run.
 
-    `in_work`; `waiting`: read and not in work, those that are tried again later among them;
-    `buffered_bytes`: what both take, as `buffer_bytes` limits it. `finished`; `retried`: attempts
-    after a record's first; `dead`: dead letters that were written, which are finished, too. `lag`:
-    offsets from what the group has committed to the ends of the assigned partitions; None where
-    that isn't known of all, or none is assigned, as after the run. `longest`: seconds since the
-    oldest attempt that is under way began.
+    `in_work`: being processed; `waiting`: read but not being processed, including those that wait
+    for a retry; `buffered_bytes`: bytes of both (limited by `buffer_bytes`). `finished`; `retried`:
+    attempts after a record's first; `dead`: dead letters written, which also count as finished.
+    `lag`: offsets from the committed ones to the ends of the assigned partitions; None if unknown
+    for one, or if none is assigned, as after the run. `longest`: seconds since the oldest running
+    attempt began.
     """
 
     in_work: int

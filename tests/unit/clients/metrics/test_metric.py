@@ -59,7 +59,7 @@ def test_values_are_found_by_name_and_tags() -> None:
         FOUND.value("zzz")
     with pytest.raises(KeyError, match="no metric request-total with this.*only .*node-id=node-1"):
         FOUND.value("request-total", node_id=1)
-    with pytest.raises(KeyError, match="several metrics record-send-total fit"):
+    with pytest.raises(KeyError, match="several metrics match record-send-total"):
         FOUND.value("record-send-total", "producer-topic-metrics")
     name: Any = "record-send-total"
     with pytest.raises(KeyError, match=r"value\('record-send-total'\) finds one"):

@@ -231,14 +231,14 @@ class ClassicMembership(Life):
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept])
         if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
-            self.rejoin("partitions were given back", self._engine.now)
+            self.rejoin("partitions were revoked", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
         """A static member came back with another subscription. Its coordinator kept its place and
         what was assigned to it there (KIP-345), and doesn't divide again for it.
         """
         yield from self._give_back(self._group.owned())
-        reason, now = "its place has topics that it has no more", self._engine.now
+        reason, now = "the subscription of this static member has changed", self._engine.now
         yield from self._say_goodbye(reason, now + LEAVE_TIMEOUT, static=True)
         self._identity.forget()
         self.rejoin(reason, self._engine.now)

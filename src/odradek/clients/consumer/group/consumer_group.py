@@ -238,7 +238,7 @@ class ConsumerGroup:
 
     def _cancel_next(self) -> None:
         if self._next is not None:
-            self._engine.cancel(self._next, IllegalStateError("another call has taken its place"))
+            self._engine.cancel(self._next, IllegalStateError("replaced by another call"))
             self._next = None
 
     # What a membership uses (the engine's step)

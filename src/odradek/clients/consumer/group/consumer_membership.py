@@ -328,7 +328,9 @@ class ConsumerMembership(Life):
         """KIP-62: a member that makes no progress leaves, so that others can."""
         self._stop_reconciling("poll() overdue")
         known = self._introduced
-        self._move(MemberEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
+        self._move(
+            MemberEvent.POLL_OVERDUE, "poll() wasn't called within max.poll.interval.ms", now
+        )
         # First: an application that comes back meanwhile must not be given what others may have.
         yield from self._lose_everything(now)
         if known:
@@ -444,7 +446,7 @@ class ConsumerMembership(Life):
     def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
         """Ask for names; a topic that is too new, or gone, is asked for again."""
         self._asks_names = True
-        self._metadata.request("the coordinator names topics that aren't known")
+        self._metadata.request("the coordinator has assigned unknown topics")
         try:
             yield from self._names.ask(unknown, now + NAMES)
         except KafkaError as error:

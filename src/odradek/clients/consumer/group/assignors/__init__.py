@@ -52,7 +52,7 @@ BUILT_IN: Mapping[str, Callable[[], Assignor]] = {
 
 
 class AssignorError(KafkaError, ValueError):
-    """An assignor raised (it is the cause), or what it gave is no assignment of this group."""
+    """An assignor raised an exception (the cause), or returned an invalid assignment."""
 
 
 def find(items: Iterable[str | Assignor]) -> list[Assignor]:
