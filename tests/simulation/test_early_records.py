@@ -149,8 +149,9 @@ def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
     assert scene.writer._engine.early.topic("t") is not None  # others go on at once
     assert send("t", b"1", partition=0).result(5).offset == 1
     explained = scene.writer.explain()
-    assert "waits for its partition to be created (the topic has partitions 0 to 2)" in str(
-        explained.records
+    assert (
+        "waits for its partition, which doesn't exist yet: the topic has partitions 0 to 2"
+        in str(explained.records)
     )
     assert "(max.block.ms)" in str(explained.records)
     scene.cluster.add_partitions("t", 2)

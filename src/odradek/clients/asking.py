@@ -81,7 +81,7 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     """One API, as an admin client's call uses it."""
 
     what: str
-    """What the call waits for, a text to follow "timed out waiting for"."""
+    """The subject of the call, a text to follow "timed out waiting for"."""
     thing: str
     """What an item is: "topic" …"""
     body: Callable[[list[K], int], AnyRequest]

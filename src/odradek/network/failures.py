@@ -60,7 +60,7 @@ REFUSED_CURE = (
 )
 ENDED = "the connection was closed during the TLS handshake"
 ENDED_CURE = (
-    "Usually the broker is starting or stopping, a proxy has no broker behind it, or the port "
+    "Usually the broker is starting or stopping, a proxy can't reach its broker, or the port "
     "doesn't speak TLS (security.protocol.probe.enable=true finds out)."
 )
 

@@ -38,8 +38,8 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """The log of a replica: its size in bytes, and the number of records by which it lags behind
-    the leader (if `future`, behind the log that it will replace).
+    """The log of a replica: its size in bytes, and the number of records by which it lags the
+    leader (if `future`, the log that it will replace).
     """
 
     size: int

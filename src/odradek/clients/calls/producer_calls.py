@@ -435,8 +435,8 @@ class ProducerCalls(TransactionCalls):
             if self.host.inside and self._left and timeout > 0:
                 raise IllegalStateError(
                     "close() was called in a callback of this Producer, which can't wait for the "
-                    "remaining records: call it outside of the callback, or call close(0) to give "
-                    "them up"
+                    "remaining records: call it outside of the callback, or call close(0) to "
+                    "discard them"
                 )
         self.lanes.clear()  # so that every later `send` looks whether this is open
         return self.close(timeout, lambda deadline: self._deliver(timeout, deadline, client))

@@ -71,7 +71,7 @@ SLOW_NAME = Cause(
 CLOSES = Cause(
     DialStage.BROKER,
     "it closes connections before it answers: the broker is starting or stopping, the port speaks "
-    "another protocol (security.protocol), or a proxy has no broker behind it",
+    "another protocol (security.protocol), or a proxy can't reach its broker",
     "If the broker is starting, wait half a minute; then compare security.protocol with the "
     "protocol of the broker's listener on that port.",
 )

@@ -40,7 +40,7 @@ class RecordsExplanation:
     attempts: int
     """How often it was sent."""
     waits_for: str
-    """What it waits for, a text to follow "waits for"."""
+    """Reason for the wait, a text to follow "waits for"."""
     limit: str = "delivery.timeout.ms"
     """The option that sets this timeout."""
 

@@ -83,12 +83,12 @@ class AddressExplanation:
     """Seconds until the next connection attempt is allowed; None if that depends on an event, or if
     there is a connection."""
     next_dial_after: str = ""
-    """What the next connection attempt waits for; empty if nothing."""
+    """Reason why the next connection attempt waits; empty if it doesn't."""
     stage: str | None = None
     """Where the last error occurred: name, network, proxy, tls, sasl, protocol, broker or cluster;
     None without an error."""
     cure: str | None = None
-    """What usually fixes it."""
+    """The usual remedy."""
 
     @property
     def ready(self) -> bool:
@@ -200,7 +200,7 @@ class Explanation(Shown):
     rebootstraps: tuple[RebootstrapExplanation, ...]
     rebootstrapping: bool
     waiting: tuple[tuple[str, float], ...]
-    """What callers wait for, and the seconds until they time out."""
+    """The waits of callers, each with the seconds until it times out."""
     attempts: tuple[AttemptExplanation, ...]
     """Failed attempts of the current outage, the latest last."""
     buffers: BufferExplanation

@@ -70,7 +70,7 @@ class Health(Shown):
     """The problem, as a sentence; also a problem that leaves it `ok`, such as one failed broker of
     three."""
     cure: str | None
-    """What fixes it, if something has to be done."""
+    """The remedy, if something has to be done."""
     brokers: tuple[BrokerHealth, ...]
     """The cluster's brokers by id; empty before the first contact."""
     group: GroupHealth | None

@@ -60,7 +60,7 @@ class WaitReasons:
             if found is None or not found.partitions:
                 return "the metadata of its topic"
             last = len(found.partitions) - 1
-            return f"its partition to be created (the topic has partitions 0 to {last})"
+            return f"its partition, which doesn't exist yet: the topic has partitions 0 to {last}"
         leader = snapshot.leader(topic, partition)
         if leader is None:
             return "a leader of its partition to be elected"
