@@ -200,7 +200,7 @@ def test_directories_and_the_cluster(fake: FakeCluster, here: Here) -> None:
         ("topics delete-records t:0=-1", "the offset must be a number, or end"),
         ("topics delete-records t:x=1", "isn't TOPIC:PARTITION, as in flights:0"),
         ("partitions reassign", "no partition is named"),
-        ("partitions reassign t:0=1,x", "isn't a list of brokers' ids"),
+        ("partitions reassign t:0=1,x", "isn't a list of broker ids"),
         ("partitions reassign --reassignment-json-file /nowhere", "can't be read"),
         ("partitions reassign --reassignment-json-file /dev/null", "JSONDecodeError"),
         ("configs alter broker --set a=1", "or give --default"),
@@ -269,7 +269,7 @@ def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
 
     code, out, err = answered()
     assert (code, out) == (1, "")
-    assert "topic flihgts; names like it: flights" in err
+    assert "topic flihgts (did you mean flights?)" in err
     assert answered("--if-exists") == (0, "There was no topic flihgts.\n", "")
     os.write(terminal, b"n\n")
     code, _, err = answered("flights")

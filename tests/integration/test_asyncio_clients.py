@@ -521,7 +521,7 @@ def test_what_is_closed_after_its_loop_says_what_is_lost(
         return sending, delivery
 
     async def closed(sending: AsyncProducer) -> None:
-        with pytest.raises(IllegalStateError, match="1 records had no outcome when"):
+        with pytest.raises(IllegalStateError, match="1 record was not acknowledged when"):
             await sending.close()
         await sending.close()
 

@@ -110,8 +110,8 @@ def test_somebody_types(cluster: LocalCluster, topic: str) -> None:
 def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     status, out, err = run(cluster, "consume", "--topic", "nix", "--timeout-ms", "2000")
     assert (status, out) == (1, "")
-    made = "What makes it: odradek topics create nix --bootstrap-server "
-    assert f"topic nix isn't there. {made}" in err
+    made = "Create it with: odradek topics create nix --bootstrap-server "
+    assert f"topic nix doesn't exist. {made}" in err
     lost = run(cluster, "produce", "--topic", "nix", "--max-block-ms", "300", given=b"a\nb\n")
     assert lost[0] == 1
     assert "1 of 1 lines were not acknowledged" in lost[2]
@@ -169,4 +169,4 @@ def test_versions_as_json(cluster: LocalCluster) -> None:
         assert broker["error"] is None
         apis = {a["name"]: a for a in broker["apis"]}
         assert apis["Metadata"]["usable"] == apis["Metadata"]["max"] == 13
-        assert apis["AlterConfigs"]["problem"] == "no messages in this client"
+        assert apis["AlterConfigs"]["problem"] == "not supported by this client"

@@ -174,7 +174,7 @@ def test_a_certificate_for_another_name(strict: LocalCluster, settings: Settings
     finally:
         door.close()
     assert status == STATUSES[Trouble.TLS]
-    assert "certificate isn't for" in first(found)["what"]
+    assert "certificate isn't valid for" in first(found)["what"]
     assert "subjectAltName" in first(found)["cure"]
 
 

@@ -130,14 +130,14 @@ def test_a_dry_run_says_what_would_fail(fake: FakeCluster) -> None:
 def test_a_misspelt_topic_has_its_likeness(fake: FakeCluster, line: str) -> None:
     found = as_json(*line.split(), *at(fake), status=1)
     (error,) = found["failed"].values()
-    assert error["message"].endswith("; names like it: flights")
+    assert error["message"].endswith(" (did you mean flights?)")
     code, _, err = run(*line.split(), *at(fake))
-    assert (code, err.count("names like it: flights")) == (1, 1)
+    assert (code, err.count("did you mean flights?")) == (1, 1)
 
 
 def test_what_is_not_there_of_a_topic_that_is_has_none(fake: FakeCluster) -> None:
     found = as_json("offsets", "list", "flights:9", *at(fake), status=1)
-    assert "names like it" not in found["failed"]["flights-9"]["message"]
+    assert "did you mean" not in found["failed"]["flights-9"]["message"]
 
 
 def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
@@ -146,7 +146,7 @@ def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
     found = as_json("groups", "describe", "biling", "billing", *at(fake), status=1)
     assert list(found["groups"]) == ["billing"]
     message = found["failed"]["biling"]["message"]
-    assert message.endswith("; names like it: billing")
+    assert message.endswith(" (did you mean billing?)")
     assert ".;" not in message, "brokers end their sentence"
 
 

@@ -235,7 +235,7 @@ WRONGS: dict[type[KafkaError], dict[str, Given]] = {
         "no SASL to a port that wants it": lambda s: s.without("sasl.", security_protocol="SSL"),
     },
     errors.MechanismUnsupportedError: {
-        "mechanism that the broker doesn't do": lambda s: s.right("SCRAM-SHA-256"),
+        "mechanism that the broker doesn't support": lambda s: s.right("SCRAM-SHA-256"),
     },
     errors.NotKafkaError: {
         "a port that speaks HTTP": lambda s: (

@@ -100,7 +100,7 @@ class Reading:
 
     def waits(self) -> bool:
         """The broker has accepted the connection, and says nothing."""
-        return "says nothing" in str(self.consumer.explain())
+        return "never answers" in str(self.consumer.explain())
 
     def has_judged(self) -> bool:
         """It refuses the metadata of the woken broker, or has read something."""

@@ -215,7 +215,7 @@ def test_the_way_back_to_what_is_committed(protocol: str) -> None:
 def test_the_way_back_needs_a_group_and_a_place_to_begin() -> None:
     _, _, alone = make(1)
     alone.assign(THREE)
-    with pytest.raises(IllegalStateError, match=r"seek_to_committed\(\) needs a group.id"):
+    with pytest.raises(IllegalStateError, match=r"seek_to_committed\(\) needs group.id"):
         alone.seek_to_committed()
     alone.close()
     scene = Scene()
@@ -233,7 +233,7 @@ def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
     a.commit(dict.fromkeys(PARTITIONS, 9))
     scene.read(a, 4)
     every_broker(scene.cluster, "go_silent")
-    with pytest.raises(KafkaTimeoutError, match="no position of t-0 in time"):
+    with pytest.raises(KafkaTimeoutError, match="timed out waiting for position of t-0"):
         a.seek_to_committed(timeout=1.0)
     assert a.poll(5.0) == []
     scene.cluster.heal()

@@ -54,7 +54,7 @@ def test_an_error_comes_with_the_partition_and_no_offset() -> None:
 def test_what_send_itself_raises_is_not_told() -> None:
     _, _, producer = one_broker()
     told: list[object] = []
-    said = r"is above max\.request\.size \(1048576\): raise it, and the topic's max\.message"
+    said = r"exceeds max\.request\.size \(1048576\): raise it, and the topic's max\.message"
     with pytest.raises(RecordTooLargeError, match=said):
         producer.send("t", b"x" * (1 << 21), on_delivery=lambda e, m: told.append((e, m)))
     producer.close()

@@ -15,17 +15,17 @@ def test_what_is_left_to_read() -> None:
     reader = stage.consumer()
     assert reader.explain().reading is None
     reader.assign(TPS)
-    assert str(reader.explain().reading) == "partitions: 3; nothing known yet of 3"
+    assert str(reader.explain().reading) == "partitions: 3; lag unknown for 3"
     stage.write(range(31))
     assert len(stage.read(reader, 1, most=1)) == 1
     stage.world.advance(1.0)
     left = reader.explain().reading
     assert left is not None
     assert (left.lag, left.unknown, left.partitions) == (30, 0, 3)
-    assert "30 offsets left to read, most of them in t-" in str(reader.explain())
+    assert "lag 30 offsets, most of it in t-" in str(reader.explain())
     stage.read(reader, 30)
     reader.pause(TPS[1:])
     stage.world.advance(1.0)
     assert reader.explain().reading == ReadingExplanation(3, 2, 0, 0, None)
-    assert "\n  partitions: 3; all there is has been read; 2 paused, " in str(reader.explain())
+    assert "\n  partitions: 3; no lag; 2 paused " in str(reader.explain())
     assert reader.explain().to_dict()["reading"]["lag"] == 0

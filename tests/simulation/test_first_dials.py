@@ -70,7 +70,7 @@ def test_a_call_keeps_its_timeout_and_explain_says_what_is_waited_for(background
         admin.list_topics(2.0)
     assert stage.world.now - begin == pytest.approx(2.0, abs=0.1)
     (picture,) = pictures
-    assert "the first dial waits for" in picture.diagnosis
+    assert "the first connection attempt is in " in picture.diagnosis
     assert "reconnect.first.jitter.ms" in picture.addresses[0].next_dial_after
     assert stage.world.dials == []
     assert not stage.world.hot_loops

@@ -91,14 +91,14 @@ def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protoco
     with pytest.raises(IllegalStateError, match="nothing to read"):
         a.poll(0)
     a.assign(PARTITIONS[:1])
-    with pytest.raises(IllegalStateError, match="exclude each other"):
+    with pytest.raises(IllegalStateError, match="mutually exclusive"):
         a.subscribe(["t"])
     assert a.position(PARTITIONS[0]) == 10
     a.unsubscribe()
     a.subscribe(["t"])
     scene.write(range(40, 44))
     assert scene.read(a, 4) == list(range(40, 44))
-    with pytest.raises(IllegalStateError, match="exclude each other"):
+    with pytest.raises(IllegalStateError, match="mutually exclusive"):
         a.assign(PARTITIONS)
 
 
@@ -119,7 +119,7 @@ def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
     scene = Scene()
     scene.write(range(8))
     a = one_partition(scene, auto_offset_reset="none")
-    with pytest.raises(IllegalStateError, match="t-0 has no committed offset and auto.offset"):
+    with pytest.raises(IllegalStateError, match="t-0 has no committed offset, and auto.offset"):
         a.poll(1.0)
     a.seek(PARTITIONS[0], 1)
     assert [r.offset for r in a.poll(1.0)] == [1]
@@ -164,7 +164,7 @@ def test_a_commit_beside_members_is_refused_and_says_what_to_do(protocol: str) -
     a = scene.subscribed()
     scene.read(a, 40)
     stranger = one_partition(scene)
-    with pytest.raises(CommitFailedError, match="this consumer isn't one of them"):
+    with pytest.raises(CommitFailedError, match="other consumers have joined"):
         stranger.commit({PARTITIONS[0]: 1})
 
 
@@ -367,7 +367,7 @@ def test_close_of_a_static_member_that_was_fenced_is_quiet(
     assert "FencedInstanceIdError" in str(a.explain().group)
     a.close()
     assert "a lost 0 1 2 3" in scene.log
-    assert any("had refused this consumer" in r.getMessage() for r in caplog.records)
+    assert any("refused this consumer" in r.getMessage() for r in caplog.records)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -418,7 +418,7 @@ def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of
     a.assign(PARTITIONS[:2])
     assert scene.read(a, 2) == [1, 5]  # of the other partition, at once
     assert scene.world.now < 5
-    assert "nothing of t-0 is read: its committed offset" in str(a.explain())
+    assert "not reading t-0: its committed offset" in str(a.explain())
     while scene.world.now < 80:  # beyond the time of one look-up
         assert a.poll(1.0) == []
     said = [r.getMessage() for r in caplog.records if "its committed offset" in r.getMessage()]

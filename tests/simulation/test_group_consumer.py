@@ -313,10 +313,10 @@ def test_explain_says_where_the_membership_stands(protocol: str) -> None:
     picture = a.explain().group
     assert picture is not None
     assert (picture.state, picture.generation, picture.last_poll) == (None, -1, None)
-    assert "no member, commits only" in str(a.explain())
+    assert "not a member, only commits offsets" in str(a.explain())
     a.subscribe(["t"], **scene.callbacks("a"))
     scene.world.advance(2)
-    assert "a callback waits for poll()" in str(a.explain())
+    assert "a rebalance callback will run in the next poll()" in str(a.explain())
     scene.read(a, 8)
     scene.world.advance(3)
     picture = a.explain().group
@@ -356,5 +356,5 @@ def test_a_rebalance_that_is_asked_for() -> None:
             a.poll(0.1)
         assert a.group_metadata().generation_id > before
     assert scene.log == ["a assigned 0 1 2 3", "a assigned", "a revoked 0 1 2 3"]
-    with pytest.raises(IllegalStateError, match="needs subscribe"):
+    with pytest.raises(IllegalStateError, match="call subscribe"):
         scene.member("c").enforce_rebalance()

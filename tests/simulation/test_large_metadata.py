@@ -166,7 +166,7 @@ def test_a_list_that_ends_with_an_error_is_asked_for_again(
         stage.client(Admin, background=False).list_topics(20.0)
     ends_with_an_error(monkeypatch, RebootstrapRequiredError.code)
     (error,) = asked_again(stage)
-    assert "asks to start again" in error
+    assert "requires a rebootstrap" in error
 
 
 def test_a_list_that_turns_out_wrong_is_asked_for_again(

@@ -365,13 +365,13 @@ def test_why_a_client_has_no_id() -> None:
     stage, receiver = staged(interval=10.0)
     with (
         stage.producer(enable_metrics_push=False) as producer,
-        pytest.raises(IllegalStateError, match=r"enable.metrics.push is false"),
+        pytest.raises(IllegalStateError, match=r"set enable.metrics.push=true"),
     ):
         producer.client_instance_id(5.0)
     without = Stage()
     with (
         without.producer() as producer,
-        pytest.raises(errors.UnsupportedVersionError, match="no receiver of clients' metrics"),
+        pytest.raises(errors.UnsupportedVersionError, match="don't accept client metrics"),
     ):
         producer.client_instance_id(5.0)
     stage.cluster.crash(1)

@@ -46,14 +46,14 @@ def polls(consumer: Consumer) -> None:
 
 def send(scene: Scene) -> Any:
     client = scene.producer(max_block_ms=12_000)
-    with pytest.raises(KafkaTimeoutError, match="names like it: flights"):
+    with pytest.raises(KafkaTimeoutError, match=r"did you mean flights\?"):
         client.send(TYPO, b"x").result(20)
     return client
 
 
 def partitions_for(scene: Scene) -> Any:
     client = scene.producer()
-    with pytest.raises(KafkaTimeoutError, match="names like it: flights"):
+    with pytest.raises(KafkaTimeoutError, match=r"did you mean flights\?"):
         client.partitions_for(TYPO, timeout=12)
     return client
 
@@ -98,7 +98,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         r.getMessage()
         for r in caplog.records
-        if r.levelno == logging.WARNING and "of waiting" in r.getMessage()
+        if r.levelno == logging.WARNING and ": topic " in r.getMessage()
     ]
 
 
@@ -111,7 +111,7 @@ def found(scene: Scene, client: Any) -> None:
         else:
             client.partitions_for(client.explain().missing[0].topic, timeout=5)
     assert client.explain().missing == ()
-    assert "hasn't been there" not in str(client.explain())
+    assert "still doesn't exist" not in str(client.explain())
 
 
 @pytest.mark.parametrize("use", USES)
@@ -121,14 +121,14 @@ def test_a_topic_that_is_not_there_is_told_of_once_with_the_cure(
     scene = Scene()
     client = USES[use](scene)
     (line,) = told(caplog)
-    assert f"topic {TYPO} isn't there" in line
-    assert "names like it: flights" in line
+    assert f"topic {TYPO} still doesn't exist after " in line
+    assert "did you mean flights?" in line
     made = f"odradek topics create {TYPO} --bootstrap-server {scene.cluster.bootstrap_servers}"
     assert line.endswith(made)
     assert scene.lists == 1
     picture = client.explain()
     assert [(m.topic, m.partition, m.near) for m in picture.missing] == [(TYPO, None, ("flights",))]
-    assert f"But topic {TYPO} hasn't been there for " in picture.diagnosis
+    assert f"But topic {TYPO} still doesn't exist after " in picture.diagnosis
     assert not scene.world.hot_loops
     scene.cluster.create_topic(TYPO)
     found(scene, client)
@@ -155,8 +155,8 @@ def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptur
     scene = Scene()
     client = use(scene)
     (line,) = told(caplog)
-    assert "topic flights has no partition 7" in line
-    assert "it has partitions 0 to 2" in line
+    assert "topic flights still has no partition 7" in line
+    assert "it has 0 to 2" in line
     assert scene.lists == 0
     assert [str(m)[:35] for m in client.explain().missing] == [
         "partition 7 of topic flights hasn't"
@@ -191,7 +191,7 @@ def test_names_like_it_are_left_out_where_no_broker_lists_any(
     for _ in range(20):
         client.poll(1.0)
     (line,) = told(caplog)
-    assert "names like it" not in line
+    assert "did you mean" not in line
     client.close(0)
 
 
@@ -268,15 +268,17 @@ def test_explain_keeps_the_groups_own_trouble_beside_a_missing_topic() -> None:
     for broker in scene.cluster.brokers.values():
         broker.injections.append(Injection("JoinGroup", 15, 1000))  # COORDINATOR_NOT_AVAILABLE
     polls(client)
-    assert "But its group" in client.explain().diagnosis
-    assert "But topic a hasn't been there" in client.explain().diagnosis
+    assert "But the group" in client.explain().diagnosis
+    assert "But topic a still doesn't exist" in client.explain().diagnosis
     client.close(0)
 
 
 def test_a_question_about_a_topic_that_is_not_there_has_names_like_it() -> None:
     scene = Scene()
     with scene.consumer() as consumer:
-        with pytest.raises(UnknownTopicOrPartitionError, match="names like it: flights. What make"):
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match=r"did you mean flights\?\)\. Create"
+        ):
             consumer.partitions_for(TYPO, timeout=5.0)
         assert len(consumer.partitions_for("flights", timeout=5.0)) == 3
     assert scene.lists == 1

@@ -76,7 +76,9 @@ def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -
     with pytest.raises(PartitionerError, match="by_number raised ZeroDivisionError") as failed:
         producer.send("t", b"0")
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
-    with pytest.raises(PartitionerError, match="by_number gave 5 .* 0 to 4; nothing was written"):
+    with pytest.raises(
+        PartitionerError, match="by_number returned 5 .* 0 to 4; nothing was written"
+    ):
         producer.send("t", b"5")
     assert producer.send("t", b"0", partition=1).result(timeout=5).partition == 1  # not asked
     producer.flush()
@@ -87,12 +89,12 @@ def test_of_a_piece_of_arrow_data_with_such_a_row_nothing_is_written() -> None:
     _, cluster, producer = make(7, partitions=PARTITIONS, partitioner=by_value_below_four)
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"3", b"9"]})])
     with pytest.raises(
-        PartitionerError, match="row 3: .* gave 9 for a record of topic t"
+        PartitionerError, match="row 3: .* returned 9 for a record of topic t"
     ) as failed:
         producer.send_arrow("t", table)
     assert failed.value.row == 3
     (note,) = failed.value.__notes__
-    assert note.startswith("The first 2 rows are sent, unless the producer is closed before")
+    assert note.startswith("The first 2 rows are still sent, unless the producer is closed first")
     producer.flush()
     assert places(cluster) == {0: 0, 1: 1}
     assert producer.send("t", b"2").result(timeout=5).partition == 2

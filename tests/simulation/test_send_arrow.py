@@ -140,7 +140,7 @@ def test_a_bad_row_sends_nothing_of_its_piece_and_says_what_went_before() -> Non
     with pytest.raises(InvalidRowError, match="row 10: the topic has partitions 0 to 2") as caught:
         producer.send_arrow("t", pa.Table.from_batches([good, bad]))
     (note,) = caught.value.__notes__
-    assert note.startswith("The first 6 rows are sent, unless the producer is closed before")
+    assert note.startswith("The first 6 rows are still sent, unless the producer is closed first")
     with pytest.raises(RecordTooLargeError, match="row 1: .* max.request.size") as large:
         producer.send_arrow("t", pa.record_batch({"value": [b"99", bytes(6000)]}))
     assert not hasattr(large.value, "__notes__")

@@ -109,7 +109,7 @@ def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
     with pytest.raises(KafkaError, match="row 8500") as refused:
         producer.send_many("t", texts, partitions=[0] * 8500 + [99] + [0] * 499)
     assert isinstance(refused.value, InvalidRowError | KafkaTimeoutError)
-    assert refused.value.__notes__[-1].startswith("The first 8192 rows are sent, unless")
+    assert refused.value.__notes__[-1].startswith("The first 8192 rows are still sent, unless")
     producer.flush(timeout=5)
     assert values(cluster, 0) == list(range(8192))
     texts[3] = b"x" * 3000

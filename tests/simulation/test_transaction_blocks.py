@@ -159,7 +159,7 @@ async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begin
     servers = kafka_simulation.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
         await cancelled_end(kafka_simulation, producer, 10.0, commit=commit)
-        with pytest.raises(AssertionError, match="goes on|is under way"):
+        with pytest.raises(AssertionError, match="is still running"):
             await producer.begin_transaction()
         await asyncio.sleep(20)
         async with producer.transaction():

@@ -187,7 +187,7 @@ class Scene:
             made = self.history.sent("source", TopicPartition("in", partition), value)
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
-            except KafkaError:  # it ran out of time before the topic was known
+            except KafkaError:  # it timed out before the topic was known
                 made.outcome = TransactionOutcome.ABORTED
             else:
                 self.sent.append((made, future))

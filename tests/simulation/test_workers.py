@@ -319,7 +319,7 @@ def test_a_registry_that_answers_nobody_buries_nothing(
     async def work(record: ConsumerRecord) -> None:
         books.ends(record)
 
-    with pytest.raises(WorkFailedError, match="no fault of the record's") as caught:
+    with pytest.raises(WorkFailedError, match="The record isn't the cause") as caught:
         one_run(
             simulation,
             work,
@@ -403,7 +403,7 @@ def test_a_dead_letter_that_nobody_takes_is_not_passed(
         books.ends(record)
 
     with pytest.raises(
-        WorkFailedError, match=r"no\. Then it wasn't written to 'dead': RecordTooLargeError"
+        WorkFailedError, match=r"no\. Then writing it to 'dead' failed: RecordTooLargeError"
     ):
         one_run(
             simulation,
@@ -424,9 +424,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_told_of_before_anything_is_rea
         raise AssertionError
 
     before = simulation.now
-    text = (
-        r"dead_letter_topic deed isn't there; names like it: dead\. What makes it: odradek topics"
-    )
+    text = r"dead_letter_topic deed doesn't exist \(did you mean dead\?\)\. Create it with: odradek"
     with pytest.raises(UnknownTopicOrPartitionError, match=text):
         one_run(simulation, work, dead_letter_topic="deed")
     assert 9.5 < simulation.now - before < 11.0
@@ -737,11 +735,11 @@ def test_what_is_no_error_of_the_record_counts_as_no_attempt_that_buries_it(
 def test_what_it_refuses(simulation: KafkaSimulation) -> None:
     async def work(record: ConsumerRecord) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="dead_letter_topic is 'in'"):
+    with pytest.raises(ConfigurationError, match="dead_letter_topic 'in' is also"):
         one_run(simulation, work, dead_letter_topic="in")
     with pytest.raises(ConfigurationError, match=r"enable\.auto\.commit=false"):
         one_run(simulation, work, consumer={"enable.auto.commit": True})
-    with pytest.raises(ConfigurationError, match=r"drain_timeout must be 150 s at most"):
+    with pytest.raises(ConfigurationError, match=r"drain_timeout must be at most 150 s"):
         one_run(simulation, work, drain_timeout=200.0)
     with pytest.raises(ArgumentError, match="work must be an async def here"):
         one_run(simulation, lambda record: None)

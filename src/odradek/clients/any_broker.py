@@ -155,7 +155,7 @@ class AnyBrokerCall:
                 if isinstance(found, RebootstrapRequiredError):
                     # R-RB-3: its connection ends as in a handshake, and the client starts again.
                     self._network.fail(connection, found, self._engine.now)
-                    found = DisconnectedError(f"{connection.address} asks to start again")
+                    found = DisconnectedError(f"{connection.address} requires a rebootstrap")
                 if not found.retriable:
                     raise found
                 error = found

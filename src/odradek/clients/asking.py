@@ -81,7 +81,7 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     """One API, as an admin client's call uses it."""
 
     what: str
-    """What the call is for, in words that fit after "no … in time"."""
+    """The subject of the call, a text to follow "timed out waiting for"."""
     thing: str
     """What an item is: "topic" …"""
     body: Callable[[list[K], int], AnyRequest]
@@ -239,10 +239,10 @@ class _Taken(Generic[K, M, V]):
                     self._doubtful.add(item)
         if question.hurried:
             for item in self.left:
-                self.outcome.moved[item] = LeftOutError(f"the answer leaves out {item}")
+                self.outcome.moved[item] = LeftOutError(f"{item} is missing in the response")
             self.left.clear()
         if self.left and again is None:
-            again = LeftOutError(f"the answer leaves out {next(iter(self.left))}")
+            again = LeftOutError(f"{next(iter(self.left))} is missing in the response")
         return again
 
     def fail(self, error: KafkaError) -> None:
@@ -349,7 +349,7 @@ def ask_brokers(
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
             for error in {id(e): e for e in outcome.errors.values()}.values():  # some are shared
-                error.add_note(f"broker {broker} isn't one of the cluster's brokers ({known}).")
+                error.add_note(f"The cluster has no broker {broker} (its brokers: {known}).")
     return dict(zip(items, found, strict=True))
 
 
@@ -406,7 +406,7 @@ def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flo
 def _leave(engine: Engine, begun: Iterable[Completion[Any]]) -> None:
     for one in begun:
         if not one.done:
-            engine.cancel(one, ClientClosedError("nobody waits for it any more"))
+            engine.cancel(one, ClientClosedError("the caller no longer waits"))
 
 
 Leaders = Callable[[Brokers, Collection[K], float], Flow[Outcome[K, int]]]
@@ -535,7 +535,7 @@ class _LeadersAsked(Generic[K, V]):
         why = next(iter(found.moved.values()), None)
         for item, leader in found.results.items():
             if leader < 0 or leader in self.running:
-                at = "has no leader now" if leader < 0 else f"waits for what broker {leader} does"
+                at = "has no leader" if leader < 0 else f"waits for a request to broker {leader}"
                 why = errors.LeaderNotAvailableError(f"{item} {at}")
             else:
                 led.setdefault(leader, []).append(item)
@@ -580,7 +580,9 @@ class _LeadersAsked(Generic[K, V]):
             if before in self.running and leader not in (before, -1):
                 asked, items = self.running[before]
                 del self.running[before]
-                self._engine.cancel(asked, ClientClosedError("its items have moved"))
+                self._engine.cancel(
+                    asked, ClientClosedError("its partitions have another leader now")
+                )
                 self._left.update(dict.fromkeys(items))
 
     def _fail(self, error: KafkaError) -> None:

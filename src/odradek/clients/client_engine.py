@@ -29,7 +29,7 @@ from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
-from odradek.metadata.metadata_updater import MetadataUpdater
+from odradek.metadata.metadata_updater import CONNECT, MetadataUpdater
 from odradek.metadata.refusals import Refusal
 from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionState
@@ -51,12 +51,12 @@ UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
 UNFINISHED = {
-    ConnectionState.RESOLVING: "its name isn't resolved yet",
+    ConnectionState.RESOLVING: "name not resolved yet",
     ConnectionState.CONNECTING: "not connected yet",
-    ConnectionState.CHECKING_API_VERSIONS: "connected, but it doesn't answer ApiVersions",
-    ConnectionState.AUTHENTICATING: "connected, but it doesn't answer the login",
+    ConnectionState.CHECKING_API_VERSIONS: "connected, but no answer to ApiVersions",
+    ConnectionState.AUTHENTICATING: "connected, but no answer to the authentication",
 }
-"""Words of errors for a connection that isn't ready."""
+"""Descriptions of connections that aren't ready, for errors."""
 AWAY = "metadata.unavailable.timeout.ms"
 
 
@@ -191,7 +191,7 @@ class ClientEngine(Engine):
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")
             near = self.missing.near(name)
-            so_far = f" (last answer: {error_for(code)}{near})" if code else ""
+            so_far = f"; last answer: {error_for(code)}{near}" if code else ""
             now = yield from self.pause(f"metadata of topic {name}", deadline, now, so_far)
 
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
@@ -231,7 +231,7 @@ class ClientEngine(Engine):
         reply = self.network.send(connection, body, now)
         now = yield Wait((reply,), deadline)
         if not reply.done:
-            raise self.timeout(f"the answer of {address} to {body.API_NAME}", now)
+            raise self.timeout(f"the response of {address} to {body.API_NAME}", now)
         return cast("M", reply.result())
 
     # Errors
@@ -240,7 +240,7 @@ class ClientEngine(Engine):
         self, what: str, now: float, own_attempts: Sequence[Attempt] = ()
     ) -> KafkaTimeoutError:
         """The error of a call whose time is up, with every address tried and why it failed."""
-        return self.timed_out(f"no {what} in time", now, own_attempts)
+        return self.timed_out(f"timed out waiting for {what}", now, own_attempts)
 
     def timed_out(
         self, happened: str, now: float, own_attempts: Sequence[Attempt] = ()
@@ -264,7 +264,7 @@ class ClientEngine(Engine):
         strategy = self.config["metadata.recovery.strategy"]
         cure = (
             "With this strategy the client only retries the brokers it knows; "
-            "metadata.recovery.strategy=rebootstrap would start again from bootstrap.servers."
+            "metadata.recovery.strategy=rebootstrap would try bootstrap.servers again."
             if strategy == "none"
             else "Until it is closed, the client retries the known brokers and bootstrap.servers."
         )
@@ -289,7 +289,8 @@ class ClientEngine(Engine):
         """The error of a call that isn't to wait any longer for what it waits for."""
         seconds = now - (self.unavailable_since() or now)
         why = f"no broker could be reached for {seconds:.1f} s ({AWAY})"
-        return self._no_broker(f"no {what}", why, self.recent_attempts(now), now)
+        text = f"timed out waiting for {what}"
+        return self._no_broker(text, why, self.recent_attempts(now), now)
 
     def _give_up(self, call: Completion[Any], what: str, now: float) -> None:
         self.cancel_now(call, self.unavailable(what, now))
@@ -309,18 +310,18 @@ class ClientEngine(Engine):
         for state in self.network.states.all():
             if state.last_error is not None:
                 error = f"{type(state.last_error).__name__}: {state.last_error}"
-                attempt = Attempt(state.address, "dial", error, state.last_error_at)
-                found[state.address, "dial"] = attempt
+                attempt = Attempt(state.address, CONNECT, error, state.last_error_at)
+                found[state.address, CONNECT] = attempt
         for connection in tuple(self.network.connections.values()):
             address = connection.address
             if not connection.ready:
-                what = UNFINISHED.get(connection.state, "the connection is ending")
-                found[address, "dial"] = Attempt(address, "dial", what, connection.dialled_at)
+                what = UNFINISHED.get(connection.state, "the connection is being closed")
+                found[address, CONNECT] = Attempt(address, CONNECT, what, connection.dialled_at)
                 continue
             unanswered = connection.in_flight.head
             if connection.suspect:
                 silent = Attempt(
-                    address, "request", "connected, but silent", connection.last_received
+                    address, "request", "connected, but no response", connection.last_received
                 )
                 found[address, "request"] = silent
             elif unanswered is not None and unanswered.sent_at + unanswered.patience <= late:

@@ -89,4 +89,4 @@ class ClusterCheck:
             found=foreign.found,
         )
         self._network.disown(connection, foreign, now)
-        self._metadata.request(f"{address} belongs to another cluster")
+        self._metadata.request(f"{address} belongs to a different cluster")

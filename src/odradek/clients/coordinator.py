@@ -231,7 +231,7 @@ class Coordinator:
         snapshot, broker = self._metadata.snapshot, self.broker
         if snapshot is not None and broker is not None and broker in snapshot.brokers:
             return snapshot.brokers[broker].address
-        why = "no metadata" if snapshot is None else "the metadata doesn't have that broker"
+        why = "no metadata" if snapshot is None else "the metadata doesn't contain that broker"
         self.lost(why, now)
         self._metadata.request(f"{self.name}: broker {broker}")
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
@@ -345,7 +345,7 @@ class FindCall(_Call):
     def _weighed(self, error: KafkaError, connection: Connection) -> KafkaError:
         if error.retriable or is_refusal(error) or self._engine.now >= self._until:
             return error
-        logger.warning("%s: %s said %s; asking on", self.what, connection.address, error)
+        logger.warning("%s: %s answered %s; retrying", self.what, connection.address, error)
         return CoordinatorNotAvailableError(str(error))
 
     def _body(self, _: float) -> FindCoordinatorRequest:
@@ -367,7 +367,7 @@ class FindCall(_Call):
             if code:
                 error = error_for(code, text or name).needing("DESCRIBE", key)
             elif key not in said:
-                error = CoordinatorNotAvailableError(f"the answer doesn't name the {name}")
+                error = CoordinatorNotAvailableError(f"the response doesn't contain the {name}")
             found[key] = (broker, error)
         return found
 
@@ -445,7 +445,7 @@ class _CoordinatorCall(_Call):
         try:
             while not reply.done:
                 if not coordinator.is_at(self.asked):
-                    text = f"{connection.address} isn't the {coordinator.name} any more"
+                    text = f"{connection.address} is no longer the {coordinator.name}"
                     raise NotCoordinatorError(text)
                 if now >= self.deadline:
                     raise self._unanswered(now)
@@ -506,7 +506,7 @@ class _CoordinatorCall(_Call):
                 return found
             there = network.connection(address, purpose)
             if there is not None and there.suspect and not there.ready:
-                raise DisconnectedError(f"{address}: no answer to anything")
+                raise DisconnectedError(f"{address} doesn't respond")
             if dialled is not None and there is not dialled:
                 last = network.states.state(address).last_error
                 raise ConnectionFailedError(f"{address}: {last or 'the connection was lost'}")
@@ -520,7 +520,7 @@ class _CoordinatorCall(_Call):
                 on = (network.changed, coordinator.changed, self._metadata.changed)
                 now = yield Wait(on, min(self.deadline, until))
             if coordinator.broker != self.asked or coordinator.address(now) != address:
-                raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
+                raise NotCoordinatorError(f"{address} is no longer the {coordinator.name}")
 
     def _purpose(self, address: Address) -> str:
         """Brokers answer a connection's requests in order: nothing may wait for a JoinGroup that is

@@ -15,6 +15,7 @@ from odradek.clients.asking import Inquiry, Outcome, Said, ask
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebooks.display import Shown
+from odradek.common.outage import number
 from odradek.common.topic_names import check_sendable
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
@@ -36,7 +37,7 @@ NAMED = 5
 class BrokerDescription:
     """A broker as the cluster advertises it.
 
-    `fenced`: registered, but not in use; None where that wasn't asked (KIP-1073).
+    `fenced`: registered, but not in use; None if that wasn't requested (KIP-1073).
     """
 
     id: int
@@ -48,7 +49,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition; brokers are given by their ids, `leader` is None while there is none."""
+    """One partition, with the ids of its brokers; `leader` is None if there is none."""
 
     partition: int
     leader: int | None
@@ -62,7 +63,7 @@ class PartitionDescription:
 class TopicDescription(Shown):
     """One topic; `topic_id` is a UUID as text, None from a broker without topic ids (KIP-516).
 
-    `authorized_operations`: what this client may do with it, None where that wasn't asked.
+    `authorized_operations`: the operations that this client may do; None if they weren't requested.
     """
 
     name: str
@@ -73,7 +74,7 @@ class TopicDescription(Shown):
 
     @property
     def leaderless(self) -> int:
-        """How many partitions have no leader now."""
+        """The number of partitions without a leader."""
         return sum(1 for p in self.partitions if p.leader is None)
 
 
@@ -122,12 +123,12 @@ def check_metadata(
         foreign = check_cluster_id(known, response.cluster_id, connection.address)
         if foreign is not None:
             brokers.network.fail(connection, foreign, brokers.engine.now)
-            brokers.metadata.request(f"{connection.address} answered for another cluster")
+            brokers.metadata.request(f"{connection.address} belongs to a different cluster")
             return ForeignAnswerError(str(foreign))
         if response.error_code:
             return error_for(response.error_code).needing("DESCRIBE")
         if not response.brokers:  # as brokers do that refuse all, or haven't heard of any yet
-            return EmptyAnswerError("an answer without brokers")
+            return EmptyAnswerError("the response contains no brokers")
         return None
 
     return check
@@ -244,7 +245,7 @@ def leaders(
             count = len(led[partition.topic])
             error = UnknownTopicOrPartitionError(
                 f"UNKNOWN_TOPIC_OR_PARTITION (3): partition {partition}: "
-                f"topic {partition.topic} has {count} partitions, numbered from 0"
+                f"topic {partition.topic} has {number(count, 'partition')}, numbered from 0"
             )
             fresh = brokers.just_created(partition.topic)
             (found.moved if fresh else found.errors)[partition] = error
@@ -261,7 +262,7 @@ def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
     if any(known.get(b.node_id) != (b.host, b.port) for b in answer.brokers):
-        brokers.metadata.request("the cluster has other brokers than those known")
+        brokers.metadata.request("the cluster's brokers have changed")
 
 
 def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[list[str]]:

@@ -136,8 +136,7 @@ class MissingTopics:
             if missing.due:
                 missing.told = True
                 logger.warning(
-                    "%s: topic %s has no partition %d after %.0f s of waiting: it has partitions "
-                    "0 to %d",
+                    "%s: topic %s still has no partition %d after %.0f s (it has 0 to %d)",
                     *(self._client_id, partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
                 )
@@ -158,7 +157,7 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s isn't there after %.0f s of waiting%s. %s",
+                "%s: topic %s still doesn't exist after %.0f s%s. %s",
                 *(self._client_id, name, now - missing.since, self.near(name)),
                 cure(name, self._servers),
             )
@@ -166,18 +165,18 @@ class MissingTopics:
 
 
 def like_it(near: Collection[str]) -> str:
-    """Names of topics in words that fit after others; empty where there are none."""
-    return f"; names like it: {', '.join(near)}" if near else ""
+    """Return a question with similar topic names, to append to a text; empty if there are none."""
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
 def cure(topic: str, servers: Iterable[object]) -> str:
-    """The command that makes a topic, as it can be typed; `servers` are those that were given."""
-    return f"What makes it: odradek topics create {_quoted(topic)} {_where(servers)}"
+    """Return the command that creates a topic; `servers` are those that were given."""
+    return f"Create it with: odradek topics create {_quoted(topic)} {_where(servers)}"
 
 
 def looks_at(servers: Iterable[object]) -> str:
-    """The command that looks at each step from this machine to a cluster, as it can be typed."""
-    return f"What looks at each step from this machine: odradek doctor {_where(servers)}"
+    """Return the command that checks each step from this machine to a cluster."""
+    return f"Check each step from this machine with: odradek doctor {_where(servers)}"
 
 
 def _where(servers: Iterable[object]) -> str:

@@ -24,9 +24,9 @@ def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
     if code != InvalidTransactionTimeoutError.code:
         return transactional_id
     return (
-        f"{transactional_id}: transaction.timeout.ms is {timeout_ms} here, and the broker's "
-        "transaction.max.timeout.ms allows less (Kafka's default is 900000, 15 minutes): give less "
-        "here, or more there"
+        f"{transactional_id}: transaction.timeout.ms={timeout_ms} exceeds the broker's "
+        "transaction.max.timeout.ms (Kafka's default is 900000, 15 minutes): lower the first, or "
+        "raise the second"
     )
 
 
@@ -37,8 +37,8 @@ def of_batch(code: int, said: str, transactional_id: str | None) -> str:
     return (
         f"{said}: another producer took over transactional.id {transactional_id!r}, or the "
         "transaction was open for longer than transaction.timeout.ms and its coordinator aborted "
-        "it. Call abort_transaction(): it goes on where this producer may, and else says that it "
-        "is fenced"
+        "it. Call abort_transaction(): if it succeeds, this producer can continue; if the producer "
+        "is fenced, it raises that"
     )
 
 
@@ -51,15 +51,15 @@ def of_offset(
     """OffsetCommit and TxnOffsetCommit, of one partition."""
     if code == OffsetMetadataTooLargeError.code and offset is not None:
         return (
-            f"{place}: the metadata of its offset has {len(offset.metadata.encode())} bytes, and "
-            "the brokers' offset.metadata.max.bytes allows less (Kafka's default is 4096): give "
-            "less, or raise that"
+            f"{place}: its offset metadata of {len(offset.metadata.encode())} bytes exceeds the "
+            "brokers' offset.metadata.max.bytes (Kafka's default is 4096): shorten it, or raise "
+            "that"
         )
     if code in (UnknownMemberIdError.code, IllegalGenerationError.code) and group is not None:
         return (
             f"{place}: member {group.member_id!r} of generation {group.generation_id} isn't in "
-            f"group {group.group_id!r} (any more), so "
-            "others read its partitions. Abort the transaction, poll() until the group has given "
-            "partitions again, and give consumer.group_metadata() as it is then"
+            f"group {group.group_id!r} (any more), so other members read its partitions. Abort the "
+            "transaction, call poll() until the group has assigned partitions again, and pass a "
+            "new consumer.group_metadata()"
         )
     return place

@@ -96,6 +96,8 @@ def reason(
         return None
     total = len(known)
     if all(map(unavailable, known)):
+        if total == 1:
+            return "the only known broker isn't available"
         return f"none of the {total} known brokers is available"
     enough = min(total, ENOUGH)
     if len(failed) < enough:
@@ -103,7 +105,7 @@ def reason(
     count = len(set(known).intersection(failed))
     if count < enough:
         return None
-    return f"{count} of {total} known brokers failed in a row and none answers"
+    return f"{count} of {total} known brokers failed in a row, and none answers"
 
 
 def check_cluster_id(

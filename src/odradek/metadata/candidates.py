@@ -222,14 +222,14 @@ class Candidates:
                 and not gone
                 and (named is None or named.address != connection.address)
             ):
-                found.append((connection, "another broker is there now"))
+                found.append((connection, "another broker has this address now"))
                 continue
             spare = connection.purpose in (METADATA, PROBE) and connection is not used
             idle = not len(connection.in_flight) or not connection.ready
             if gone and (idle or connection.suspect):
                 found.append((connection, "not a broker of the cluster (any more)"))
             elif spare and idle:
-                found.append((connection, "not needed any more"))
+                found.append((connection, "no longer needed"))
         return found
 
     def unsettling(self, connection: Connection) -> bool:

@@ -421,7 +421,7 @@ def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
     try:
         from_hint(hint, 0.0)
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise refusal(name, "what Consumer.bootstrap_hint() gives", hint) from None
+        raise refusal(name, "the result of Consumer.bootstrap_hint()", hint) from None
     found: Mapping[str, Any] = hint
     return found
 

@@ -127,10 +127,10 @@ class Denials:
             ends = 0
         self._ends = {p: end for p, end in self._ends.items() if now <= end[1] + FORGOTTEN}
         self._ends[place] = ends + 1, now + AGAIN.delay(ends, self._rng)
-        why = f"its broker goes on denying what the cluster says of it ({denied.thing})"
+        why = f"its broker keeps denying that it is responsible for {denied.thing}"
         logger.log(
             logging.WARNING if ends else logging.INFO,
-            "[%s] %s is dialled anew, as %s: perhaps another broker is there by now",
+            "[%s] reconnecting to %s, because %s: another broker may have this address by now",
             *(self._client, connection.address, why),
         )
         self._network.close(connection, now, why)

@@ -54,7 +54,7 @@ class HeardEpoch:
         of = " and ".join(map(str, self.said))
         epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
         older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
-        return f"{older} than the position (epoch {self.epoch}); other brokers are asked"
+        return f"{older} than the position (epoch {self.epoch}); the client asks other brokers"
 
 
 class HeardEpochs:
@@ -154,7 +154,7 @@ class HeardEpochs:
     def _tell(self, partition: TopicPartition, heard: HeardEpoch, now: float) -> None:
         if not heard.told and now >= heard.since + TELL_AFTER:
             heard.told = True
-            logger.warning("nothing of %s is read: %s", partition, heard.why())
+            logger.warning("not reading %s: %s", partition, heard.why())
 
     def _all(self) -> Iterator[tuple[str, int, HeardEpoch]]:
         for name, heard in self._topics.items():

@@ -359,8 +359,8 @@ class Metadata:
             leaders = {p.partition: p.leader for p in known.partitions} if known else {}
             if self._lower.believed(item, epochs, leaders, brokers, now):
                 logger.warning(
-                    "topic %s has lower leader epochs and its leaders refuse: it was deleted and "
-                    "made anew",
+                    "topic %s has lower leader epochs and its leaders refuse requests: it was "
+                    "deleted and recreated",
                     item.name,
                 )
                 self.heard.accept(name, epochs)
@@ -407,7 +407,7 @@ class Metadata:
             self.snapshot = self.heard.checked(snapshot, self._answered_by, None, now)
             self._looked = None
             why = self.heard.why(partition)
-            logger.info("%s isn't read yet: %s", partition, why)
+            logger.info("not reading %s yet: %s", partition, why)
             self.request(f"{partition}: {why}")
             self.changed.notify()
         return True

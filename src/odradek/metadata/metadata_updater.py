@@ -37,6 +37,8 @@ from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataRes
 from odradek.protocol.packed_metadata import PackedMetadataRequest
 
 ATTEMPTS_KEPT = 64
+CONNECT = "connect"
+"""Word for a connection attempt in `Attempt.what`."""
 SAME_OUTAGE = 60.0
 """Seconds after its end in which a rebootstrap can turn out to have helped nothing."""
 
@@ -264,7 +266,7 @@ class MetadataUpdater:
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
-                error = KafkaError(f"no byte for {SUSPICION:.0f} s")
+                error = KafkaError(f"no response for {SUSPICION:.0f} s")
                 proves = self._candidates.proves(asked, rebootstrapping=self.current is not None)
                 if proves:
                     self._candidates.silence.asked()
@@ -297,14 +299,16 @@ class MetadataUpdater:
         if response.error_code == RebootstrapRequiredError.code:
             if self._rebootstraps:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
-            return RebootstrapRequiredError("the broker asks to start again")
+            return RebootstrapRequiredError("the broker requires a rebootstrap")
         if response.error_code:
             return KafkaError(str(error_for(response.error_code)))  # of any kind: others are asked
         if not response.brokers:
-            return KafkaError("an answer without brokers")
+            return KafkaError("the response contains no brokers")
         for broker in response.brokers:
             if not is_possible(broker.host, broker.port):
-                return KafkaError(f"an answer with the address {broker.host!r}:{broker.port}")
+                return KafkaError(
+                    f"the response contains an invalid address, {broker.host!r}:{broker.port}"
+                )
         foreign = check_cluster_id(self.metadata.cluster_id, response.cluster_id, address)
         if foreign is None:
             return None
@@ -401,7 +405,8 @@ class MetadataUpdater:
         proves: bool = True,
     ) -> None:
         text = f"{type(error).__name__}: {error}"
-        self.attempts.append(Attempt(address, what, text, now))
+        shown = CONNECT if what == "dial" else what
+        self.attempts.append(Attempt(address, shown, text, now))
         if proves:
             self._failed_in_a_row[address] = None
         if round_ is not None:
@@ -442,9 +447,9 @@ class MetadataUpdater:
             self._failed_in_a_row[connection.address] = None
             if not connection.for_metadata:
                 self.attempts.append(
-                    Attempt(connection.address, "dial", f"{type(error).__name__}: {error}", now)
+                    Attempt(connection.address, CONNECT, f"{type(error).__name__}: {error}", now)
                 )
-        self.metadata.request(f"{connection.address} was lost")
+        self.metadata.request(f"the connection to {connection.address} was lost")
 
     def _suspected(self, connection: Connection, now: float) -> None:
         if connection.ready:  # a reason to ask, and no proof of anything: it may only be slow
@@ -453,7 +458,9 @@ class MetadataUpdater:
             self._failed_in_a_row[connection.address] = None
         if self._candidates.unsettling(connection):
             held = connection.is_held(now)
-            self.metadata.request(f"{connection.address} {'holds writes' if held else 'is silent'}")
+            self.metadata.request(
+                f"{connection.address} {'delays writes' if held else 'does not answer'}"
+            )
 
     def _meant_by(self, address: Address) -> tuple[str | None, int]:
         """R-RB-8: what a broker is told of whom we mean, if it was learned from its cluster.

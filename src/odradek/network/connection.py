@@ -110,10 +110,10 @@ class Connection:
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
         if version < max(low, request.MIN_VERSION):
-            theirs = "doesn't know it" if high < 0 else f"speaks versions {low} to {high}"
+            theirs = "doesn't support it" if high < 0 else f"supports versions {low} to {high}"
             raise UnsupportedVersionError(
                 f"{request.API_NAME}: broker {self.address} {theirs}, "
-                f"this client speaks {request.MIN_VERSION} to {request.MAX_VERSION}"
+                f"this client supports {request.MIN_VERSION} to {request.MAX_VERSION}"
             )
         return version
 

@@ -25,7 +25,17 @@ class ConnectionState(StrEnum):
     DISCONNECTED = "disconnected"
 
 
+STATES = {
+    ConnectionState.CHECKING_API_VERSIONS.value: "waiting for ApiVersions",
+    ConnectionState.AUTHENTICATION_FAILED.value: "authentication failed",
+}
+"""Texts for states whose names users wouldn't understand."""
 ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED))
+
+
+def worded(state: str) -> str:
+    """Return a state as it is shown to users."""
+    return STATES.get(state, state)
 
 
 class ConnectionEvent(StrEnum):

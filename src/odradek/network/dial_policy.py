@@ -27,10 +27,10 @@ class Why(StrEnum):
 
     NOTHING = ""
     BACKOFF = "its backoff"
-    SPACING = "the spacing of all dials"
-    PENDING = "the end of another dial"
+    SPACING = "the client's limit of connection attempts"
+    PENDING = "the end of another connection attempt"
     METADATA = "metadata"
-    FIRST = "the random wait before the first dial (reconnect.first.jitter.ms)"
+    FIRST = "the random delay of the first connection (reconnect.first.jitter.ms)"
 
 
 class When(NamedTuple):
@@ -43,7 +43,7 @@ class When(NamedTuple):
 def next_dial(seconds: float | None, why: str) -> str:
     """The policy's answer in words; `seconds` is None where only an event can allow the dial."""
     soon = "" if seconds is None else f"in {seconds:.2f} s, "
-    return f"next dial {soon}after {why}"
+    return f"next connection attempt {soon}after {why}"
 
 
 class Whom(NamedTuple):

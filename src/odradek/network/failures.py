@@ -34,34 +34,34 @@ _TIME_CODES = {
 _NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "BAD_RECORD_TYPE"))
 """OpenSSL's reasons for an answer that isn't TLS at all."""
 _NOTHING_IN_COMMON = {
-    "TLSV1_ALERT_PROTOCOL_VERSION": "the broker refuses the protocol versions of this client",
-    "UNSUPPORTED_PROTOCOL": "the broker only speaks versions that this client refuses",
-    "NO_PROTOCOLS_AVAILABLE": "no protocol version is allowed on both sides",
-    "TLSV1_ALERT_INSUFFICIENT_SECURITY": "the broker wants stronger ciphers",
-    "NO_CIPHERS_AVAILABLE": "no cipher fits the allowed protocol versions",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the broker refuses the TLS versions of this client",
+    "UNSUPPORTED_PROTOCOL": "the broker only supports TLS versions that this client refuses",
+    "NO_PROTOCOLS_AVAILABLE": "broker and client have no TLS version in common",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": "the broker requires stronger ciphers",
+    "NO_CIPHERS_AVAILABLE": "no cipher matches the allowed TLS versions",
     "WRONG_CIPHER_RETURNED": "the broker chose a cipher that wasn't offered",
 }
 _OF_CLIENTS = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a client certificate and got none",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker requires a client certificate and got none",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the broker got no client certificate, or one it can't use",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the broker doesn't accept this client's certificate",
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "the broker can't use this kind of client certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the broker says that this client's certificate has expired",
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "the broker says that this client's certificate is revoked",
-    "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the authority of this client's certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the issuer of this client's certificate",
     "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client's certificate",
 }
 """Alerts about the client's certificate. With TLS 1.3 they come after the handshake, as the answer
 to the first request."""
 REFUSED = "the broker refused the TLS handshake without saying why"
 REFUSED_CURE = (
-    "Usually there is no cipher in common (ssl.cipher.suites), or the broker wants a client "
+    "Usually there is no cipher in common (ssl.cipher.suites), or the broker requires a client "
     "certificate (ssl.keystore.location); the broker's log says which."
 )
-ENDED = "the connection ended during the TLS handshake"
+ENDED = "the connection was closed during the TLS handshake"
 ENDED_CURE = (
-    "Usually a broker that is starting or stopping, a proxy without a broker behind it, or a port "
-    "that doesn't speak TLS (security.protocol.probe.enable=true asks which)."
+    "Usually the broker is starting or stopping, a proxy can't reach its broker, or the port "
+    "doesn't speak TLS (security.protocol.probe.enable=true finds out)."
 )
 
 
@@ -115,7 +115,7 @@ def _of_tls(error: BaseException, address: Address | None) -> TlsError:
     if code:
         return _of_certificate(code, str(getattr(error, "verify_message", "")), address)
     if reason in _NO_TLS:
-        return PlaintextPortError("what answers there doesn't speak TLS", address)
+        return PlaintextPortError("the port doesn't speak TLS", address)
     if reason in _NOTHING_IN_COMMON:
         return TlsProtocolError(_NOTHING_IN_COMMON[reason], address)
     if reason in _OF_CLIENTS:
@@ -123,7 +123,9 @@ def _of_tls(error: BaseException, address: Address | None) -> TlsError:
     if reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
         return TlsProtocolError(REFUSED, address, REFUSED_CURE)
     if "UNRECOGNIZED_NAME" in reason:
-        return HostNameMismatchError("the server doesn't know the name that was dialled", address)
+        return HostNameMismatchError(
+            "the server doesn't know the host name used to connect", address
+        )
     if ended_unexplained(error):
         return ended_in_handshake(address)
     return TlsError(f"the TLS handshake failed: {_said(error)}", address)
@@ -133,7 +135,7 @@ def _of_certificate(code: int, message: str, address: Address | None) -> TlsErro
     message = message.rstrip(".")
     if code in _NAME_CODES:
         _, _, name = message.partition("certificate is not valid for ")
-        return HostNameMismatchError(f"the broker's certificate isn't for {name}", address)
+        return HostNameMismatchError(f"the broker's certificate isn't valid for {name}", address)
     if code in _TIME_CODES:
         return CertificateExpiredError(_TIME_CODES[code], address)
     return CertificateUntrustedError(f"the broker's certificate isn't trusted: {message}", address)

@@ -118,7 +118,7 @@ class Completion(Waitable, Generic[T]):
     def result(self) -> T:
         """The result; raises the error."""
         if not self.done:
-            raise IllegalStateError("the result isn't there yet")
+            raise IllegalStateError("the result isn't available yet")
         if self.error is not None:
             try:
                 raise self.error

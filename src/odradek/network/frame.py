@@ -118,10 +118,10 @@ class FrameReader:
         if head.startswith((b"HTTP", b"<htm", b"<!DO")):
             return NotKafkaError("not Kafka: the peer speaks HTTP")
         if head[:2] in (b"\x15\x03", b"\x16\x03"):
-            return TlsPortError("the peer speaks TLS, and this client plaintext")
+            return TlsPortError("the peer speaks TLS, but this client plaintext")
         if head.startswith(b"SSH-"):
             return NotKafkaError("not Kafka: the peer speaks SSH")
-        text = f"a frame of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
+        text = f"a response of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
         if length > self.limit > FIRST_LIMIT:  # it has shown that it is a broker
             return AnswerTooLargeError(text, length)
         return MalformedMessageError(text)

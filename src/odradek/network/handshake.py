@@ -110,7 +110,7 @@ class Handshake:
         if connection.ended:
             raise DisconnectedError("closed while the name was resolved")
         if not answer.done:
-            raise DnsError(f"no answer to {name} in time")
+            raise DnsError(f"the name server didn't answer for {name}")
         if answer.error is not None or not answer.result():
             error = why = str(answer.error or "no address")
             if address is not connection.address:
@@ -191,12 +191,12 @@ class Handshake:
             version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
         error = error_for(response.error_code)
         if isinstance(error, RebootstrapRequiredError) and not asks:
-            meant = f", meant was broker {node_id} of cluster {cluster_id}" if cluster_id else ""
+            meant = f" than broker {node_id} of cluster {cluster_id}" if cluster_id else ""
             raise error_for(
                 error.code,
-                f"the broker at {connection.address} says that it is another one{meant}. If that "
-                "lasts, a proxy or an advertised listener leads to the wrong broker; "
-                "metadata.cluster.check.enable=false asks no broker for that",
+                f"the broker at {connection.address} reports that it is another one{meant}. If "
+                "this persists, a proxy or an advertised listener leads to the wrong broker; "
+                "metadata.cluster.check.enable=false turns this check off",
             )
         raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")
 
@@ -207,6 +207,6 @@ class Handshake:
 def silent_refusal() -> ConnectionFailedError:
     """The error of a broker that closes in the middle of SASL without a word."""
     return ConnectionFailedError(
-        "the broker closed the connection during SASL authentication without a word: it is going "
-        "away; or it is older than Kafka 1.0, whose refusals look like that"
+        "the broker closed the connection during SASL authentication without an error: it is "
+        "stopping, or it is older than Kafka 1.0 and has refused the credentials"
     )

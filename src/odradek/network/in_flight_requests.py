@@ -130,7 +130,7 @@ class InFlightRequests(Sampled):
         if not self._queue or self._queue[0].correlation_id != correlation_id:
             expected = self._queue[0].correlation_id if self._queue else "none"
             raise MalformedMessageError(
-                f"the answer has correlation id {correlation_id}, expected {expected}"
+                f"the response has correlation id {correlation_id}, expected {expected}"
             )
         found = self._queue.popleft()
         waited = now - found.sent_at  # `record`, written out

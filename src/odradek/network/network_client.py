@@ -25,7 +25,7 @@ from odradek.common.types import Address, Rng
 from odradek.network.aside import PATIENCE, AsideState
 from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import ASIDE, DATA, METADATA, Connection
-from odradek.network.connection_state import ConnectionState
+from odradek.network.connection_state import ConnectionState, worded
 from odradek.network.effects import Close, IncomingResponse
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, ended_in_handshake, ended_unexplained, in_words
@@ -211,7 +211,9 @@ class NetworkClient(ClientConnections):
         while self.dials.full and hanging:
             oldest = hanging.pop(0)  # in the order of their dials
             seconds = now - oldest.dialled_at
-            text = f"not ready after {seconds:.1f} s ({oldest.state.value}), given up for another"
+            text = (
+                f"not ready after {seconds:.1f} s ({worded(oldest.state)}); another takes its place"
+            )
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
 
     # The component's part
@@ -227,7 +229,7 @@ class NetworkClient(ClientConnections):
             if not connection.ready:
                 if now >= connection.setup_deadline:
                     seconds = connection.setup_deadline - connection.dialled_at
-                    text = f"not ready after {seconds:.1f} s ({connection.state.value})"
+                    text = f"not ready after {seconds:.1f} s ({worded(connection.state)})"
                     self.fail(connection, ConnectionSetupTimeoutError(text), now)
                     moved = True
                 elif not connection.suspect and connection.dial_suspect_at(SUSPICION) <= now:
@@ -260,7 +262,7 @@ class NetworkClient(ClientConnections):
         """What idles beside a connection that was silent to its end may lead nowhere as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
-                self.close(other, now, "another connection to that address was silent")
+                self.close(other, now, "another connection to that address got no response")
 
     def _authenticate_again(self, connection: Connection) -> None:
         """Have a connection authenticate once more, as its session ends soon (KIP-368)."""
@@ -275,7 +277,7 @@ class NetworkClient(ClientConnections):
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
         if connection.purpose == ASIDE:  # what was asked on it is asked elsewhere
-            self.fail(connection, DisconnectedError(f"no byte for {SUSPICION:.0f} s"), now)
+            self.fail(connection, DisconnectedError(f"no response for {SUSPICION:.0f} s"), now)
             return
         connection.silent(now)
         self.dials.alarmed(now)
@@ -446,7 +448,7 @@ class NetworkClient(ClientConnections):
             error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
         aside = connection.purpose == ASIDE
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
-            why = "closed on ApiVersions without a word: the next dial asks in another version"
+            why = "closed on ApiVersions without an answer: the next attempt uses another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)

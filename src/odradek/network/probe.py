@@ -88,7 +88,7 @@ def ask(
     """After ApiVersions were answered: raise what is known by that, or by one more question."""
     if in_plaintext(connection):
         connection.record.suspect_of(connection.asks)  # as long as that is so, it is what is asked
-        raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")
+        raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
         return now
     from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -103,7 +103,7 @@ def ask(
         connection.record.suspect_of(connection.asks)
         offered = ", ".join(sorted(answer.mechanisms)) or "no mechanism"
         raise SaslExpectedError(
-            f"the port wants SASL, which security.protocol leaves out (it offers {offered})"
+            f"the port requires SASL, which security.protocol doesn't include (it offers {offered})"
         )
     return now
 

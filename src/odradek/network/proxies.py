@@ -33,9 +33,9 @@ REPLIES = {
     3: "the network can't be reached",
     4: "the host can't be reached",
     5: "the connection was refused",
-    6: "it took too long",
-    NO_SUCH_COMMAND: "it doesn't make connections",
-    NO_SUCH_KIND: "it doesn't take this kind of address",
+    6: "it timed out",
+    NO_SUCH_COMMAND: "it doesn't support the CONNECT command",
+    NO_SUCH_KIND: "it doesn't support this type of address",
 }
 END_OF_HEAD = b"\r\n\r\n"
 BROKER_AWAY = frozenset((404, 408, 429, 500, 502, 503, 504))
@@ -72,7 +72,7 @@ def _socks5(proxy: Proxy, target: Address) -> Conversation:
     if way == PASSWORD:
         _, status = yield Exchange(_login(proxy), 2)
         if status:
-            raise ProxyAuthenticationError(f"the proxy {proxy} refuses user or password")
+            raise ProxyAuthenticationError(f"the proxy {proxy} refused user or password")
     version, reply = yield Exchange(bytes((VERSION, CONNECT, 0)) + _place(target), 2)
     if version != VERSION:
         raise _not_socks(proxy)
@@ -107,26 +107,30 @@ def _place(target: Address) -> bytes:
 def host_bytes(host: str) -> bytes:
     """A name as DNS has it. Raises `ValueError` for what can't be one."""
     if not is_host(host):  # the end of a line would begin another one in a request's head
-        raise ValueError("the host has characters that no host has")
+        raise ValueError("the host contains invalid characters")
     return host.encode("ascii" if host.isascii() else "idna")
 
 
 def _no_way(proxy: Proxy) -> ProxyError:
     if proxy.user:
         return ProxyAuthenticationError(
-            f"the proxy {proxy} takes neither user and password nor nothing",
-            cure="It may want GSSAPI, which isn't spoken to proxies: ask its operator.",
+            f"the proxy {proxy} accepts neither a user and password nor an anonymous client",
+            cure="It may require GSSAPI, which this client doesn't support: ask its operator.",
         )
-    return ProxyAuthenticationError(f"the proxy {proxy} wants a user and a password")
+    return ProxyAuthenticationError(f"the proxy {proxy} requires a user and a password")
 
 
 def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
     why = REPLIES.get(reply, f"code {reply}")
     what = f"the proxy {proxy} didn't connect to the broker: {why}"
     if reply == NO_SUCH_KIND and proxy.resolves:
-        return ProxyRefusedError(what, cure="With socks5:// names are resolved on this machine.")
+        return ProxyRefusedError(
+            what, cure="Try socks5:// in proxy.url: this machine then resolves the names."
+        )
     if reply == NO_SUCH_KIND:  # the name's next IP may be of the other kind
-        return ProxyError(what, cure="With socks5h:// the proxy resolves the brokers' names.")
+        return ProxyError(
+            what, cure="Try socks5h:// in proxy.url: the proxy then resolves the names."
+        )
     if reply in (NOT_ALLOWED, NO_SUCH_COMMAND):
         return ProxyRefusedError(what)
     return ProxyError(what)
@@ -134,9 +138,9 @@ def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
 
 def _not_socks(proxy: Proxy, *, http: bool = False) -> NotAProxyError:
     if http:
-        what = f"what answers at {proxy} speaks HTTP"
-        return NotAProxyError(what, cure=f"For an HTTP proxy: proxy.url=http://{proxy.address}")
-    return NotAProxyError(f"what answers at {proxy} doesn't speak SOCKS5")
+        what = f"the server at {proxy} speaks HTTP"
+        return NotAProxyError(what, cure=f"For an HTTP proxy, set proxy.url=http://{proxy.address}")
+    return NotAProxyError(f"the server at {proxy} doesn't speak SOCKS5")
 
 
 # HTTP CONNECT
@@ -145,16 +149,17 @@ def _not_socks(proxy: Proxy, *, http: bool = False) -> NotAProxyError:
 def _http(proxy: Proxy, target: Address) -> Conversation:
     status = _status((yield Exchange(_request(proxy, target))))
     if status is None:
-        raise NotAProxyError(f"what answers at {proxy} doesn't speak HTTP")
+        raise NotAProxyError(f"the server at {proxy} doesn't speak HTTP")
     if 200 <= status < 300:
         return
     shown = _shown(status)
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         if proxy.user:
-            raise ProxyAuthenticationError(f"the proxy {proxy} refuses user or password ({shown})")
-        raise ProxyAuthenticationError(f"the proxy {proxy} wants a user and a password ({shown})")
+            raise ProxyAuthenticationError(f"the proxy {proxy} refused user or password ({shown})")
+        what = f"the proxy {proxy} requires a user and a password ({shown})"
+        raise ProxyAuthenticationError(what)
     if status in NOT_FOR_TUNNELS or status < 200 or 300 <= status < 400:
-        raise NotAProxyError(f"what answers at {proxy} makes no connections ({shown})")
+        raise NotAProxyError(f"the server at {proxy} doesn't support CONNECT ({shown})")
     what = f"the proxy {proxy} didn't connect to the broker: {shown}"
     raise ProxyError(what) if status in BROKER_AWAY else ProxyRefusedError(what)
 

@@ -44,7 +44,7 @@ class Asked:
         return self.seconds
 
     def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"no acknowledgement of records for {of.partition} in time")
+        return KafkaTimeoutError(f"timed out waiting for acknowledgement of {of.partition}")
 
     def _surface(self, error: BaseException) -> None:
         raise error
@@ -181,7 +181,7 @@ def test_an_await_ends_with_the_delivery_timeout() -> None:
     batch, (future,) = waiting(owner)
 
     async def main() -> None:
-        with pytest.raises(KafkaTimeoutError, match="acknowledgement of records for t-0"):
+        with pytest.raises(KafkaTimeoutError, match="acknowledgement of t-0"):
             await asyncio.wait_for(future, PATIENCE)
         batch.done.complete(BatchOutcome(3, -1))  # late: nobody waits any more
         await asyncio.sleep(0)

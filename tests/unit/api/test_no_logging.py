@@ -39,8 +39,8 @@ def said(setup: str = "") -> str:
 
 def test_a_program_without_logging_sees_the_warning() -> None:
     (line,) = said().splitlines()
-    assert "topic flihgts isn't there" in line
-    assert "names like it: flights" in line
+    assert "topic flihgts still doesn't exist" in line
+    assert "did you mean flights?" in line
 
 
 def test_one_with_logging_has_it_there_and_nowhere_else() -> None:

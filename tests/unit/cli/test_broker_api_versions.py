@@ -27,10 +27,10 @@ def test_ranges() -> None:
     assert found[1].usable == 18
     assert found[3].problem == "node too new"
     assert found[19].problem == "node too old"
-    assert found[33].problem == "no messages in this client"
+    assert found[33].problem == "not supported by this client"
     assert found[900] == ApiVersionRange(900, None, 1, 1, None, "unknown API")
     assert found[71] == ApiVersionRange(
-        71, "GetTelemetrySubscriptions", None, None, None, "the broker doesn't offer it"
+        71, "GetTelemetrySubscriptions", None, None, None, "not supported by the broker"
     )
 
 
@@ -41,7 +41,7 @@ def test_text() -> None:
         "b3:9092 (id: 3 rack: r1 isFenced: false) -> (",
         "\tProduce(0): 0 to 13 [usable: 13],",
         "\tApiVersions(18): 0 [usable: 0],",
-        "\tAlterConfigs(33): 1 to 2 [unusable: no messages in this client],",
+        "\tAlterConfigs(33): 1 to 2 [unusable: not supported by this client],",
         "\tGetTelemetrySubscriptions(71): UNSUPPORTED,",
         "\tUNKNOWN(900): 1 to 2,",
         "\tUNKNOWN(901): 5",

@@ -198,7 +198,7 @@ def test_rights_that_brokers_do_not_tell() -> None:
 def test_a_quota_is_no_fault_of_a_coordinator() -> None:
     """Who has to keep quiet for a minute gets no answer from anybody in time."""
     slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))
-    group = GroupStanding("g", KafkaTimeoutError("no coordinator of group g in time"))
+    group = GroupStanding("g", KafkaTimeoutError("timed out waiting for coordinator of group g"))
     assert [one.kind for one in found(Examination(slowed, group))] == [Trouble.THROTTLED]
     assert [one.kind for one in found(Examination(WELL, group))] == [Trouble.GROUP]
 

@@ -44,8 +44,8 @@ def test_attempts_are_told_while_connections_come_and_go() -> None:
     found = ClientEngine.recent_attempts(engine, 2.0)
     assert [(a.address, a.what) for a in found] == [
         (HERE, "Metadata"),
-        (HERE, "dial"),
-        (THERE, "dial"),
+        (HERE, "connect"),
+        (THERE, "connect"),
     ]
 
 

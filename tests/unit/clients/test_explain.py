@@ -81,23 +81,26 @@ def test_each_cause_has_a_cure_and_a_stage() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (errors.DnsError("the name 'h' doesn't resolve"), "the name has no address here"),
+        (
+            errors.DnsError("the name 'h' doesn't resolve"),
+            "the name doesn't resolve on this machine",
+        ),
         (errors.ConnectionRefusedByPeerError("connection refused"), "nothing listens there"),
         (errors.ConnectionSetupTimeoutError("not ready after 10 s (connecting)"), "a firewall"),
         (errors.ConnectionSetupTimeoutError("not ready after 9 s (resolving)"), "name server"),
         (
             errors.ConnectionSetupTimeoutError("not ready after 9 s (checking_api_versions)"),
-            "accepts connections and says nothing",
+            "accepts connections but never answers",
         ),
         (errors.NotKafkaError("not Kafka: the peer speaks HTTP"), "the peer speaks HTTP"),
         (errors.MalformedMessageError("a frame of -1 bytes"), "isn't Kafka's protocol"),
-        (errors.TlsError("the handshake ended"), "TLS didn't come up"),
+        (errors.TlsError("the handshake ended"), "the TLS handshake failed"),
         (errors.CertificateUntrustedError("nobody knows it."), "nobody knows it"),
         (errors.CredentialsRefusedError("the broker refused them"), "the broker refused them"),
-        (errors.ConnectionFailedError("the broker closed the connection"), "ends them before"),
+        (errors.ConnectionFailedError("the broker closed the connection"), "before it answers"),
         (errors.ResponseTimeoutError("no answer to Fetch"), "stopped answering"),
-        (errors.DisconnectedError("reset"), "in use ended"),
-        (errors.ClusterIdMismatchError("a", "b", Address("h", 1)), "another cluster"),
+        (errors.DisconnectedError("reset"), "in use was closed"),
+        (errors.ClusterIdMismatchError("a", "b", Address("h", 1)), "a different cluster"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -108,7 +111,7 @@ def test_each_error_has_a_usual_cause(error: Exception, words: str) -> None:
 def test_a_broker_that_only_says_its_versions() -> None:
     error = errors.DisconnectedError("the broker closed the connection")
     text = meaning(error, "disconnected", silent=False, unproved=True) or ""
-    assert "ends the connection at the first question" in text
+    assert "closes the connection at the first request" in text
 
 
 def test_no_cause_is_made_up() -> None:
@@ -120,7 +123,7 @@ def test_no_cause_is_made_up() -> None:
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("resolving", "name server"), ("connecting", "firewall"), ("ready", "says nothing")],
+    [("resolving", "name server"), ("connecting", "firewall"), ("ready", "never answers")],
 )
 def test_a_silence_is_explained_by_its_stage(state: str, words: str) -> None:
     assert words in (meaning(None, state, silent=True) or "")
@@ -129,9 +132,9 @@ def test_a_silence_is_explained_by_its_stage(state: str, words: str) -> None:
 def test_an_address_in_one_line() -> None:
     assert line(ADDRESS) == "h:1 (broker 1): disconnected, not needed now"
     pending = changed(state="connecting", pending_for=3.0, setup_left=7.0, silent=True)
-    assert line(pending) == "h:1 (broker 1): connecting, silent for 3.0 s, given up in 7.0 s"
+    assert line(pending) == "h:1 (broker 1): connecting, no response for 3.0 s, times out in 7.0 s"
     busy = changed(state="ready", in_flight=2, throttled_for=0.5)
-    assert line(busy) == "h:1 (broker 1): ready, 2 in flight, throttled for 0.5 s"
+    assert line(busy) == "h:1 (broker 1): ready, 2 requests in flight, throttled for 0.5 s"
     failed = changed(
         failures=2,
         last_error="E: x",
@@ -142,13 +145,13 @@ def test_an_address_in_one_line() -> None:
     )
     assert line(failed) == (
         "h:1 (broker 1): disconnected, 2 failures in a row, last error 1.0 s ago at 10.0.0.1: "
-        "E: x, next dial in 0.25 s, after its backoff [why]"
+        "E: x, next connection attempt in 0.25 s, after its backoff [why]"
     )
 
 
 def test_a_dial_that_waits_for_an_event() -> None:
     waits = changed(next_dial_after="metadata")
-    assert line(waits) == "h:1 (broker 1): disconnected, next dial after metadata"
+    assert line(waits) == "h:1 (broker 1): disconnected, next connection attempt after metadata"
 
 
 def test_causes_are_counted() -> None:
@@ -166,9 +169,9 @@ def test_causes_are_counted() -> None:
     )
     addresses.append(changed(address="h:4", state="ready"))
     text = diagnosis(None, "abc", outage, addresses, 0.5)
-    assert text.startswith("It works, with trouble: cluster abc, 1 of 4 brokers connected; 3 bro")
+    assert text.startswith("It works in part: cluster abc, 1 of 4 brokers connected; 3 bro")
     text = diagnosis(None, "abc", None, addresses, 0.5)
-    assert "It works: cluster abc, 1 of 4 brokers connected; when it was last tried, 3 b" in text
+    assert "It works: cluster abc, 1 of 4 brokers connected; at the last attempt, 3 b" in text
 
 
 def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
@@ -206,8 +209,9 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
     picture = admin.explain()
     assert picture.buffers.received >= len(kept)
     assert (
-        "of 64.0 MiB for answers (made 1, used again 0 times); columns: 1.5 MiB in use, "
-        "1.0 MiB of 64.0 MiB idle (made 2, used again 9 times, by all clients here)" in str(picture)
+        "of 64.0 MiB for responses (created 1, reused 0 times); columns: 1.5 MiB in use, "
+        "1.0 MiB of 64.0 MiB idle (created 2, reused 9 times, shared by all clients of this "
+        "process)" in str(picture)
     )
     assert picture.to_dict()["buffers"]["received_made"] == 1
     admin.close()

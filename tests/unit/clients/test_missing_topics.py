@@ -41,5 +41,5 @@ def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
 def test_nothing_alike_is_no_words() -> None:
     assert alike("flights", ["zzz"]) == ()
     assert like_it(()) == ""
-    made = "What makes it: odradek topics create 'a b' --bootstrap-server h:1,i:2"
+    made = "Create it with: odradek topics create 'a b' --bootstrap-server h:1,i:2"
     assert cure("a b", [Address("h", 1), "i:2"]) == made

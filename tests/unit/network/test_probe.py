@@ -94,7 +94,7 @@ def test_a_handshake_that_is_cut_off_says_what_to_look_at() -> None:
     assert len(proxy.ends) > 2
     for _, error in proxy.ends:
         assert type(error) is USUAL
-        assert "a port that doesn't speak TLS" in str(error)
+        assert "the port doesn't speak TLS" in str(error)
 
 
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}

@@ -36,7 +36,7 @@ PROGRESS = 5.0
 """Seconds of waiting after which a line on stderr says what for."""
 FAILING = 5
 """Addresses that are named."""
-_IN_TIME = re.compile(r"no [^:\n]* in time: ")
+_IN_TIME = re.compile(r"timed out waiting for [^:\n]*: ")
 """What an error says first, and isn't so as long as there is time."""
 REGISTRY = "still waiting for the schema registry (schema.registry.url)"
 

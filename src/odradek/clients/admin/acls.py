@@ -30,10 +30,11 @@ PERMISSION_TYPES = ("UNKNOWN", ANY, "DENY", "ALLOW")
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """One ACL: `principal` ("User:alice") may, or may not, do `operation` on a resource.
+    """One ACL: whether `principal` ("User:alice") may do `operation` on a resource.
 
-    `resource_type`: TOPIC, GROUP, CLUSTER (of the name "kafka-cluster"), TRANSACTIONAL_ID,
-    DELEGATION_TOKEN, USER. `pattern_type`: LITERAL, where the name "*" is all of them, or PREFIXED.
+    `resource_type`: TOPIC, GROUP, CLUSTER (with the name "kafka-cluster"), TRANSACTIONAL_ID,
+    DELEGATION_TOKEN or USER. `pattern_type`: LITERAL, where the name "*" matches all resources, or
+    PREFIXED.
     """
 
     resource_type: str
@@ -53,8 +54,10 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBindingFilter:
-    """Which ACLs are meant; None, and the word ANY, is any. `pattern_type` MATCH means all that
-    concern a resource of this name: literal ones, "*" and prefixes.
+    """A filter of ACLs; None and "ANY" match everything.
+
+    `pattern_type` MATCH selects all ACLs that apply to the named resource: literal, "*" and
+    prefixed ones.
     """
 
     resource_type: str = ANY
@@ -75,7 +78,7 @@ class AclBindingFilter:
 
 def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
     """Make ACLs; one that is there already is no error."""
-    cure = "give AclBinding(resource_type, resource_name, principal, operation)"
+    cure = "use AclBinding(resource_type, resource_name, principal, operation)"
     made = {acl: _creation(acl) for acl in some_of("acls", acls, AclBinding, cure)}
     asked: list[AclBinding] = []
 

@@ -34,9 +34,10 @@ INT16_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make; -1 takes the broker's default. `configs` have Kafka's names.
+    """A topic to create.
 
-    `replica_assignment` says instead of both numbers which brokers hold which partition.
+    -1 selects the broker's default. `configs` uses Kafka's names. `replica_assignment` replaces
+    both numbers: it maps each partition to the ids of its brokers.
     """
 
     name: str
@@ -48,8 +49,10 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all; brokers choose where the new ones are, unless
-    `replica_assignment` has the brokers of each new one, in their order.
+    """The total number of partitions that a topic shall have.
+
+    Brokers place the new partitions, unless `replica_assignment` lists the brokers of each new one,
+    in order.
     """
 
     total: int
@@ -59,14 +62,14 @@ class NewPartitions:
 def new_topics(given: Any) -> list[NewTopic]:
     """Read the topics of `create_topics`."""
     if isinstance(given, NewTopic):
-        raise refusal("topics", "a list of NewTopic", given, "give a list of it")
+        raise refusal("topics", "a list of NewTopic", given, "put it into a list")
     found = [
         _new_topic(position, topic)
         for position, topic in enumerate(iterable("topics", given, "a list of NewTopic"))
     ]
     made = [topic.name for topic in found]
     if len(set(made)) < len(made):
-        raise ConfigurationError(f"a topic is named twice in {', '.join(made)}")
+        raise ConfigurationError(f"topics contains a name twice: {', '.join(made)}")
     return found
 
 
@@ -85,7 +88,7 @@ def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
     if isinstance(given, str):
         return [*topic_names(name, given)]
     found: list[str | UUID] = []
-    for position, item in enumerate(iterable(name, given, "a list of topics' names or ids")):
+    for position, item in enumerate(iterable(name, given, "a list of topic names or ids")):
         if not isinstance(item, UUID):
             item = topic_name(f"{name}[{position}]", item)
             check_sendable(item)
@@ -111,7 +114,7 @@ def new_partitions(given: Any) -> dict[str, NewPartitions]:
 
 def brokers(of: str, given: Any) -> list[int]:
     """Read brokers' ids."""
-    found = iterable(f"brokers of {of}", given, "a list of brokers' ids")
+    found = iterable(f"brokers of {of}", given, "a list of broker ids")
     return [whole_number(f"a broker of {of}", b, 0, INT32_MAX) for b in found]
 
 
@@ -146,7 +149,7 @@ def some_of(name: str, given: Any, kind: type[T] | tuple[type[T], ...], cure: st
 def _new_topic(position: int, given: Any) -> NewTopic:
     place = f"topics[{position}]"
     if not isinstance(given, NewTopic):
-        cure = "give NewTopic(name, num_partitions, replication_factor)"
+        cure = "use NewTopic(name, num_partitions, replication_factor)"
         raise refusal(place, "a NewTopic", given, cure)
     name = topic_name(f"{place}.name", given.name)
     check_sendable(name)
@@ -165,8 +168,8 @@ def _assignment(of: str, given: NewTopic) -> dict[int, list[int]]:
     assigned = mapping(f"replica_assignment of {of}", given.replica_assignment, "a dict")
     if assigned and (given.num_partitions, given.replication_factor) != (-1, -1):
         raise ConfigurationError(
-            f"{of}: replica_assignment says already how many partitions and replicas there are; "
-            "leave num_partitions and replication_factor out"
+            f"{of}: replica_assignment already determines the partitions and replicas: remove "
+            "num_partitions and replication_factor"
         )
     return {
         partition_number(f"a partition of {of}", p): brokers(of, ids) for p, ids in assigned.items()

@@ -26,7 +26,7 @@ U = TypeVar("U")
 
 
 class AdminCall(NamedTuple, Generic[T]):
-    """`what` fits after "no … in time"; `flow` gets the engine and the deadline."""
+    """`what` follows "timed out waiting for"; `flow` takes the engine and the deadline."""
 
     what: str
     flow: Callable[[AdminEngine, float], Flow[T]]

@@ -26,11 +26,10 @@ from odradek.protocol.registry import request_class
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """One API of one broker. `name` is None where Kafka 4.3 has no such API.
+    """One API of one broker; `name` is None if Kafka 4.3 has no such API.
 
-    `min_version` and `max_version` are None where a broker of this age could have the API but says
-    that it doesn't. `usable` is the version that this client would use, None if it can't use any:
-    `problem` says why then.
+    `min_version` and `max_version` are None if the broker doesn't support the API. `usable` is the
+    version that this client would use; None if it can't use any, and then `problem` says why.
     """
 
     key: int
@@ -43,7 +42,7 @@ class ApiVersionRange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
-    """A broker's APIs by key, or the error that the question ended with."""
+    """A broker's APIs by key, or the error of the request for them."""
 
     broker: BrokerDescription
     apis: tuple[ApiVersionRange, ...]
@@ -96,7 +95,7 @@ def _outcome(
 
 
 API_VERSIONS: AdminCall[tuple[BrokerApiVersions, ...]] = AdminCall(
-    "versions of the brokers' APIs", describe_api_versions
+    "API versions of the brokers", describe_api_versions
 )
 
 
@@ -109,12 +108,12 @@ def api_ranges(response: ApiVersionsResponse) -> tuple[ApiVersionRange, ...]:
 def _range(key: int, told: tuple[int, int] | None) -> ApiVersionRange:
     name = API_NAMES.get(key)
     if told is None:
-        return ApiVersionRange(key, name, None, None, None, "the broker doesn't offer it")
+        return ApiVersionRange(key, name, None, None, None, "not supported by the broker")
     low, high = told
     if name is None:
         return ApiVersionRange(key, None, low, high, None, "unknown API")
     if name not in GENERATED:
-        return ApiVersionRange(key, name, low, high, None, "no messages in this client")
+        return ApiVersionRange(key, name, low, high, None, "not supported by this client")
     ours = request_class(key)
     if low > ours.MAX_VERSION:
         return ApiVersionRange(key, name, low, high, None, "node too new")

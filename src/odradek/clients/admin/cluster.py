@@ -53,11 +53,11 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription(Shown):
-    """The cluster's id, its brokers by id, and the controller's id (None while there is none).
+    """The cluster's id, its brokers by id, and the controller's id (None if there is none).
 
-    A KRaft broker names some broker that forwards to the controller, not the controller itself:
-    `describe_metadata_quorum` tells which that is. `authorized_operations`: what this client may do
-    with the cluster, None where that wasn't asked.
+    KRaft brokers report a broker that forwards to the controller instead of the controller; see
+    `describe_metadata_quorum`. `authorized_operations`: the operations on the cluster that this
+    client may do; None if they weren't requested.
     """
 
     cluster_id: str
@@ -68,8 +68,8 @@ class ClusterDescription(Shown):
 
 @dataclass(frozen=True, slots=True)
 class FeatureVersions:
-    """One feature's levels: those that the broker asked can have, and the one that is in force
-    (`level`, 0 where the feature is off).
+    """The levels of one feature: the range that the broker supports, and the level that is in force
+    (`level`, 0 if the feature is off).
     """
 
     lowest: int
@@ -79,7 +79,7 @@ class FeatureVersions:
 
 @dataclass(frozen=True, slots=True)
 class FeatureDescription(Shown):
-    """The features by name; `epoch` grows with each change, None where nothing was finalized."""
+    """The features by name; `epoch` grows with each change and is None if nothing was finalized."""
 
     features: Mapping[str, FeatureVersions]
     epoch: int | None
@@ -87,8 +87,9 @@ class FeatureDescription(Shown):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """A feature's new level, 0 to switch it off. `upgrade_type`: UPGRADE, SAFE_DOWNGRADE, or
-    UNSAFE_DOWNGRADE, which may lose metadata.
+    """A new level of a feature; 0 turns it off.
+
+    `upgrade_type`: UPGRADE, SAFE_DOWNGRADE, or UNSAFE_DOWNGRADE, which may lose metadata.
     """
 
     level: int
@@ -97,8 +98,10 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A controller that votes, or another node that follows. Times are milliseconds since the
-    epoch, None where it never fetched or caught up; `directory_id` is a UUID as text.
+    """A voter or an observer of the metadata quorum.
+
+    Times are in milliseconds since the epoch, and None if the replica never fetched or caught up.
+    `directory_id` is a UUID as text.
     """
 
     id: int
@@ -110,7 +113,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class RaftVoterEndpoint:
-    """Where a controller listens."""
+    """An endpoint of a controller."""
 
     listener: str
     host: str
@@ -119,8 +122,9 @@ class RaftVoterEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription(Shown):
-    """The quorum of controllers that keeps the cluster's metadata; `nodes` has the controllers'
-    endpoints by id, from brokers that say so (KIP-853).
+    """The quorum of controllers that stores the cluster's metadata.
+
+    `nodes` has the controllers' endpoints by id, from brokers that report them (KIP-853).
     """
 
     leader_id: int
@@ -159,7 +163,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             if foreign is not None:
                 engine.network.fail(connection, foreign, engine.now)
                 return ForeignAnswerError(str(foreign))
-            return None if answer.brokers else EmptyAnswerError("an answer without brokers")
+            return None if answer.brokers else EmptyAnswerError("the response contains no brokers")
 
         question: Inquiry[None, d.DescribeClusterResponse, ClusterDescription] = Inquiry(
             "description of the cluster",
@@ -297,7 +301,7 @@ def unregister_broker(broker: int) -> AdminCall[None]:
     """Have the controller forget a broker that is gone for good (KIP-631)."""
     number = whole_number("broker", broker, 0, INT32_MAX)
     return _done(
-        f"end of the registration of broker {number}",
+        f"unregistration of broker {number}",
         lambda _: ub.UnregisterBrokerRequest(number),
         ub.UnregisterBrokerResponse,
         (BrokerIdNotRegisteredError,),
@@ -308,7 +312,7 @@ def unregister_controller(controller: int) -> AdminCall[None]:
     """Have the controllers forget one of them that is gone for good."""
     number = whole_number("controller", controller, 0, INT32_MAX)
     return _done(
-        f"end of the registration of controller {number}",
+        f"unregistration of controller {number}",
         lambda _: uc.UnregisterControllerRequest(number),
         uc.UnregisterControllerResponse,
         (ControllerIdNotRegisteredError,),
@@ -320,13 +324,13 @@ def add_voter(
 ) -> AdminCall[None]:
     """Let a controller vote (KIP-853)."""
     number, directory = whole_number("voter", voter, 0, INT32_MAX), _directory(directory_id)
-    cure = "give RaftVoterEndpoint(listener, host, port)"
+    cure = "use RaftVoterEndpoint(listener, host, port)"
     listeners = [
         av.Listener(e.listener, e.host, whole_number("port", e.port, 1, 65535))
         for e in some_of("endpoints", endpoints, RaftVoterEndpoint, cure)
     ]
     return _done(
-        f"vote of controller {number}",
+        f"addition of voter {number}",
         lambda ms: av.AddRaftVoterRequest(None, ms, number, directory, listeners),
         av.AddRaftVoterResponse,
         (DuplicateVoterError,),
@@ -337,7 +341,7 @@ def remove_voter(voter: int, directory_id: UUID | str) -> AdminCall[None]:
     """Let a controller vote no more (KIP-853)."""
     number, directory = whole_number("voter", voter, 0, INT32_MAX), _directory(directory_id)
     return _done(
-        f"end of the vote of controller {number}",
+        f"removal of voter {number}",
         lambda _: rv.RemoveRaftVoterRequest(None, number, directory),
         rv.RemoveRaftVoterResponse,
         (VoterNotFoundError,),

@@ -24,14 +24,14 @@ MILLISECONDS = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterClock:
-    """What the controller's clock said, and when that was here."""
+    """The controller's clock, compared with the client's."""
 
     seconds: float
-    """Since the epoch, by the controller."""
+    """The controller's time in seconds since the epoch."""
     at: float
-    """The engine's time in the middle between question and answer."""
+    """The engine's time halfway between request and response."""
     tolerance: float
-    """Seconds that the question and its answer took: so much may be wrong."""
+    """Duration of the request in seconds: the possible error."""
 
 
 def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | None]:

@@ -49,9 +49,10 @@ TYPES = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
-    """What has a configuration. `type`: TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS or GROUP.
+    """A resource with a configuration. `type`: TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS or
+    GROUP.
 
-    A broker's `name` is its id as text; empty, it is the default of all brokers.
+    The `name` of a broker is its id as text; an empty name means the default of all brokers.
     """
 
     type: str
@@ -63,7 +64,9 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that would hold, were those before it not there."""
+    """A value of the option from another source; it takes effect if the synonyms before it are
+    removed.
+    """
 
     name: str
     value: str | None
@@ -72,8 +75,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One option. `value` is None for a secret, or where there is none; `source` and `type` have
-    Kafka's names, as DEFAULT_CONFIG and LONG.
+    """One option. `value` is None for a secret, and if there is no value; `source` and `type` use
+    Kafka's names, such as DEFAULT_CONFIG and LONG.
     """
 
     name: str
@@ -93,8 +96,10 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigOp:
-    """A change of one option. `operation`: SET; DELETE, back to the default (`value` stays None);
-    APPEND and SUBTRACT, for options that are lists. `repr()` hides the value: some are passwords.
+    """A change of one option.
+
+    `operation`: SET; DELETE, which restores the default (`value` stays None); APPEND and SUBTRACT
+    for options that are lists. `repr()` hides the value, as it may be a password.
     """
 
     name: str
@@ -198,14 +203,14 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
         try:
             found = yield from asked.flow(engine, deadline)
         except UnsupportedVersionError as error:
-            error.add_note(f"Brokers before 4.1 list client metrics only: types=[{METRICS!r}].")
+            error.add_note(f"Brokers before 4.1 only list client metrics: types=[{METRICS!r}].")
             raise
         return sorted({*found})
 
     return AdminCall(asked.what, flow)
 
 
-_CURE = 'give ConfigResource("TOPIC", name)'
+_CURE = 'use ConfigResource("TOPIC", name)'
 
 
 def _resource(at: ConfigResource) -> ConfigResource:
@@ -216,13 +221,13 @@ def _resource(at: ConfigResource) -> ConfigResource:
         plain = at.name.isdecimal() and len(at.name) <= 10
         if not plain or int(at.name) > INT32_MAX:
             raise ConfigurationError(
-                f"a broker's name is its id, for example '1', not {shown(at.name)}"
+                f"the name of a broker is its id, for example '1', not {shown(at.name)}"
             )
     return at
 
 
 def _changes(at: ConfigResource, given: Any) -> list[a.AlterableConfig]:
-    found = some_of(f"changes of {at}", given, AlterConfigOp, "give AlterConfigOp(name, value)")
+    found = some_of(f"changes of {at}", given, AlterConfigOp, "use AlterConfigOp(name, value)")
     made = []
     for op in found:
         name = text(f"a name in changes of {at}", op.name)

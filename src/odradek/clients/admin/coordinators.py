@@ -187,7 +187,7 @@ class KnownCoordinators:
                 found.errors[key] = said
         snapshot = self._metadata.snapshot
         if snapshot is None or any(b not in snapshot.brokers for b in found.results.values()):
-            self._metadata.request("a coordinator isn't among the brokers known")
+            self._metadata.request("a coordinator is missing in the metadata")
         return found
 
     def _asked(

@@ -68,39 +68,38 @@ NOBODY = "odradek-doctor"
 
 @dataclass(frozen=True, slots=True)
 class GroupStanding:
-    """A group, as far as a client can tell that isn't a member of it."""
+    """A group as seen by a client that isn't a member of it."""
 
     group_id: str
     error: KafkaError | None = None
-    """Why nothing can be said of it: most often, that this client may not use it."""
+    """Why the group couldn't be examined: most often a missing ACL."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The offsets that it goes on from."""
+    """The committed offsets by partition."""
     waiting: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Offsets after them that are there, by partition; of partitions without a committed offset,
-    all that are there."""
+    """Number of offsets after the committed one, by partition; for partitions without a committed
+    offset, of the whole log."""
     state: str | None = None
-    """Of a classic group, in Kafka's words; None where the coordinator doesn't say."""
+    """State of a classic group, in Kafka's words; None if the coordinator doesn't report it."""
     members: int | None = None
     outside: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Where a committed offset isn't in the log: the log's beginning and end. Its records were
-    deleted before they were read, or the topic was made again."""
+    """Start and end of the log of partitions whose committed offset isn't in it: records were
+    deleted before they were read, or the topic was recreated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a cluster and its topics are to this client."""
+    """A cluster and its topics as seen by this client."""
 
     reach: Reachability
-    """Addresses, topics and rights."""
+    """Addresses, topics and permissions."""
     group: GroupStanding | None
-    """The group that was asked for."""
+    """The group that was named, if any."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By address what of `NEEDED` isn't spoken there in any version that this client speaks."""
+    """APIs of `NEEDED`, by address, that have no version in common with this client."""
     clock: ClusterClock | None = None
-    """None where the cluster doesn't say, as before Kafka 3.3 and where this client has no right to
-    ask."""
+    """None if the cluster doesn't report it: before Kafka 3.3, or without permission."""
     quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] | None = None
-    """Those that hold for this client; None as with the clock."""
+    """Quotas of this client; None like `clock`."""
 
 
 def examine(
@@ -123,13 +122,13 @@ def examine(
         reach = reached.result()
         if all(a.error is not None for a in reach.brokers):
             for other in others:
-                engine.cancel_now(other, KafkaTimeoutError("no broker answers that could say it"))
+                engine.cancel_now(other, KafkaTimeoutError("no broker answers"))
         for other in others:
             while not other.done:
                 yield Wait((other,))
     finally:  # also when the caller gave up
         for each in (reached, *others):
-            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+            engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     standing: GroupStanding | None = None
     if group is not None and stands is not None:
         if isinstance(stands.error, KafkaError):
@@ -228,7 +227,7 @@ def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
             raise error.needing("READ", group, "group")
         return error if error is not None and error.retriable else None
 
-    what = f"answer of the coordinator of group {group!r}"
+    what = f"a response of the coordinator of group {group!r}"
     yield from coordinator.ask(what, lambda _: body, HeartbeatResponse, check, deadline)
 
 
@@ -236,4 +235,4 @@ def examination(topics: Sequence[str] | str | None, group: str | None) -> AdminC
     """Look at the cluster, at these topics and this group."""
     names = None if topics is None else topic_names("topics", topics)
     who = None if group is None else group_id(group)
-    return AdminCall("answers of the cluster", lambda e, d: examine(e, names, who, d))
+    return AdminCall("responses of the cluster", lambda e, d: examine(e, names, who, d))

@@ -42,10 +42,11 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """Where a share group's reading of a partition begins. `lag`: records from there to the end
-    that are left, None where the broker doesn't say (before 4.2). `error`: why the offset,
-    which is -1 then, can't be had; the group's others have theirs. One that may pass is asked for
-    again until the call's time is up.
+    """The start offset of a share group in a partition.
+
+    `lag`: records from there to the end; None if the broker doesn't report it (before 4.2).
+    `error`: why the offset is unavailable (it is -1 then); other partitions aren't affected.
+    Retriable errors are retried until the call times out.
     """
 
     start_offset: int

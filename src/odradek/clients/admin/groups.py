@@ -55,8 +55,8 @@ STATES = (
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group. `type`: Classic, Consumer, Share or Streams, and `state`, with Kafka's words;
-    empty from brokers that don't say.
+    """One group. `type` (Classic, Consumer, Share or Streams) and `state` use Kafka's words; they
+    are empty if the broker doesn't report them.
     """
 
     group_id: str
@@ -75,9 +75,9 @@ class StreamsTask:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member of a group. What a kind of group doesn't have is None or empty.
+    """One member of a group; fields that its type of group doesn't have are None or empty.
 
-    `assignment` is what it has, `target_assignment` what it shall have (KIP-848). The members of a
+    `assignment` is the current, `target_assignment` the intended assignment (KIP-848). Members of a
     Streams group have tasks instead: `active_tasks`, `standby_tasks`, `warmup_tasks`.
     """
 
@@ -92,7 +92,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...] = ()
     target_assignment: tuple[TopicPartition, ...] | None = None
     classic: bool | None = None
-    """Whether it speaks the classic protocol in a group of the new one; None where not said."""
+    """Whether it uses the classic protocol in a group of the new one; None if unknown."""
     active_tasks: tuple[StreamsTask, ...] = ()
     standby_tasks: tuple[StreamsTask, ...] = ()
     warmup_tasks: tuple[StreamsTask, ...] = ()
@@ -100,11 +100,12 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(Shown):
-    """One group with its members. `type` and `state` have Kafka's words, as Consumer and Stable.
+    """One group with its members. `type` and `state` use Kafka's words, such as Consumer and
+    Stable.
 
-    `assignor` is the assignor's name; of a classic group that isn't of consumers (Connect) the
-    protocol's. `epoch` and `assignment_epoch` are None for classic groups.
-    `authorized_operations`: what this client may do with it, None where that wasn't asked.
+    `assignor` is the assignor's name; for classic groups that aren't consumer groups (Connect), the
+    protocol's. `epoch` and `assignment_epoch` are None for classic groups. `authorized_operations`:
+    the operations that this client may do; None if they weren't requested.
     """
 
     group_id: str
@@ -117,9 +118,9 @@ class GroupDescription(Shown):
     assignment_epoch: int | None = None
     authorized_operations: frozenset[str] | None = None
     subtopologies: tuple[str, ...] = ()
-    """Of a Streams group: their ids."""
+    """Ids of a Streams group's subtopologies."""
     coordinator: int | None = None
-    """The broker that leads the group."""
+    """The broker that coordinates the group."""
 
 
 # Listing

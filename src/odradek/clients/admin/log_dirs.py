@@ -26,7 +26,7 @@ UNKNOWN = -1
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica of a partition: the one that a broker holds."""
+    """The replica of a partition on one broker."""
 
     topic: str
     partition: int
@@ -38,8 +38,8 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A replica's log: its bytes, and how many records it is short of the leader's (of the log that
-    it is to replace, where `future`).
+    """The log of a replica: its size in bytes, and the number of records by which it lags the
+    leader (if `future`, the log that it will replace).
     """
 
     size: int
@@ -49,9 +49,9 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A directory: its replicas, and its file system's bytes (None from brokers before 3.3).
+    """A log directory: its replicas, and the bytes of its file system (None before Kafka 3.3).
 
-    `error` says why the broker can't use it, None where it can. `cordoned`: it takes no new
+    `error`: why the broker can't use the directory, else None. `cordoned`: it takes no new
     partitions (KIP-1066).
     """
 
@@ -64,7 +64,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogDir:
-    """Where a replica lies, and where it is being moved to; None for no such place."""
+    """The directory of a replica, and the one that it is being moved to; None if there is none."""
 
     current: str | None
     current_offset_lag: int | None
@@ -207,7 +207,7 @@ def _moves(
 
 
 def _replica(given: Any) -> TopicPartitionReplica:
-    cure = "give TopicPartitionReplica(topic, partition, broker)"
+    cure = "use TopicPartitionReplica(topic, partition, broker)"
     if not isinstance(given, tuple) or len(given) != 3:
         raise refusal("a replica", "a TopicPartitionReplica", given, cure)
     topic, partition = one_partition(given[:2])

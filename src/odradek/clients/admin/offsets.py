@@ -35,8 +35,10 @@ OffsetSpec = str | int
 
 @dataclass(frozen=True, slots=True)
 class OffsetListing:
-    """An offset; None where there is no such record. `timestamp_ms` is the record's, None for the
-    ends of a log; `leader_epoch` is the one under which it was written, -1 where unknown.
+    """An offset; None if there is no such record.
+
+    `timestamp_ms` is the record's, None for the ends of a log. `leader_epoch` is the epoch in which
+    it was written, -1 if unknown.
     """
 
     offset: int | None

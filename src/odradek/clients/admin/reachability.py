@@ -51,44 +51,44 @@ WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
 
 @dataclass(frozen=True, slots=True)
 class AddressReach:
-    """A bootstrap address, or one that brokers advertise, and why it doesn't answer, if so."""
+    """A bootstrap address, or one that brokers advertise; `error` says why it doesn't answer."""
 
     address: str
     bootstrap: bool
     brokers: tuple[int, ...]
-    """Ids of those that advertise it: more than one is a mistake in their advertised.listeners."""
+    """Ids of the brokers that advertise it; more than one means wrong advertised.listeners."""
     error: KafkaError | None
     leads: int
-    """Partitions, of the topics that were looked at, that these brokers lead."""
+    """Number of examined partitions that these brokers lead."""
     throttle: float = 0.0
-    """Seconds for which its answer asked this client to keep quiet: it is above a quota."""
+    """Seconds for which it throttles this client because of a quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReach:
-    """A topic that can't be used, or not all of it."""
+    """A topic that can't be used, or only in part."""
 
     topic: str
     partitions: int
     leaderless: tuple[int, ...]
-    """Partitions that have no leader: nothing is written to them or read from them."""
+    """Partitions without a leader, which can't be written or read."""
     error: KafkaError | None = None
-    """Why there is nothing to say of its partitions."""
+    """Why its partitions are unknown."""
     near: tuple[str, ...] = ()
-    """Of a topic that isn't there: those that are and have names like it."""
+    """Similar names of existing topics, if this one doesn't exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStanding:
-    """A topic that is there, as far as it can be used."""
+    """An existing topic and how it can be used."""
 
     topic: str
     partitions: int
     under_replicated: tuple[int, ...]
-    """Partitions of which not every replica has all records."""
+    """Partitions with replicas that are out of sync."""
     rights: frozenset[str] | None
-    """What this client may do with it, in Kafka's words (READ, WRITE, DESCRIBE …); None where that
-    wasn't asked for, or the broker doesn't say."""
+    """Operations that this client may do, in Kafka's words (READ, WRITE, DESCRIBE …); None if they
+    weren't requested, or the broker doesn't report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,19 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Reachability(Shown):
-    """What of a cluster can be used from here."""
+    """Which parts of a cluster can be used from this machine."""
 
     cluster_id: str | None
     addresses: tuple[AddressReach, ...]
     topics: tuple[TopicReach, ...]
-    """Those with something wrong."""
+    """Topics with a problem."""
     absent: tuple[int, ...]
-    """Ids of brokers that have replicas of these topics, and that the cluster doesn't list: they
-    aren't running, or their cluster has shut them out (fenced)."""
+    """Ids of brokers that have replicas of these topics but aren't listed by the cluster: they
+    aren't running, or they are fenced."""
     topics_error: KafkaError | None
-    """Why topics couldn't be looked at."""
+    """Why topics couldn't be examined."""
     standings: tuple[TopicStanding, ...] = ()
-    """All topics that were looked at and are there."""
+    """All examined topics that exist."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -130,9 +130,7 @@ class Reachability(Shown):
 
     @property
     def state(self) -> str:
-        """`well`; `out of reach` where no broker answers at the address that it advertises;
-        `partly` for what is between.
-        """
+        """`well`; `out of reach` if no broker answers at its advertised address; else `partly`."""
         if all(a.error is not None for a in self.brokers):
             return OUT_OF_REACH
         shared = any(len(a.brokers) > 1 for a in self.brokers)
@@ -160,13 +158,13 @@ def describe_reachability(
         yield from _answers(engine, asked, deadline)
         known = [asked[b.address] for b in snapshot.brokers.values()]
         if all(answer.error is not None for answer in known):
-            engine.cancel_now(looked, KafkaTimeoutError("no broker answers that could say it"))
+            engine.cancel_now(looked, KafkaTimeoutError("no broker answers"))
         while not looked.done:
             yield Wait((looked,))
     finally:  # also when the caller gave up
         everything: list[Completion[Any]] = [*asked.values(), looked]
         for each in everything:
-            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+            engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     return _outcome(snapshot, engine.updater.bootstrap, asked, looked)
 
 
@@ -186,7 +184,7 @@ def _answers(
                 state = states.state(address)
                 error = state.last_error if state.failures else None
                 if not isinstance(error, KafkaError):
-                    error = engine.timeout(f"answer of {address}", now)
+                    error = engine.timeout(f"a response of {address}", now)
                 engine.cancel_now(asked[address], error)
         if not (left := [answer for answer in waiting.values() if not answer.done]):
             return
@@ -195,7 +193,7 @@ def _answers(
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
     """Gives the seconds that the answer asks to keep quiet."""
-    call = AnyBrokerCall(engine.brokers, f"answer of {address}", deadline, lambda _: [address])
+    call = AnyBrokerCall(engine.brokers, f"a response of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = engine.metadata.cluster_id
@@ -254,7 +252,7 @@ def _look(
     if missing:
         there = yield from list_topics(engine.brokers, deadline, internal=False)
         for name in missing:
-            gone = UnknownTopicOrPartitionError(f"topic {name} isn't there")
+            gone = UnknownTopicOrPartitionError(f"topic {name} doesn't exist")
             wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
     absent = replicas - {broker.node_id for broker in response.brokers}
     return Looked(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
@@ -290,5 +288,5 @@ def reachability(topics: Sequence[str] | str | None) -> AdminCall[Reachability]:
     """Dial every address that there is, and look at these topics, or at all."""
     names = None if topics is None else topic_names("topics", topics)
     return AdminCall(
-        "answers of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)
+        "responses of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)
     )

@@ -30,8 +30,8 @@ ELECTIONS = {"PREFERRED": 0, "UNCLEAN": 1}
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition whose replicas are being moved: all brokers that hold it now, and which of them
-    are new ones or about to leave.
+    """A partition whose replicas are being moved: all brokers that have it now, and which of them
+    are being added or removed.
     """
 
     replicas: tuple[int, ...]

@@ -29,6 +29,7 @@ from odradek.common.errors.kafka import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from odradek.common.outage import number
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages import create_partitions as p
@@ -97,7 +98,7 @@ def _await_leaders(
         left = sum(t.leaderless for t in found.results.values())
         if not left:
             return found
-        why = KafkaError(f"{left} partitions without a leader yet")
+        why = KafkaError(f"{number(left, 'partition')} without a leader")
         try:
             yield from call.retry(None, why, engine.now)
         except KafkaError as late:  # at the deadline: it is one topic's error, and not the others'

@@ -62,8 +62,10 @@ INT16_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer that wrote to a partition. `transaction_start_offset`: where its open transaction
-    begins, None without one; `coordinator_epoch` is -1 for one without transactions.
+    """A producer that wrote to a partition.
+
+    `transaction_start_offset`: start of its open transaction, None without one. `coordinator_epoch`
+    is -1 for a producer without transactions.
     """
 
     producer_id: int
@@ -76,8 +78,8 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator of a transactional id knows. `state` has Kafka's word, as Ongoing;
-    `start_ms` is None without an open transaction.
+    """The state of a transactional id at its coordinator. `state` uses Kafka's words, such as
+    Ongoing; `start_ms` is None without an open transaction.
     """
 
     state: str
@@ -99,7 +101,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionSpec:
-    """The transaction of a producer in one partition, to be aborted there by its leader."""
+    """The open transaction of a producer in one partition, which the leader shall abort there."""
 
     partition: TopicPartition
     producer_id: int
@@ -109,7 +111,7 @@ class AbortTransactionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
-    """What a transactional id has got; older epochs are fenced."""
+    """The current producer id and epoch of a transactional id; older epochs are fenced."""
 
     producer_id: int
     producer_epoch: int
@@ -117,8 +119,10 @@ class ProducerIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that no coordinator will end: readers of committed records wait at
-    `start_offset` for ever. `abort_transaction(hanging.spec)` ends it.
+    """A transaction that no coordinator will end, so that read_committed consumers are stuck at
+    `start_offset`.
+
+    `abort_transaction(hanging.spec)` ends it.
     """
 
     spec: AbortTransactionSpec
@@ -225,7 +229,7 @@ def listing(
     in_states = [choice("states", s, STATES) for s in keys("states", states, "states")]
     ids = [
         whole_number("producer_ids", p, 0, INT64_MAX)
-        for p in iterable("producer_ids", producer_ids, "a list of producers' ids")
+        for p in iterable("producer_ids", producer_ids, "a list of producer ids")
     ]
     longer = NEVER
     if running_longer_than is not None:
@@ -261,7 +265,7 @@ def _listing(
 def abort(spec: Any) -> AdminCall[None]:
     """End a transaction in one partition, whatever its coordinator knows (KIP-664)."""
     if not isinstance(spec, AbortTransactionSpec):
-        cure = "give AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
+        cure = "use AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
         raise refusal("spec", "an AbortTransactionSpec", spec, cure)
     partition = one_partition(spec.partition)
     producer_id = whole_number("producer_id", spec.producer_id, 0, INT64_MAX)
@@ -308,7 +312,7 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
 
     def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
         return Inquiry(
-            "end of producers",
+            "fencing of producers",
             "transactional id",
             lambda _, ms: ip.InitProducerIdRequest(key, min(ms, MOST_TIMEOUT)),
             ip.InitProducerIdResponse,
@@ -325,7 +329,10 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
         )
 
     return by_coordinator_of_each(
-        CoordinatorKind.TRANSACTION, question, {key: (key,) for key in wanted}, "end of producers"
+        CoordinatorKind.TRANSACTION,
+        question,
+        {key: (key,) for key in wanted},
+        "fencing of producers",
     )
 
 
@@ -363,7 +370,7 @@ def hanging(
         known = yield from _known(engine, {s.spec.producer_id for s in suspects}, deadline)
         return [s for s in suspects if (s.spec.producer_id, s.spec.partition) not in known]
 
-    return AdminCall("look for hanging transactions", flow)
+    return AdminCall("search for hanging transactions", flow)
 
 
 def _known(

@@ -65,7 +65,7 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
-    """A password to be set. Without a `salt` one is drawn."""
+    """A SCRAM password to set. Without `salt` a random one is used."""
 
     user: str
     mechanism: str
@@ -76,7 +76,7 @@ class UserScramCredentialUpsertion:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialDeletion:
-    """A password to be taken away."""
+    """A SCRAM password to remove."""
 
     user: str
     mechanism: str
@@ -139,7 +139,7 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
     of a user's changes fails isn't done.
     """
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
-    cure = "give UserScramCredentialUpsertion(user, mechanism, password)"
+    cure = "use UserScramCredentialUpsertion(user, mechanism, password)"
     given: list[Any] = some_of("alterations", alterations, kinds, cure)
     asked_for: dict[str, list[au.ScramCredentialDeletion | _Unsalted]] = {}
     for alteration in given:
@@ -240,10 +240,10 @@ def _salted(
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaEntity:
-    """Whom a quota concerns: a user, a client id, both together, or an IP address.
+    """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    `ClientQuotaEntity.DEFAULT` instead of a name means all that have no quota of their own; in one
-    that is looked for, `ClientQuotaEntity.ANY` means whichever.
+    `ClientQuotaEntity.DEFAULT` instead of a name means all without a quota of their own; in a
+    filter, `ClientQuotaEntity.ANY` matches any name.
     """
 
     DEFAULT: ClassVar[str] = "<default>"
@@ -331,13 +331,11 @@ def alter_quotas(
 
 def _parts(name: str, given: Any) -> list[tuple[str, str]]:
     if not isinstance(given, ClientQuotaEntity):
-        raise refusal(name, "a ClientQuotaEntity", given, "give ClientQuotaEntity(user=…)")
+        raise refusal(name, "a ClientQuotaEntity", given, "use ClientQuotaEntity(user=…)")
     found = [(kind, getattr(given, field_)) for kind, field_ in _ENTITY_TYPES.items()]
     parts = [(kind, text(f"{kind} of {name}", value)) for kind, value in found if value is not None]
     if not parts:
-        raise ConfigurationError(
-            f"{name} is a ClientQuotaEntity of nobody: give user, client_id or ip"
-        )
+        raise ConfigurationError(f"{name} is an empty ClientQuotaEntity: set user, client_id or ip")
     return parts
 
 
@@ -356,7 +354,7 @@ def _op(name: str, value: Any) -> aq.OpData:
     if value is None:
         return aq.OpData(name, 0.0, True)
     if is_bool(value) or not hasattr(value, "__float__") or not math.isfinite(value):
-        raise refusal(f"the quota {name}", "a number, or None to take it away", value)
+        raise refusal(f"the quota {name}", "a number, or None to remove it", value)
     return aq.OpData(name, float(value), False)
 
 
@@ -365,10 +363,10 @@ def _op(name: str, value: Any) -> aq.OpData:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A token. SCRAM logins by it show its id as the user's name and `password`, with
-    `tokenauth=true` in `sasl.jaas.config`.
+    """A delegation token, for SCRAM logins with its id as the user name, `password` as the
+    password, and `tokenauth=true` in `sasl.jaas.config`.
 
-    Principals are texts as "User:alice", times milliseconds since the epoch.
+    Principals are texts such as "User:alice"; times are in milliseconds since the epoch.
     """
 
     token_id: str
@@ -431,7 +429,7 @@ def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """End a token after so many seconds, at once for None; gives when that is."""
     token, later = _hmac(hmac), _period("period", period)
     question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
-        "end of the delegation token",
+        "expiry of the delegation token",
         "",
         lambda *_: et.ExpireDelegationTokenRequest(token, later),
         et.ExpireDelegationTokenResponse,
@@ -494,7 +492,7 @@ def _token(
 def _principal(name: str, given: str) -> tuple[str, str]:
     kind, colon, who = text(name, given).partition(":")
     if not (kind and colon and who):
-        raise ConfigurationError(f'{name}: {given!r} is no principal; give "User:alice"')
+        raise ConfigurationError(f'{name}: {given!r} isn\'t a principal like "User:alice"')
     return kind, who
 
 

@@ -124,7 +124,7 @@ class ClientCalls(Generic[E]):
         """Raise where nobody can trace this client any more."""
         self.check_open()
         if self.engine.traces is not None:
-            raise IllegalStateError(f"this {self.kind} is traced already")
+            raise IllegalStateError(f"this {self.kind} is already traced")
 
     def set_credentials(self, username: str, password: Secret) -> None:
         """Use another name and password from now on (PLAIN and SCRAM)."""
@@ -179,7 +179,7 @@ class ClientCalls(Generic[E]):
         """Wait for a broker that takes metrics, and for the id that it gives this client."""
         now = yield START
         if not self.config["enable.metrics.push"]:
-            text = "enable.metrics.push is false: brokers give an id to clients that push metrics"
+            text = "only clients that push metrics get an id: set enable.metrics.push=true"
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
@@ -196,10 +196,10 @@ class ClientCalls(Generic[E]):
                 changed.append(push.changed)
             elif any(connection.ready for connection in network.connections.values()):
                 raise UnsupportedVersionError(
-                    "the brokers of this cluster have no receiver of clients' metrics (KIP-714)"
+                    "the brokers of this cluster don't accept client metrics (KIP-714)"
                 )
             if now >= deadline:
-                raise self.engine.timeout("id of this client", now)
+                raise self.engine.timeout("the id of this client", now)
             now = yield Wait(tuple(changed), deadline)
 
     # Calls
@@ -217,7 +217,7 @@ class ClientCalls(Generic[E]):
     ) -> CallerFlow[T]:
         """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
 
-        `what` says what the call waits for, in words that fit after "no … in time".
+        `what` is what the call waits for, a text to follow "timed out waiting for".
         """
         self.check_open()
         seconds = self.seconds(timeout, option)
@@ -276,8 +276,8 @@ class ClientCalls(Generic[E]):
         """Refuse what can't be done amid something else of this client, by its own caller."""
         if self.host.interrupted:
             raise IllegalStateError(
-                f"{what} was called by what has interrupted this {self.kind} amid "
-                "something else (a signal handler, a finaliser, a listener): call it later"
+                f"{what} was called while another call of this {self.kind} is running in the same "
+                "thread (from a signal handler, a finaliser or a listener): call it after that"
             )
 
     def _renew(self) -> None:

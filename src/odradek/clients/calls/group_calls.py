@@ -50,7 +50,9 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """The group; raises where there is none."""
         group = self.engine.group
         if group is None:
-            raise IllegalStateError(f"{what} needs a group.id (without one: assign() and seek())")
+            raise IllegalStateError(
+                f"{what} needs group.id; without a group, use assign() and seek()"
+            )
         return group
 
     # Subscriptions
@@ -78,7 +80,9 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             listeners = Listeners(*(_with_consumer(v, consumer) for v in calls))
         assigned = self.engine.subscription.partitions.values()
         if not group.subscribed and not all(state.revoked for state in assigned):
-            raise IllegalStateError("subscribe() and assign() exclude each other: assign([]) first")
+            raise IllegalStateError(
+                "subscribe() and assign() are mutually exclusive: call assign([]) first"
+            )
         now = yield START
         with self.engine.lock:
             group.subscribe(names, pattern, listeners, now)
@@ -108,7 +112,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         self.check_open()
         membership = self.group("enforce_rebalance()").membership
         if membership is None:
-            raise IllegalStateError("enforce_rebalance() needs subscribe()")
+            raise IllegalStateError("call subscribe() before enforce_rebalance()")
         why = "" if reason is None else text("reason", reason)
         why = why or "enforce_rebalance() was called"
         self.engine.post(lambda now: membership.rejoin(why, now))
@@ -187,7 +191,9 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             yield from self._run_callbacks(group, end, deadline)
         finally:
             if not end.done:
-                logger.warning("group %s wasn't left in time", group.group_id)
+                logger.warning(
+                    "group %s was not left before the timeout of close()", group.group_id
+                )
 
     def _run_callbacks(
         self, group: ConsumerGroup, end: Completion[None], deadline: float

@@ -17,6 +17,7 @@ from odradek.clients.calls.transaction_calls import TransactionCalls, Transactio
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import RowsDelivery
+from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -169,8 +170,8 @@ class ProducerCalls(TransactionCalls):
         record, size = self._measured(record)
         key, value, _, at = record
         if partition is not None and partition < 0:
-            there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
-            raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
+            there = "" if lane is None else f" (it has partitions 0 to {lane.count - 1})"
+            raise ConfigurationError(f"topic {topic} has no partition {partition}{there}")
         if lane is None and self._by_function:  # it chooses the partition here, in the caller
             lane = self.lane(topic)
             if lane is None:
@@ -223,8 +224,8 @@ class ProducerCalls(TransactionCalls):
             size = estimate_record_size(key, value, headers)
         if size > self._most:
             raise RecordTooLargeError(
-                f"a record of up to {size} bytes is above max.request.size ({self._most}): raise "
-                "it, and the topic's max.message.bytes where that is smaller"
+                f"a record of up to {size} bytes exceeds max.request.size ({self._most}): raise "
+                "it, and the topic's max.message.bytes if that is lower"
             )
         return (key, value, headers, at), size
 
@@ -266,9 +267,8 @@ class ProducerCalls(TransactionCalls):
         engine, host, who = self.engine, self.host, self._who()
         if who in self.in_line:
             raise IllegalStateError(
-                "send() was called by what has interrupted a send() of this thread that waits for "
-                "room in buffer.memory (a signal handler, a finaliser), and there is none: call it "
-                "later"
+                "send() was called while another send() in the same thread waits for free "
+                "buffer.memory (from a signal handler or a finaliser): call it after that"
             )
         try:
             self.in_line[who] = owner
@@ -286,9 +286,9 @@ class ProducerCalls(TransactionCalls):
         if not granted:
             engine.leave_line(owner)
             host.wake()
-            error = engine.undelivered(f"room for {size} bytes in buffer.memory", now)
+            error = engine.undelivered(f"{size} bytes of free buffer.memory", now)
             raise BufferExhaustedError(
-                f"buffer.memory ({engine.accumulator.limit} bytes) had no room within max.block.ms"
+                f"buffer.memory ({engine.accumulator.limit} bytes) stayed full for max.block.ms"
             ) from error
         return now
 
@@ -330,8 +330,8 @@ class ProducerCalls(TransactionCalls):
             over = error is self.engine.ended or error is self.engine.accumulator.ended
             if delivery.rows and not over:  # then nothing is sent, and all calls share the error
                 error.add_note(
-                    f"The first {delivery.rows} rows are sent, unless the producer is closed "
-                    "before; flush() waits for them."
+                    f"The first {delivery.rows} rows are still sent, unless the producer is closed "
+                    "first; flush() waits for them."
                 )
             raise
         finally:
@@ -407,19 +407,19 @@ class ProducerCalls(TransactionCalls):
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """The error of a wait that ended before the delivery timeout did."""
         error = self.engine.no_outcome(of, now)
-        error.add_note("The producer still sends the records, unless it is closed before.")
+        error.add_note("The producer still sends the records, unless it is closed first.")
         return error
 
     def watched(self) -> float:
         """Somebody waits without a call; gives the seconds that a call would wait."""
         if not self.host.on_its_own:
             raise IllegalStateError(
-                "in a simulation time passes in this client's calls only: use result() or flush(), "
-                "or run a coroutine with kafka_simulation.run()"
+                "in a simulation, time only passes in this client's calls: use result() or "
+                "flush(), or run a coroutine with kafka_simulation.run()"
             )
         if self.host.inside:
             raise IllegalStateError(
-                "a callback of this Producer can't wait for an outcome: its thread brings that"
+                "a callback of this Producer can't wait for a result: its thread delivers results"
             )
         self.host.wake()
         seconds: float = self.config[DELIVERY_TIMEOUT]
@@ -434,8 +434,9 @@ class ProducerCalls(TransactionCalls):
             self.check_uninterrupted("close()")
             if self.host.inside and self._left and timeout > 0:
                 raise IllegalStateError(
-                    "close() was called in a callback of this Producer, which can't wait for what "
-                    "is left: call it in the program's thread, or close(0) to give that up"
+                    "close() was called in a callback of this Producer, which can't wait for the "
+                    "remaining records: call it outside of the callback, or call close(0) to "
+                    "discard them"
                 )
         self.lanes.clear()  # so that every later `send` looks whether this is open
         return self.close(timeout, lambda deadline: self._deliver(timeout, deadline, client))
@@ -457,8 +458,8 @@ class ProducerCalls(TransactionCalls):
             return
         if self.host.gone and (left := engine.unsettled()):
             raise IllegalStateError(
-                f"{left} records had no outcome when this Producer's event loop was closed, and "
-                "may be lost: await close() or flush() in that loop"
+                f"{counted(left)} {were(left)} not acknowledged when this Producer's event loop "
+                "was closed, and may be lost: await close() or flush() in that loop"
             )
         if engine.transactions is None:
             if engine.incomplete():

@@ -168,7 +168,9 @@ def alive(of: ref[Any]) -> Any:
     """The producer, where the program has kept it: `Producer(…).send(…)` in one breath doesn't."""
     producer = of()
     if producer is None:
-        raise ClientClosedError("this producer is gone: keep it in a variable, or use `with`")
+        raise ClientClosedError(
+            "this producer was garbage-collected: keep it in a variable, or use `with`"
+        )
     return producer
 
 

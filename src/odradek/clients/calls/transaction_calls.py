@@ -57,7 +57,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """The manager; raises where there is none."""
         self.check_open()
         if self.engine.transactions is None:
-            raise IllegalStateError("this producer has no transactions: transactional.id isn't set")
+            raise IllegalStateError("this producer has no transactions: set transactional.id")
         return self.engine.transactions
 
     def init_transactions(self, timeout: float | None) -> CallerFlow[None]:
@@ -89,7 +89,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             self.engine.metadata, wanted, group, read=not isinstance(offsets, Mapping)
         )
         send = partial(manager.send_offsets, wanted, member, topics=topics)
-        what = "answer to send_offsets_to_transaction()"
+        what = "the response to send_offsets_to_transaction()"
         call, traces = self.call(send, timeout, what, BLOCK_TIMEOUT), self.engine.traces
         if traces is None:
             return call
@@ -120,7 +120,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _finish(
         self, name: str, call: Callable[[float], Flow[None]], timeout: float | None
     ) -> CallerFlow[None]:
-        return self.call(call, timeout, f"end of {name}()", BLOCK_TIMEOUT)
+        return self.call(call, timeout, f"the end of {name}()", BLOCK_TIMEOUT)
 
     # Blocks
 
@@ -196,7 +196,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         name, worse = yield from self._ended(client, error)
         if name == "commit_transaction":
             if worse is None:
-                error.add_note("Its commit had begun: the transaction is committed.")
+                error.add_note("Its commit had begun, so the transaction is committed.")
             elif isinstance(worse, AbortableTransactionError):
                 _, worse = yield from self._ended(client, error)
         if worse is None:

@@ -172,7 +172,7 @@ class ConsumerEngine(ClientEngine):
         state = self.subscription.get(partition)
         yield from self._reset(state, deadline)
         if state.position is None:
-            raise IllegalStateError(f"{partition} isn't assigned to this consumer any more")
+            raise IllegalStateError(f"{partition} is no longer assigned to this consumer")
         return state.position
 
     def positions(self, partitions: Iterable[TopicPartition] | None, deadline: float) -> Flow[None]:
@@ -244,7 +244,7 @@ class ConsumerEngine(ClientEngine):
             there: list[str] = []
             with suppress(KafkaError):  # then nothing is said of names like it
                 there = yield from self._topics_there(deadline)
-            hint = f"topic {topic} isn't there{like_it(alike(topic, there))}. "
+            hint = f"topic {topic} doesn't exist{like_it(alike(topic, there))}. "
             hint += cure(topic, self.updater.bootstrap)
             raise UnknownTopicOrPartitionError(hint) from error
         return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
@@ -265,8 +265,8 @@ class ConsumerEngine(ClientEngine):
         now, group = (yield START), self.group
         if not self.subscription.partitions and (group is None or not group.subscribed):
             raise IllegalStateError(
-                "nothing to read: call subscribe() or assign() first (AsyncConsumer's subscribe() "
-                "is awaited)"
+                "nothing to read: call subscribe() or assign() first (with AsyncConsumer, await "
+                "subscribe())"
             )
         patience = min(deadline, now + LEAST)
         while True:

@@ -18,7 +18,7 @@ from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timesta
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
-_ENDS = "seek_to_beginning() and seek_to_end() go to where records are"
+_ENDS = "for the ends of the log, use seek_to_beginning() or seek_to_end()"
 
 Place = tuple[int, int]
 """An offset, and the leader epoch of the record before it, -1 where that isn't known."""
@@ -33,10 +33,10 @@ def one_partition(given: Any) -> TopicPartition:
         found = TopicPartition(plain(given[0]), int(index(given[1])))
     except TypeError:
         raise ArgumentError(
-            f"{brief(given)} is no partition: give TopicPartition(topic, number), or such a pair"
+            f"expected TopicPartition(topic, number) or a (topic, number) pair, not {brief(given)}"
         ) from None
     if found.partition > INT32_MAX:
-        raise ConfigurationError(f"{brief(given)} is no partition: there is no such number")
+        raise ConfigurationError(f"the partition number is too large in {brief(given)}")
     check_partition(found)
     return found
 
@@ -45,12 +45,12 @@ def some_partitions(given: Any) -> list[TopicPartition]:
     """Read several."""
     single = isinstance(given, TopicPartition)
     if single or isinstance(given, Mapping) or not is_list(given):
-        cure = ": give a list of it" if single else ""
+        cure = "; put it into a list" if single else ""
         if isinstance(given, Mapping):
-            cure = ": give a list of them"
+            cure = "; put its keys into a list"
         if isinstance(given, str):
-            cure = ": give TopicPartition(topic, number), one or a list of them"
-        raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
+            cure = "; use [TopicPartition(topic, number)]"
+        raise ArgumentError(f"expected a list of partitions, not {brief(given)}{cure}")
     return [one_partition(item) for item in given]
 
 
@@ -79,7 +79,9 @@ def place(name: str, given: Any) -> Place:
         epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
         return offset_number(name, given.offset), epoch
     if given is None:
-        raise ArgumentError(f"{name} is None: nothing is known of it. Give an offset; {_ENDS}")
+        raise ArgumentError(
+            f"{name} is None, which means that no offset was found. Pass an offset; {_ENDS}"
+        )
     return offset_number(name, given), -1
 
 

@@ -21,24 +21,24 @@ _HEADERS = 7
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it is in the log; a tuple, because nothing else is made as quickly."""
+    """One record as stored in the log; a tuple, as that is created fastest."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """Milliseconds since the epoch; -1 where the producer gave none."""
+    """Milliseconds since the epoch; -1 if the producer set none."""
     timestamp_type: int
     """0: the producer's create time; 1: the broker's log append time."""
     key: bytes | None
     value: bytes | None
     headers: Headers
     leader_epoch: int
-    """The epoch of the leader that appended the record, -1 where that isn't known."""
+    """Epoch of the leader that appended the record, -1 if unknown."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that it is in: the key of `commit`, `seek` and the other calls."""
+        """The record's partition, which `commit`, `seek` and other calls take."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -83,17 +83,17 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the one of the next record to be read, not of the last one."""
+    """A committed offset: that of the next record to read, not of the last one."""
 
     offset: int
     metadata: str = ""
-    """What the application wants to find there again."""
+    """Text that the application stores with the offset."""
     leader_epoch: int = -1
-    """The epoch of the leader that appended the record before, -1 where that isn't known."""
+    """Epoch of the leader that appended the previous record, -1 if unknown."""
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group: `send_offsets_to_transaction` takes it (KIP-447)."""
+    """The identity of a consumer in its group, for `send_offsets_to_transaction` (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -134,8 +134,8 @@ class HeldGroupMetadata(ConsumerGroupMetadata):
 class NoSuchOffsetError(OffsetOutOfRangeError):
     """A position is outside the log and `auto.offset.reset` is none (or data would be skipped).
 
-    `log_start` is the first offset that is there, `log_end` the one that the next record gets;
-    None where the broker couldn't be asked in time.
+    `log_start` is the first offset of the log, `log_end` the offset of the next record; None if the
+    broker didn't answer before the timeout.
     """
 
     def __init__(
@@ -146,10 +146,10 @@ class NoSuchOffsetError(OffsetOutOfRangeError):
         start = "unknown" if log_start is None else log_start
         end = "unknown" if log_end is None else log_end
         super().__init__(
-            f"OFFSET_OUT_OF_RANGE (1): position {position} of {partition} isn't in its log, which "
-            f"goes from {start} to {end} (end exclusive). Records were deleted (retention), the "
-            "topic was made anew, or the log was cut. seek() to an offset that is there, or set "
-            "auto.offset.reset."
+            f"OFFSET_OUT_OF_RANGE (1): offset {position} of {partition} isn't in its log, which "
+            f"has offsets {start} to {end} (exclusive). Records were deleted (retention), the "
+            "topic was recreated, or the log was truncated. Call seek() with an offset in that "
+            "range, or set auto.offset.reset."
         )
 
 
@@ -161,14 +161,14 @@ class NoOffsetForPartitionError(IllegalStateError):
         self.partition, self.where = partition, where
 
     def __str__(self) -> str:
-        return f"{self.partition} has {self.where} and auto.offset.reset is none: seek()"
+        return f"{self.partition} has {self.where}, and auto.offset.reset=none: call seek() first"
 
 
 class LogTruncationError(OffsetOutOfRangeError):
     """Records before the position were lost in an election, and auto.offset.reset is none.
 
-    The log differs from what was read from `divergent_offset` on; None where the leader doesn't
-    know. `seek()` there, or elsewhere, to go on (KIP-320).
+    The log differs from what was read from `divergent_offset`; None if the leader doesn't know.
+    Call `seek()` to continue there or elsewhere (KIP-320).
     """
 
     def __init__(
@@ -177,13 +177,13 @@ class LogTruncationError(OffsetOutOfRangeError):
         self.partition, self.position = partition, position
         self.leader_epoch, self.divergent_offset = epoch, divergent_offset
         where = (
-            "the leader doesn't know from where on"
+            "from an unknown offset"
             if divergent_offset is None
-            else f"from offset {divergent_offset} on"
+            else f"from offset {divergent_offset}"
         )
         super().__init__(
-            f"the log of {partition} isn't the one that was read up to position {position} (leader "
-            f"epoch {epoch}): {where} it has other records. A replica that lacked some became the "
-            "leader (unclean.leader.election.enable, or a disk was lost). auto.offset.reset is "
-            "none: seek() says where to go on."
+            f"the log of {partition} differs {where} from what was read up to position {position} "
+            f"(leader epoch {epoch}). A replica that lacked records became the leader "
+            "(unclean.leader.election.enable, or a lost disk). As auto.offset.reset=none, call "
+            "seek() to choose where to continue."
         )

@@ -37,13 +37,13 @@ def _names(partitions: Collection[TopicPartition]) -> str:
     """The first few of them."""
     few = ", ".join(str(partition) for partition in islice(partitions, MOST_NAMED))
     more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
-    return f"{few}{more}" or "none so far"
+    return f"{few}{more}" or "no partitions"
 
 
 def check_partition(partition: TopicPartition) -> None:
     """Refuse what can't be a partition."""
     if not partition.topic or partition.partition < 0:
-        raise ConfigurationError(f"{partition!r} can't be assigned")
+        raise ConfigurationError(f"{partition!r} isn't a valid partition")
     check_topic(partition.topic)
 
 
@@ -91,7 +91,7 @@ class SubscriptionState:
             check_partition(partition)
         for partition in until:
             if partition not in wanted:
-                raise ConfigurationError(f"until names {partition}, which isn't assigned")
+                raise ConfigurationError(f"until contains {partition}, which isn't assigned")
         old = self.partitions
         self.partitions = {}
         for partition in wanted:
@@ -203,7 +203,7 @@ class SubscriptionState:
         found = self.partitions.get(partition)
         if found is None:
             raise IllegalStateError(
-                f"{partition} isn't assigned to this consumer, which has {_names(self.partitions)}"
+                f"{partition} isn't assigned to this consumer (assigned: {_names(self.partitions)})"
             )
         return found
 
@@ -216,9 +216,8 @@ class SubscriptionState:
         state = self.get(partition)
         if state.ownership.unknown:
             raise IllegalStateError(
-                f"{partition} was lost or given back, and then assigned to this consumer again, "
-                "which it wasn't told yet. Call poll() first; to begin elsewhere, seek() in "
-                "on_assigned."
+                f"{partition} was lost or revoked and then assigned again since the last poll(). "
+                "Call poll() first; to start at another offset, call seek() in on_assigned."
             )
         return state
 
@@ -326,7 +325,7 @@ class SubscriptionState:
             return True
         self.untold[state] = None
         logger.warning(
-            "topic %s was deleted and created again: its id is %s, and was %s",
+            "topic %s was deleted and created again: its id is now %s, before it was %s",
             state.partition.topic,
             topic_id_text(topic_id),
             topic_id_text(state.former_id),

@@ -51,39 +51,39 @@ class Cause(NamedTuple):
 
 NO_ANSWER = Cause(
     DialStage.NETWORK,
-    "nothing comes back from there: a firewall, a wrong network, or a machine that is off",
-    "Have the network let this machine through to that port (firewalls, security groups, VPN), and "
-    "see that the other machine is up.",
+    "connection attempts get no reply: a firewall drops them, the network is wrong, or the host is "
+    "down",
+    "Allow this machine to connect to that port (firewall, security group, VPN), and check that "
+    "the host is up.",
 )
 MUTE = Cause(
     DialStage.BROKER,
-    "it accepts connections and says nothing: a broker that hangs, or a port that waits for "
-    "another protocol (security.protocol)",
-    "Compare security.protocol with what the broker's listener on that port speaks; if they agree, "
-    "the broker hangs: its log says why.",
+    "it accepts connections but never answers: the broker hangs, or the port expects another "
+    "protocol (security.protocol)",
+    "Compare security.protocol with the protocol of the broker's listener on that port. If they "
+    "match, the broker hangs: read its log.",
 )
 SLOW_NAME = Cause(
     DialStage.NAME,
     "the name server doesn't answer",
-    "See which name servers this machine asks (/etc/resolv.conf), and that they answer.",
+    "Check the name servers in /etc/resolv.conf, and that they answer.",
 )
 CLOSES = Cause(
     DialStage.BROKER,
-    "it accepts connections and ends them before it says anything: a broker that is starting or "
-    "stopping, a port that speaks another protocol (security.protocol), or a proxy without a "
-    "broker behind it",
-    "Wait half a minute for a broker that is starting; then compare security.protocol with what "
-    "the broker's listener on that port speaks.",
+    "it closes connections before it answers: the broker is starting or stopping, the port speaks "
+    "another protocol (security.protocol), or a proxy can't reach its broker",
+    "If the broker is starting, wait half a minute; then compare security.protocol with the "
+    "protocol of the broker's listener on that port.",
 )
 HALF_DEAD = Cause(
     DialStage.BROKER,
-    "it says which versions it speaks and ends the connection at the first question: a broker that "
-    "is starting or stopping, or a proxy in its place",
-    "Wait half a minute for a broker that is starting; then read its log.",
+    "it answers ApiVersions and closes the connection at the first request after that: the broker "
+    "is starting or stopping, or a proxy answers in its place",
+    "If the broker is starting, wait half a minute; then read its log.",
 )
 
 SAYS_NOTHING = frozenset((MUTE.meaning, CLOSES.meaning))
-"""Of addresses that never said a word of Kafka's protocol."""
+"""Meanings for addresses that never sent a byte of Kafka's protocol."""
 
 # In this order: the first class that fits.
 CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
@@ -91,25 +91,26 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
         DnsError,
         Cause(
             DialStage.NAME,
-            "the name has no address here: its spelling, DNS, or /etc/hosts",
-            "Correct the name, or make it known to this machine (DNS or /etc/hosts); in containers "
-            "both have to be in the same network.",
+            "the name doesn't resolve on this machine: it is misspelled, or missing in DNS and "
+            "/etc/hosts",
+            "Correct the name, or add it to DNS or /etc/hosts; containers must be on the same "
+            "network.",
         ),
     ),
     (
         ConnectionRefusedByPeerError,
         Cause(
             DialStage.NETWORK,
-            "nothing listens there: the broker isn't running, or host or port are wrong",
-            "Start the broker, or correct host and port; `listeners` in the broker's "
-            "server.properties says where it listens.",
+            "nothing listens there: the broker isn't running, or the host or port is wrong",
+            "Start the broker, or correct host and port (see `listeners` in the broker's "
+            "server.properties).",
         ),
     ),
     (
         TlsPortError,
         Cause(
             DialStage.TLS,
-            "the port wants TLS, which security.protocol leaves out",
+            "the port requires TLS, and security.protocol doesn't include it",
             TlsPortError.usual_cure,
         ),
     ),
@@ -117,16 +118,16 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
         ProxyError,
         Cause(
             DialStage.PROXY,
-            "the way through the proxy (proxy.url) ended before the broker",
-            "See that the proxy runs, and that it may connect to the brokers' hosts and ports.",
+            "the proxy (proxy.url) didn't reach the broker",
+            "Check that the proxy runs, and that it may connect to the brokers' hosts and ports.",
         ),
     ),
     (
         TlsError,
         Cause(
             DialStage.TLS,
-            "TLS didn't come up: a broker that is starting or stopping, or a proxy",
-            "Wait half a minute for a broker that is starting; then see that this port speaks TLS.",
+            "the TLS handshake failed: the broker is starting or stopping, or it is a proxy",
+            "If the broker is starting, wait half a minute; then check that this port speaks TLS.",
         ),
     ),
     (
@@ -141,16 +142,16 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
         ClusterIdMismatchError,
         Cause(
             DialStage.CLUSTER,
-            "another cluster answers there; nothing was sent to it",
-            "Look where that address leads; if the move is wanted, start a new client (and correct "
-            "cluster.id.expected, if it is set).",
+            "a different cluster answers there; nothing was sent to it",
+            "Check where that address leads. If the cluster was replaced on purpose, start a new "
+            "client (and change cluster.id.expected, if it is set).",
         ),
     ),
     (
         MalformedMessageError,
         Cause(
             DialStage.PROTOCOL,
-            "what came from there isn't Kafka's protocol",
+            "its response isn't Kafka's protocol",
             "Correct host and port: another service listens there.",
         ),
     ),
@@ -158,16 +159,16 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
         ResponseTimeoutError,
         Cause(
             DialStage.BROKER,
-            "it was connected and stopped answering: a hung broker or a lost network",
-            "Read the broker's log (long pauses, full disks), and look at the network between.",
+            "it was connected and stopped answering: the broker hangs, or the network failed",
+            "Read the broker's log (long pauses, full disks), and check the network path to it.",
         ),
     ),
     (
         DisconnectedError,
         Cause(
             DialStage.BROKER,
-            "a connection that was in use ended: a broker that stopped or restarted",
-            "See that the broker runs: its log says why it stopped.",
+            "a connection in use was closed: the broker stopped or restarted",
+            "Check that the broker runs; its log says why it stopped.",
         ),
     ),
     (ConnectionFailedError, CLOSES),

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.common.outage import number
+
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.clients.consumer.subscription_state import SubscriptionState
@@ -29,56 +31,57 @@ class GroupExplanation:
     protocol: str
     """classic, or consumer (KIP-848)."""
     state: str | None
-    """Kafka's words; None for a consumer that only commits (`assign`)."""
+    """The member's state in Kafka's words; None for a consumer that only commits (`assign`)."""
     unsettled_for: float | None
-    """For how long it has been anything but stable; None while it is, and without membership."""
+    """Seconds since the member was last stable; None while it is, and without membership."""
     member_id: str
     generation: int
-    """Or the member's epoch; -1 without membership."""
+    """The generation, or the member's epoch; -1 without membership."""
     coordinator: int | None
-    """The id of its broker; None while it has to be found."""
+    """The id of its broker; None while it is unknown."""
     subscription: tuple[str, ...]
     pattern: str | None
     missing: tuple[str, ...]
-    """Subscribed topics that the cluster doesn't have, or doesn't show to this client."""
+    """Subscribed topics that don't exist, or that this client may not see."""
     assigned: int
-    """Partitions."""
+    """Number of assigned partitions."""
     suspended: bool
-    """No heartbeat was answered for session.timeout.ms: nothing is handed out until one is."""
+    """No heartbeat was answered within session.timeout.ms, so poll() returns no records until one
+    is."""
     callback_due: bool
-    """A callback waits for the application's next poll()."""
+    """A rebalance callback will run in the next poll()."""
     awaited: tuple[tuple[str, float, str], ...]
-    """Partitions that nothing is read of as yet, because their committed offset can't be had: since
-    how many seconds, and why."""
+    """Partitions that aren't read because their committed offset is unavailable: partition,
+    seconds, and reason."""
     last_poll: float | None
-    """How long ago the application asked for records; None while it is asking, or never did."""
+    """Seconds since the last poll(); None during a poll() and before the first one."""
     error: str | None
-    """Why the group refuses this consumer, if so."""
+    """Why the group refuses this consumer, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"
         who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
         where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
         if self.state is None:
-            parts = [f"{who}: no member, commits only", f"coordinator: {where}"]
+            parts = [f"{who}: not a member, only commits offsets", f"coordinator: {where}"]
             return "; ".join([*parts, *self._awaited_words()])
         what = f"pattern {self.pattern!r}" if self.pattern else _some(self.subscription)
-        state = self.state
+        state = self.state.replace("_", " ")
         if self.unsettled_for is not None:
             state += f" (not stable for {self.unsettled_for:.1f} s)"
-        parts = [f"{who}: {state}", f"{self.assigned} partitions of {what}"]
+        parts = [f"{who}: {state}", f"{number(self.assigned, 'partition')} of {what}"]
         if self.generation >= 0:
             parts[0] += f", generation {self.generation}, member {self.member_id}"
         parts.append(f"coordinator: {where}")
         if self.missing:
-            parts.append(f"not there: {_some(self.missing)}")
+            parts.append(f"topics not found: {_some(self.missing)}")
         if self.suspended:
             parts.append(
-                "no heartbeat was answered for session.timeout.ms: nothing is handed out until one "
-                "is, as others may have the partitions by now"
+                "no heartbeat was answered within session.timeout.ms: poll() returns no records "
+                "until one is, because other members may own the partitions by now"
             )
         if self.callback_due:
-            parts.append("a callback waits for poll()")
+            parts.append("a rebalance callback will run in the next poll()")
         parts += self._awaited_words()
         if self.last_poll is not None:
             parts.append(f"last poll() {self.last_poll:.1f} s ago")
@@ -87,31 +90,33 @@ class GroupExplanation:
         return "; ".join(parts)
 
     def trouble(self, told: Collection[str] = ()) -> str:
-        """A sentence on why it gives this consumer nothing to read; empty if it does, or if the
-        reason is a topic that is `told` of elsewhere.
+        """Return why this consumer gets no records, as a sentence; empty if it does.
+
+        Topics in `told` are left out.
         """
         missing = tuple(name for name in self.missing if name not in told)
         if self.error:
-            return f" But its group refuses it: {self.error}."
+            return f" But the group refuses this consumer: {self.error}."
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
             return (
-                f" But its group has given it nothing to read for {self.unsettled_for:.1f} s "
-                f"({self.state})."
+                f" But the group has assigned it no partitions for {self.unsettled_for:.1f} s "
+                f"({(self.state or '').replace('_', ' ')})."
             )
         if self.assigned == 0 and missing:
-            return f" But what it subscribes to isn't there: {_some(missing)}."
+            return f" But it subscribes to topics that were not found: {_some(missing)}."
         if self.awaited:
-            return f" But {len(self.awaited)} partitions wait for their committed offsets."
+            waits = "partition waits" if len(self.awaited) == 1 else "partitions wait"
+            return f" But {len(self.awaited)} {waits} for a committed offset."
         return ""
 
     def _awaited_words(self) -> list[str]:
         words = [
-            f"nothing of {partition} is read: its committed offset can't be had for "
+            f"not reading {partition}: its committed offset has been unavailable for "
             f"{seconds:.1f} s ({why})"
             for partition, seconds, why in self.awaited[:5]
         ]
         if len(self.awaited) > 5:
-            words.append(f"nor is anything of {len(self.awaited) - 5} more partitions")
+            words.append(f"nor {number(len(self.awaited) - 5, 'more partition')}")
         return words
 
 

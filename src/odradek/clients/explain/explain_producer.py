@@ -15,45 +15,45 @@ if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
 
 HINTS = {
-    "uninitialized": "init_transactions() comes first",
-    "abortable_error": "abort_transaction() comes next",
-    "fatal_error": "this producer is of no use any more: close it and make another",
+    "uninitialized": "call init_transactions() first",
+    "abortable_error": "call abort_transaction() next",
+    "fatal_error": "close this producer and create another one",
 }
 LONG = 2.0
-"""Seconds from which on a diagnosis tells of the oldest record."""
+"""Age in seconds from which a diagnosis mentions the oldest record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsExplanation:
-    """Records that were given to `send()` and have no outcome. Times are in seconds."""
+    """Records of `send()` that aren't acknowledged yet. Times are in seconds."""
 
     records: int
     partitions: int
     topic: str
-    """Of the oldest, as what follows."""
+    """Topic of the oldest record; the following fields are about that record, too."""
     partition: int
-    """-1: it has none yet."""
+    """-1 if it has none yet."""
     seconds: float
-    """Since its batch was begun."""
+    """Age of its batch."""
     left: float
-    """Until it is given up (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
+    """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
     attempts: int
     """How often it was sent."""
     waits_for: str
-    """Words that fit after "waits for"."""
+    """Reason for the wait, a text to follow "waits for"."""
     limit: str = "delivery.timeout.ms"
-    """The option that says when it is given up."""
+    """The option that sets this timeout."""
 
     def __str__(self) -> str:
-        noun = "record has" if self.records == 1 else "records have"
-        tries = f", sent {self.attempts} times" if self.attempts > 1 else ""
+        noun = "record isn't" if self.records == 1 else "records aren't"
+        tries = f", was sent {self.attempts} times," if self.attempts > 1 else ""
         place = f"topic {self.topic}"
         if self.partition >= 0:
             place = f"partition {self.partition} of {place}"
         return (
-            f"{self.records} {noun} no outcome; "
+            f"{self.records} {noun} acknowledged yet; "
             f"the oldest, for {place}, is {self.seconds:.1f} s old{tries} and waits for "
-            f"{self.waits_for}; it is given up in {self.left:.1f} s ({self.limit})"
+            f"{self.waits_for}; it times out in {self.left:.1f} s ({self.limit})"
         )
 
 
@@ -63,11 +63,11 @@ def explain_weaker(engine: ProducerEngine) -> str | None:
     if identity.idempotent:
         return None
     lacking: str | None = getattr(identity, "lacking", None)
-    why = "as its options say" if lacking is None else f"which the brokers don't have ({lacking})"
-    text = f"writes without idempotence, {why}: what is sent again may be written twice"
+    why = "as configured" if lacking is None else f"which the brokers don't support ({lacking})"
+    text = f"writes without idempotence, {why}: retries may write records twice"
     if acks == 0:
-        return f"{text}; acks=0: nobody says whether a record was written at all"
-    return text if acks < 0 else f"{text}; acks=1: what only a leader had may be lost with it"
+        return f"{text}; acks=0: brokers don't confirm that a record was written"
+    return text if acks < 0 else f"{text}; acks=1: what only a leader has is lost if it fails"
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
@@ -103,16 +103,16 @@ class TransactionExplanation:
     """-1 before there is one."""
     producer_epoch: int
     coordinator: int | None
-    """The id of its broker; None while it has to be found."""
+    """The id of its broker; None while it is unknown."""
     version_2: bool
-    """The protocol of KIP-890."""
+    """Whether it uses the protocol of KIP-890."""
     pending: str | None
-    """The call that goes on though its caller's time is up."""
+    """The call that timed out and is still running, else None."""
     error: str | None
-    """Why the state is one of the two error states."""
+    """Reason for one of the two error states."""
 
     def __str__(self) -> str:
-        text = f"transactional id {self.transactional_id}: {self.state}"
+        text = f"transactional id {self.transactional_id}: {self.state.replace('_', ' ')}"
         if self.state in HINTS:
             text += f" ({HINTS[self.state]})"
         if self.producer_id >= 0:
@@ -120,7 +120,7 @@ class TransactionExplanation:
         where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
         text += f"; coordinator: {where}"
         if self.pending is not None:
-            text += f"; {self.pending}() goes on: call it again to wait for its end"
+            text += f"; {self.pending}() is still running: call it again to wait for it"
         if self.error is not None:
             text += f"; {self.error}"
         return text

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.common.outage import number
+
 if TYPE_CHECKING:
     from odradek.clients.consumer.subscription_state import SubscriptionState
     from odradek.metadata.metadata import Metadata
@@ -19,32 +21,34 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadingExplanation:
-    """The partitions that are assigned, as the last answers to fetches told of them."""
+    """The assigned partitions, as of the last fetches."""
 
     partitions: int
     paused: int
     unknown: int
-    """Of so many nobody has told so far where the log ends, or where to begin."""
+    """Number of partitions whose lag is unknown: without a position, or before the first fetch."""
     lag: int
-    """Offsets that are left to read, of all others."""
+    """Total lag of the others, in offsets."""
     furthest: str | None
-    """The partition of which most is left; None where nothing is."""
+    """The partition with the largest lag; None without lag."""
     older: tuple[str, ...] = ()
-    """Why nothing is read of partitions whose metadata is older than their position (KIP-320)."""
+    """Partitions that aren't read because metadata is older than their position, and why (KIP-320).
+    """
 
     def __str__(self) -> str:
-        parts = [f"{self.lag} offsets left to read" if self.lag else "all there is has been read"]
+        parts = [f"lag {number(self.lag, 'offset')}" if self.lag else "no lag"]
         if self.furthest is not None:
-            parts[0] += f", most of them in {self.furthest}"
+            parts[0] += f", most of it in {self.furthest}"
         if self.unknown == self.partitions:
             parts = []
         if self.unknown:
-            parts.append(f"nothing known yet of {self.unknown}")
+            parts.append(f"lag unknown for {self.unknown}")
         if self.paused:
-            parts.append(f"{self.paused} paused, as they were when they were asked for last")
-        parts += [f"nothing is read of {text}" for text in self.older[:MOST_NAMED]]
+            parts.append(f"{self.paused} paused (lag as of the last fetch)")
+        parts += [f"not reading {text}" for text in self.older[:MOST_NAMED]]
         if len(self.older) > MOST_NAMED:
-            parts.append(f"the same holds for {len(self.older) - MOST_NAMED} more partitions")
+            more = number(len(self.older) - MOST_NAMED, "more partition")
+            parts.append(f"not reading {more} for the same reason")
         return f"partitions: {self.partitions}; {'; '.join(parts)}"
 
 

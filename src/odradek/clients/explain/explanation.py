@@ -24,11 +24,12 @@ from odradek.clients.explain.explain_producer import (
 from odradek.clients.explain.explain_reading import ReadingExplanation, explain_reading
 from odradek.clients.missing_topics import like_it
 from odradek.common.notebooks.display import Shown
-from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND
+from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
+from odradek.network.connection_state import worded
 from odradek.network.dial_policy import When, Why, next_dial
 from odradek.record import PoolState, pool_state
 
@@ -57,41 +58,41 @@ class AddressExplanation:
     state: str
     """Kafka's words: disconnected, resolving, connecting, checking_api_versions, ready."""
     ip: str | None
-    """Where the name led at the last dial."""
+    """IP address of the last connection attempt."""
     proved: bool
-    """It has answered a real request at some time."""
+    """Whether it has ever answered a request other than ApiVersions."""
     silent: bool
-    """A question is open, or a dial, and no byte came for the suspicion time (R-RB-2)."""
+    """A request or a connection attempt has got no response for the suspicion time (R-RB-2)."""
     in_flight: int
     pending_for: float | None
-    """Seconds since the dial that isn't done yet."""
+    """Seconds since the start of the current connection attempt."""
     setup_left: float | None
-    """Seconds until that dial is given up (KIP-601)."""
+    """Seconds until that attempt times out (KIP-601)."""
     throttled_for: float
-    """Seconds for which the broker wants quiet (KIP-219)."""
+    """Seconds for which the broker throttles this client (KIP-219)."""
     failures: int
-    """Failures in a row since the address last proved itself."""
+    """Failures in a row since its last good response."""
     last_error: str | None
     last_error_age: float | None
-    """Seconds."""
+    """Seconds since the last error."""
     meaning: str | None
-    """What such an error usually comes from."""
+    """The usual cause of such an error."""
     backoff_left: float
-    """Seconds that it waits for its own failures (KIP-144)."""
+    """Remaining reconnect backoff of this address, in seconds (KIP-144)."""
     next_dial_in: float | None = None
-    """Seconds until the client's dial policy allows a dial; None where an event has to come first,
-    or where there is a connection."""
+    """Seconds until the next connection attempt is allowed; None if that depends on an event, or if
+    there is a connection."""
     next_dial_after: str = ""
-    """What the next dial waits for; empty where nothing holds it back."""
+    """Reason why the next connection attempt waits; empty if it doesn't."""
     stage: str | None = None
-    """Where on the way its last error came: name, network, proxy, tls, sasl, protocol, broker or
-    cluster; None where nothing fails."""
+    """Where the last error occurred: name, network, proxy, tls, sasl, protocol, broker or cluster;
+    None without an error."""
     cure: str | None = None
-    """What usually mends it."""
+    """The usual remedy."""
 
     @property
     def ready(self) -> bool:
-        """Requests can be sent there."""
+        """Whether requests can be sent to it."""
         return self.state == "ready"
 
 
@@ -103,27 +104,27 @@ class RebootstrapExplanation:
     age: float
     """Seconds since it began."""
     seconds: float | None
-    """How long it took; None while it lasts."""
+    """Its duration; None while it is running."""
     address: str | None
-    """Who answered."""
+    """The address that answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutageExplanation:
-    """The outage that is running. Its counts are of `counted_for` seconds."""
+    """The current outage. Its counts cover `counted_for` seconds."""
 
     seconds: float
     what: str
-    """The failure that it began with."""
+    """The failure that started it."""
     total: bool
-    """Nobody answers; else some addresses fail while others work."""
+    """No address answers; else some addresses fail while others work."""
     in_a_row: int
-    """Outages that followed each other closely, this one included."""
+    """Number of outages in close succession, including this one."""
     counted_for: float
     dials_of_known: int
     dials_of_bootstrap: int
     attempts_of_known: int
-    """Failed ones: dials and metadata requests (R-MD-3)."""
+    """Failed connection attempts and metadata requests (R-MD-3)."""
     attempts_of_bootstrap: int
     rounds: int
     retries: int
@@ -143,81 +144,81 @@ class AttemptExplanation:
 
 @dataclass(frozen=True, slots=True)
 class MissingExplanation:
-    """A topic, or a partition of one, that is in use and isn't there."""
+    """A topic or a partition that is in use but doesn't exist."""
 
     topic: str
     partition: int | None
-    """None: the whole topic."""
+    """None for the whole topic."""
     seconds: float
-    """For how long it has been missed."""
+    """Seconds since it was first needed."""
     near: tuple[str, ...]
-    """Topics that are there and have names like it, once they have been looked up."""
+    """Existing topics with similar names, once they have been looked up."""
 
     def __str__(self) -> str:
         what = "" if self.partition is None else f"partition {self.partition} of "
-        text = f"{what}topic {self.topic} hasn't been there for {self.seconds:.1f} s"
+        text = f"{what}topic {self.topic} still doesn't exist after {self.seconds:.1f} s"
         return text + like_it(self.near)
 
 
 @dataclass(frozen=True, slots=True)
 class BufferExplanation:
-    """Memory that is used again and again, in bytes."""
+    """Memory that is reused, in bytes."""
 
     received: int
-    """Receive buffers that this client keeps, those in use included."""
+    """Receive buffers of this client, including those in use."""
     received_limit: int
     received_made: int
     received_reused: int
     columns: PoolState
-    """What all clients of this process decode into."""
+    """Decode buffers, shared by all clients of this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Shown):
-    """What a client knows, what it tries and what its callers wait for. Times are in seconds."""
+    """The state of a client, its attempts, and what its callers wait for. Times are in seconds."""
 
     client: str
     client_id: str
     diagnosis: str
-    """All of this in a sentence or two."""
+    """A summary of one or two sentences."""
     ended: str | None
-    """Why the client can't go on, if so."""
+    """Why the client has stopped, else None."""
     cluster_id: str | None
     metadata_age: float | None
     metadata_why: str | None
-    """Why the next refresh is due; None while none is."""
+    """Why the next refresh is due; None if none is."""
     metadata_running: bool
-    """A metadata request is out."""
+    """A metadata request is in flight."""
     next_attempt_in: float | None
-    """Until the next attempt at a refresh, or until a dial that hangs is given up and makes room
-    for one; the next refresh if none is due."""
+    """Time until the next attempt of a refresh, or until a hanging connection attempt times out and
+    allows one; until the next regular refresh if none is due."""
     rounds_failed: int
-    """Passes over all candidates that brought nothing, since the last good answer (R-MD-3)."""
+    """Number of times that all brokers failed since the last good response (R-MD-3)."""
     recovery_strategy: str
     outage: OutageExplanation | None
     addresses: tuple[AddressExplanation, ...]
     rebootstraps: tuple[RebootstrapExplanation, ...]
     rebootstrapping: bool
     waiting: tuple[tuple[str, float], ...]
-    """What callers wait for, and how many seconds they still do."""
+    """The waits of callers, each with the seconds until it times out."""
     attempts: tuple[AttemptExplanation, ...]
-    """Of the running outage, the latest last."""
+    """Failed attempts of the current outage, the latest last."""
     buffers: BufferExplanation
     group: GroupExplanation | None = None
-    """Of a consumer with a `group.id`."""
+    """For consumers with a `group.id`."""
     transaction: TransactionExplanation | None = None
-    """Of a producer with a `transactional.id`."""
+    """For producers with a `transactional.id`."""
     records: RecordsExplanation | None = None
-    """Of a producer with records that have no outcome."""
+    """For producers with records that aren't acknowledged yet."""
     weaker: str | None = None
-    """Of a producer without idempotence: what it doesn't promise, and why."""
+    """For producers without idempotence: which guarantees they lack, and why."""
     missing: tuple[MissingExplanation, ...] = ()
-    """Topics and partitions in use that aren't there."""
+    """Topics and partitions in use that don't exist."""
     reading: ReadingExplanation | None = None
-    """Of a consumer that has partitions."""
+    """For consumers with assigned partitions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -230,54 +231,58 @@ class Explanation(Shown):
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]
-        lines += [f"  waits for {what}, {left:.1f} s left" for what, left in self.waiting]
+        lines += [f"  a call waits for {what} ({left:.1f} s left)" for what, left in self.waiting]
         if not self.waiting:
-            lines.append("  no call waits")
+            lines.append("  no call is waiting")
         if self.buffers.received_made:
             lines.append(f"  {self._buffer_line()}")
         return "\n".join(lines)
 
     def metadata_line(self) -> str:
-        """Age of the metadata, and why and when the next refresh is."""
+        """Return the age of the metadata, and when and why the next refresh is."""
         age = "none yet" if self.metadata_age is None else f"{self.metadata_age:.1f} s old"
         if self.metadata_why is not None:
             refresh = f"; refresh due: {self.metadata_why}"
             if self.metadata_running:
-                refresh += "; asking now"
+                refresh += "; request in flight"
             elif self.next_attempt_in is not None:
                 refresh += f"; next attempt in {self.next_attempt_in:.1f} s"
             else:
-                refresh += "; goes on when a connection does"
+                refresh += "; waiting for a connection"
         elif self.next_attempt_in is not None:
             refresh = f"; next refresh in {self.next_attempt_in:.1f} s (metadata.max.age.ms)"
         else:
             refresh = ""
-        failed = f"; {self.rounds_failed} failed rounds" if self.rounds_failed else ""
+        failed = ""
+        if self.rounds_failed:
+            failed = f"; all brokers failed {number(self.rounds_failed, 'time')}"
         return f"metadata: {age}{refresh}{failed}"
 
     def _buffer_line(self) -> str:
         b, c = self.buffers, self.buffers.columns
         return (
-            f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for answers (made "
-            f"{b.received_made}, used again {b.received_reused} times); columns: {_mib(c.lent)} in "
-            f"use, {_mib(c.idle)} of {_mib(c.limit)} idle (made {c.made}, used again {c.reused} "
-            "times, by all clients here)"
+            f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for responses (created "
+            f"{b.received_made}, reused {number(b.received_reused, 'time')}); columns: "
+            f"{_mib(c.lent)} in use, {_mib(c.idle)} of {_mib(c.limit)} idle (created {c.made}, "
+            f"reused {number(c.reused, 'time')}, shared by all clients of this process)"
         )
 
     def outage_lines(self) -> list[str]:
-        """The running outage and its last attempts."""
+        """Return lines on the current outage and its latest failed attempts."""
         outage = self.outage
         if outage is None:
             return []
-        kind = "nobody answers" if outage.total else "others answer"
-        row = f", number {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
+        kind = "no broker answers" if outage.total else "other brokers answer"
+        row = f"; outage {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
         lines = [
             f"outage for {outage.seconds:.1f} s ({kind}{row}), began with {outage.what}",
             (
-                f"  in {outage.counted_for:.1f} s: {outage.dials_of_known} dials of known brokers "
-                f"({outage.attempts_of_known} failed attempts), {outage.dials_of_bootstrap} of "
-                f"bootstrap addresses ({outage.attempts_of_bootstrap} failed attempts), "
-                f"{outage.rounds} failed rounds, {outage.retries} retries of requests"
+                f"  in {outage.counted_for:.1f} s: "
+                f"{number(outage.dials_of_known, 'connection attempt')} to known brokers "
+                f"({number(outage.attempts_of_known, 'failure')}), {outage.dials_of_bootstrap} to "
+                f"bootstrap addresses ({number(outage.attempts_of_bootstrap, 'failure')}), "
+                f"all of them failed {number(outage.rounds, 'time')}, "
+                f"{number(outage.retries, 'retried request')}"
             ),
         ]
         groups: dict[tuple[str, str, str], list[float]] = {}
@@ -290,12 +295,15 @@ class Explanation(Shown):
         return lines
 
     def rebootstrap_lines(self) -> list[str]:
-        """Each rebootstrap with its reason and its result."""
+        """Return a line for each rebootstrap, with its reason and its result."""
         lines = []
         for r in self.rebootstraps:
-            end = "not ended yet" if r.seconds is None else f"took {r.seconds:.1f} s, {r.address}"
+            end = "still running"
+            if r.seconds is not None:
+                end = f"{r.address} answered after {r.seconds:.1f} s"
             lines.append(f"rebootstrap {r.age:.1f} s ago: {r.why}; {end}")
-        return lines or [f"no rebootstrap so far (strategy {self.recovery_strategy})"]
+        strategy = f"metadata.recovery.strategy={self.recovery_strategy}"
+        return lines or [f"no rebootstrap so far ({strategy})"]
 
 
 def _mib(size: int) -> str:
@@ -480,19 +488,19 @@ def _address(
 
 def line(a: AddressExplanation) -> str:
     """An address in one line."""
-    text = f"{a.address} ({a.role}): {a.state}"
+    text = f"{a.address} ({a.role}): {worded(a.state)}"
     if a.silent:
-        text += ", silent"
+        text += ", no response"
     if a.pending_for is not None:
         text += f" for {a.pending_for:.1f} s"
         if a.setup_left is not None:
-            text += f", given up in {a.setup_left:.1f} s"
+            text += f", times out in {a.setup_left:.1f} s"
     if a.in_flight:
-        text += f", {a.in_flight} in flight"
+        text += f", {number(a.in_flight, 'request')} in flight"
     if a.throttled_for:
         text += f", throttled for {a.throttled_for:.1f} s"
     if a.failures:
-        text += f", {a.failures} {'failure' if a.failures == 1 else 'failures'} in a row"
+        text += f", {number(a.failures, 'failure')} in a row"
     if a.last_error is not None and a.last_error_age is not None:
         tried = f" at {a.ip}" if a.ip is not None else ""
         text += f", last error {a.last_error_age:.1f} s ago{tried}: {a.last_error}"
@@ -518,7 +526,7 @@ def diagnosis(
 ) -> str:
     """A client's state in a sentence or two."""
     if ended is not None:
-        return f"It has ended: {ended}"
+        return f"The client has stopped: {ended}"
     brokers = [a for a in addresses if "broker" in a.role]
     starts = [a for a in addresses if "bootstrap" in a.role]
     ready = sum(a.ready and not a.silent for a in brokers)
@@ -529,13 +537,13 @@ def diagnosis(
             waits = [a for a in starts if a.next_dial_after == Why.FIRST]
             if waits and waits[0].next_dial_in is not None:
                 return (
-                    "The cluster wasn't reached yet: the first dial waits for "
-                    f"{waits[0].next_dial_in:.1f} s more (reconnect.first.jitter.ms)."
+                    "The cluster hasn't been reached yet: the first connection attempt is in "
+                    f"{waits[0].next_dial_in:.1f} s (reconnect.first.jitter.ms)."
                 )
-            return "The cluster wasn't reached yet: " + (
-                "a first connection is being made."
+            return "The cluster hasn't been reached yet: " + (
+                "the first connection is being opened."
                 if any(a.pending_for is not None or a.ready for a in starts)
-                else "nothing was asked of this client."
+                else "this client has had no call so far."
             )
         return f"The cluster can't be reached: {_causes(failing, 'bootstrap address')}.{soon}"
     failing = [a for a in brokers if a.failures or a.silent]
@@ -543,9 +551,9 @@ def diagnosis(
     if answered and len(failing) == len(brokers) and not any(a.proved for a in brokers):
         named = ", ".join(a.address for a in brokers[:3])
         return (
-            f"A bootstrap address answers, but none of the brokers that it names ({named}) can be "
-            f"reached: are their advertised.listeners right for this machine? "
-            f"Of them, {_causes(failing, 'broker')}.{soon}"
+            f"A bootstrap address answers, but none of the brokers in its metadata ({named}) can "
+            "be reached: check that their advertised.listeners can be reached from this machine. "
+            f"Connection attempts: {_causes(failing, 'broker')}.{soon}"
         )
     if outage is not None and outage.total:
         failing = [a for a in addresses if a.failures or a.silent]
@@ -556,12 +564,12 @@ def diagnosis(
     if quiet is not None and not failing:
         return f"It works slowly: {known}; {quiet}."
     if failing and outage is None:
-        return f"It works: {known}; when it was last tried, {_causes(failing, 'broker')}."
+        return f"It works: {known}; at the last attempt, {_causes(failing, 'broker')}."
     if failing:
         all_fail = len(failing) == len(brokers)
-        how = "Every known broker fails" if all_fail else "It works, with trouble"
+        how = "Every known broker fails" if all_fail else "It works in part"
         return f"{how}: {known}; {_causes(failing, 'broker')}.{soon if all_fail else ''}"
-    return f"It works: {known}; brokers are dialled when they are needed."
+    return f"It works: {known}; connections are opened when they are needed."
 
 
 def throttled(addresses: Sequence[AddressExplanation]) -> str | None:
@@ -570,17 +578,17 @@ def throttled(addresses: Sequence[AddressExplanation]) -> str | None:
     if not quiet:
         return None
     longest = max(quiet, key=lambda a: a.throttled_for)
-    more = f", and {len(quiet) - 1} more do" if len(quiet) > 1 else ""
+    more = f" (and {number(len(quiet) - 1, 'other broker')} as well)" if len(quiet) > 1 else ""
     return (
-        f"{longest.address} wants this client to keep quiet for {longest.throttled_for:.1f} s more "
-        f"because of a quota{more}"
+        f"{longest.address} throttles this client for {longest.throttled_for:.1f} s more because "
+        f"of a quota{more}"
     )
 
 
 def _causes(failing: Sequence[AddressExplanation], what: str) -> str:
     causes: dict[str, int] = {}
     for a in failing:
-        cause = a.meaning or a.last_error or "silent"
+        cause = a.meaning or a.last_error or "no response"
         causes[cause] = causes.get(cause, 0) + 1
     noun = f"{len(failing)} {what}{'es' if what.endswith('s') else 's'}"
     if len(failing) == 1:

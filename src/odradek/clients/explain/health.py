@@ -16,7 +16,7 @@ from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
 from odradek.clients.explain.explanation import QUIET, explain
-from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it
+from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it, looks_at
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
@@ -42,8 +42,8 @@ class BrokerHealth:
     id: int
     address: str
     state: str
-    """`ready`: connected; `failing`: the last attempt went wrong, or it is silent; `idle`: nobody
-    needs a connection to it just now."""
+    """`ready`: connected; `failing`: the last attempt failed, or the broker doesn't respond;
+    `idle`: no connection is needed now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +52,35 @@ class GroupHealth:
 
     group_id: str
     state: str
-    """Kafka's word for the member's state, as `explain()` has it; `none` for one that only commits.
-    """
+    """The member's state as in `explain()`; `none` for a consumer that only commits."""
     assigned: int
-    """Partitions."""
+    """Number of assigned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health(Shown):
-    """Whether a client can do its work. `to_dict()` gives plain data."""
+    """Whether a client can do its work. `to_dict()` returns plain data."""
 
     ok: bool
-    """It isn't in the way of its program, as far as it knows."""
+    """Whether the client can do its work, as far as it knows."""
     since: float | None
-    """Since when that has been so, in seconds since the epoch as `time.time()` gives them; None
-    where nothing has happened yet."""
+    """Time since which `ok` has this value, in seconds since the epoch like `time.time()`; None
+    before the first event."""
     reason: str | None
-    """What is wrong, in a sentence; also of what leaves it `ok`, as one broker of three."""
+    """The problem, as a sentence; also a problem that leaves it `ok`, such as one failed broker of
+    three."""
     cure: str | None
-    """What mends it, where somebody has to do something."""
+    """The remedy, if something has to be done."""
     brokers: tuple[BrokerHealth, ...]
-    """Those of the cluster, by id; none before the first contact."""
+    """The cluster's brokers by id; empty before the first contact."""
     group: GroupHealth | None
-    """Of a consumer with a `group.id`."""
+    """For consumers with a `group.id`."""
     lag: int | None
-    """Offsets that are still to be read of all assigned partitions together, as far as their ends
-    are known; None where none is, and of other clients."""
+    """Total lag of the assigned partitions whose end is known, in offsets; None if none is known,
+    and for other clients."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         return asdict(self)
 
 
@@ -133,9 +133,9 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
     if calls.closed:
         return _Finding(False, None, f"this {calls.kind} is closed", None)
     if engine.ended is not None:
-        text = f"it can't go on: {type(engine.ended).__name__}: {engine.ended}"
+        text = f"the client has stopped: {type(engine.ended).__name__}: {engine.ended}"
         return _Finding(
-            False, engine.ended_at, text, cure_of(engine.ended) or "Make another client."
+            False, engine.ended_at, text, cure_of(engine.ended) or "Create a new client."
         )
     outage = engine.outages.current
     if outage is not None and outage.total:
@@ -175,24 +175,30 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         text = f"{name} refuses this consumer: {type(error).__name__}: {error}"
         return _Finding(False, since, text, cure_of(error))
     if membership.state is MemberState.STALE:
-        text = f"the program hasn't called poll() for max.poll.interval.ms, so it has left {name}"
+        text = (
+            "the program hasn't called poll() for max.poll.interval.ms, so the consumer has left "
+            f"{name}"
+        )
         mends = (
-            "Call poll() again, and see what kept the program; where its work takes that long, set "
-            "max.poll.interval.ms above it, or lower max.poll.records."
+            "Call poll() again. If the work between two polls takes that long, raise "
+            "max.poll.interval.ms or lower max.poll.records."
         )
         return _Finding(False, since, text, mends)
     if cast("ConsumerEngine", engine).subscription.suspended:
-        text = f"no heartbeat of {name} was answered for session.timeout.ms: nothing is handed out"
+        text = (
+            f"no heartbeat to {name} was answered within session.timeout.ms: poll() returns no "
+            "records until one is"
+        )
         return _Finding(False, since, text, None)
     if since is None or now - since < STUCK or group.owned():
         return None
     text = (
-        f"{name} has given this consumer nothing to read for {now - since:.0f} s "
-        f"({membership.state.value})"
+        f"{name} has assigned this consumer no partitions for {now - since:.0f} s "
+        f"({membership.state.value.replace('_', ' ')})"
     )
     from shlex import quote
 
-    mends = f"odradek groups members {quote(group.group_id)} says who is there, and who has what."
+    mends = f"List its members with: odradek groups members {quote(group.group_id)}"
     return _Finding(False, since, text, mends)
 
 
@@ -201,7 +207,7 @@ def _of_transactions(engine: ClientEngine) -> _Finding | None:
     if manager is None or manager.state is not TransactionState.FATAL_ERROR:
         return None
     text = f"transactional id {manager.transactional_id}: {manager.error}"
-    return _Finding(False, None, text, HINTS["fatal_error"])
+    return _Finding(False, None, text, f"{HINTS['fatal_error'].capitalize()}.")
 
 
 def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
@@ -220,7 +226,10 @@ def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
         f"a record for topic {topic} is {seconds:.0f} s old and waits for "
         f"{sends.wait_reasons.of(oldest, now)}"
     )
-    return _Finding(False, oldest.created_at, text, "odradek doctor --topic says what is wrong.")
+    from shlex import quote
+
+    mends = f"{looks_at(engine.updater.bootstrap)} --topic {quote(topic)}"
+    return _Finding(False, oldest.created_at, text, mends)
 
 
 def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
@@ -229,7 +238,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
     if not late:
         return None
     name, missing = late[0]
-    text = f"topic {name} isn't there{like_it(missing.near)}"
+    text = f"topic {name} doesn't exist{like_it(missing.near)}"
     return _Finding(True, missing.since, text, cure(name, engine.updater.bootstrap))
 
 
@@ -240,10 +249,8 @@ def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:
     left = 0.0 if quiet is None else quiet.throttled_until - now
     if quiet is None or left < QUIET:
         return None
-    text = (
-        f"{quiet.address} wants this client to keep quiet for {left:.0f} s more because of a quota"
-    )
-    mends = "Have the quota of its user or client.id raised, or send and fetch less."
+    text = f"{quiet.address} throttles this client for {left:.0f} s more because of a quota"
+    mends = "Raise the quota of this client's user or client.id, or send and fetch less."
     return _Finding(True, _well_since(engine), text, mends)
 
 

@@ -48,124 +48,125 @@ def _pairs(**whats: tuple[str, str]) -> dict[str, Meaning]:
 
 CONNECTIONS = {
     "connection-count": _gauge("Connections that are ready for requests."),
-    "connection-creation-total": _counter("Connections that came up (TCP, and TLS)."),
-    "connection-close-total": _counter("Connections that had come up and have ended."),
+    "connection-creation-total": _counter("Connections that were established (TCP, and TLS)."),
+    "connection-close-total": _counter("Established connections that were closed."),
     "successful-authentication-total": _counter("Connections that authenticated with SASL."),
     "successful-reauthentication-total": _counter(
-        "Times that a connection in use authenticated again (KIP-368)."
+        "Reauthentications of connections in use (KIP-368)."
     ),
     "failed-authentication-total": _counter(
-        "Connections that ended because a broker refused their authentication."
+        "Connections that were closed because a broker refused their authentication."
     ),
     "request-total": _counter("Requests that were sent."),
     "response-total": _counter("Requests that were answered."),
-    "requests-in-flight": _gauge("Requests that wait for their answer."),
-    **_pairs(request_latency=("time from a request to its answer", "ms")),
+    "requests-in-flight": _gauge("Requests in flight."),
+    **_pairs(request_latency=("time from a request to its response", "ms")),
     "metadata-age": _gauge("Age of the metadata in use.", "s"),
 }
 PRODUCER = {
-    "record-send-total": _counter("Records that were sent; a record counts each time."),
+    "record-send-total": _counter("Records that were sent; a retried record counts each time."),
     "byte-total": _counter("Bytes of the batches that were sent, compressed.", "bytes"),
-    "record-retry-total": _counter("Records whose batch was to be sent again, each time."),
-    "record-error-total": _counter(
-        "Records that ended with an error, which says whether they may have been written."
+    "record-retry-total": _counter(
+        "Records of batches that were retried; a record counts each time."
     ),
-    "batch-split-total": _counter("Batches that were sent again in parts."),
+    "record-error-total": _counter(
+        "Records that failed; their error says whether they may have been written."
+    ),
+    "batch-split-total": _counter("Batches that were split and sent again."),
     **_pairs(
         batch_size=("size of a batch that was sent, compressed", "bytes"),
-        record_queue_time=("time from the beginning of a batch until it was sent", "ms"),
+        record_queue_time=("time from the creation of a batch until it was sent", "ms"),
     ),
     "records-per-request-avg": _gauge(f"The average number of records in a request, {LATELY}."),
-    "produce-throttle-time-avg": _gauge(
-        f"The quiet that brokers asked for after writes, by write, {LATELY}.", "ms"
-    ),
-    "produce-throttle-time-max": _gauge(
-        f"The longest quiet that a broker asked for after a write, {LATELY}.", "ms"
-    ),
-    "buffer-total-bytes": _gauge("What `buffer.memory` allows.", "bytes"),
-    "buffer-available-bytes": _gauge("What of it is free.", "bytes"),
-    "waiting-threads": _gauge("Calls that wait for room in it."),
+    "produce-throttle-time-avg": _gauge(f"The average throttle time per write, {LATELY}.", "ms"),
+    "produce-throttle-time-max": _gauge(f"The maximum throttle time of a write, {LATELY}.", "ms"),
+    "buffer-total-bytes": _gauge("The value of `buffer.memory`.", "bytes"),
+    "buffer-available-bytes": _gauge("Free bytes of `buffer.memory`.", "bytes"),
+    "waiting-threads": _gauge("Calls that wait for free `buffer.memory`."),
     "record-acknowledged-total": _counter("Records that were written."),
 }
 CONSUMER = {
     "fetch-total": _counter("Fetches that were answered."),
-    **_pairs(fetch_latency=("time from a fetch to its answer", "ms")),
-    "fetch-throttle-time-avg": _gauge(
-        f"The quiet that brokers asked for after fetches, by fetch, {LATELY}.", "ms"
-    ),
-    "fetch-throttle-time-max": _gauge(
-        f"The longest quiet that a broker asked for after a fetch, {LATELY}.", "ms"
-    ),
-    "records-consumed-total": _counter("Records that were handed to the program."),
+    **_pairs(fetch_latency=("time from a fetch to its response", "ms")),
+    "fetch-throttle-time-avg": _gauge(f"The average throttle time per fetch, {LATELY}.", "ms"),
+    "fetch-throttle-time-max": _gauge(f"The maximum throttle time of a fetch, {LATELY}.", "ms"),
+    "records-consumed-total": _counter("Records that were returned to the program."),
     "bytes-consumed-total": _counter(
-        "Bytes of the batches that were decoded for that, as they lie in the log: compressed "
+        "Bytes of the batches that were decoded for that, as stored in the log: compressed "
         "(Java: decompressed).",
         "bytes",
     ),
     "records-lag": _gauge(
-        "Offsets from the program's position to the end of the log, as the last fetch told it."
+        "Offsets from the program's position to the end of the log, as of the last fetch."
     ),
     "committed-lag": _gauge(
         "Offsets from what the group has committed, as far as this client knows, to the log's end."
     ),
-    "records-lag-max": _gauge("The largest of all assigned partitions, just now."),
-    "last-poll-seconds-ago": _gauge("Since the program last asked for records; 0 in poll().", "s"),
+    "records-lag-max": _gauge("The largest current lag of all assigned partitions."),
+    "last-poll-seconds-ago": _gauge(
+        "Time since the program last polled; 0 while poll() runs.", "s"
+    ),
     "commit-total": _counter("Commits that were answered."),
     **_pairs(
-        commit_latency=("time from a commit to its answer", "ms"),
-        rebalance_latency=("time from leaving the stable state until it was reached again", "ms"),
+        commit_latency=("time from a commit to its response", "ms"),
+        rebalance_latency=(
+            "duration of a rebalance, from leaving the stable state until it was reached again",
+            "ms",
+        ),
     ),
     "heartbeat-total": _counter("Heartbeats that were answered."),
     "heartbeat-response-time-max": _gauge(
-        f"The maximum time from a heartbeat to its answer, {LATELY}.", "ms"
+        f"The maximum time from a heartbeat to its response, {LATELY}.", "ms"
     ),
-    "rebalance-latency-total": _counter("All these times together.", "ms"),
-    "rebalance-total": _counter("Rebalances that this member took part in to their end."),
-    "last-rebalance-seconds-ago": _gauge("Since the end of the last of them.", "s"),
-    "assigned-partitions": _gauge("Partitions that are assigned."),
-    "fetch-bytes-total": _counter("Bytes of records that came, compressed.", "bytes"),
-    "fetch-bytes-waiting": _gauge("Bytes of them that wait for the program.", "bytes"),
-    "fetch-bytes-budget": _gauge("What `fetch.max.bytes` allows of them.", "bytes"),
-    "decode-time-total": _counter("Time that decoding took, in the program's calls.", "ms"),
-    "batch-skipped-total": _counter("Batches left out by `on.corrupt.record=skip`."),
+    "rebalance-latency-total": _counter("Total duration of all rebalances.", "ms"),
+    "rebalance-total": _counter("Rebalances that this member completed."),
+    "last-rebalance-seconds-ago": _gauge("Time since the end of the last rebalance.", "s"),
+    "assigned-partitions": _gauge("Assigned partitions."),
+    "fetch-bytes-total": _counter("Bytes of records that were received, compressed.", "bytes"),
+    "fetch-bytes-waiting": _gauge(
+        "Received bytes that are buffered until the program polls.", "bytes"
+    ),
+    "fetch-bytes-budget": _gauge("Limit of the buffered bytes (`fetch.max.bytes`).", "bytes"),
+    "decode-time-total": _counter("Time spent on decoding, in the program's calls.", "ms"),
+    "batch-skipped-total": _counter("Batches skipped by `on.corrupt.record=skip`."),
 }
 CLIENT = {
     "dial-total": _counter("Attempts to open a connection."),
     "dial-failed-total": _counter(
-        "Attempts that ended without a usable connection; also where a name didn't resolve."
+        "Connection attempts that failed, including names that didn't resolve."
     ),
-    "address-backoff-count": _gauge("Addresses that wait after a failure before they are dialled."),
-    "silence-total": _counter("Times that a broker said nothing for too long."),
-    "retry-total": _counter("Times that a request was to be sent again after a backoff."),
-    "expired-total": _counter("Batches and calls whose time was up."),
+    "address-backoff-count": _gauge("Addresses in a reconnect backoff after a failure."),
+    "silence-total": _counter("Times that a broker didn't respond for too long."),
+    "retry-total": _counter("Requests that were retried after a backoff."),
+    "expired-total": _counter("Batches and calls that timed out."),
     "metadata-request-total": _counter("Requests for metadata."),
-    **_pairs(metadata_latency=("time from a request for metadata to its answer", "ms")),
-    "metadata-round-total": _counter("Rounds: passes over all whom metadata can be asked of."),
-    "metadata-round-failed-total": _counter("Rounds without an answer; each costs a backoff."),
+    **_pairs(metadata_latency=("time from a metadata request to its response", "ms")),
+    "metadata-round-total": _counter("Passes over all addresses that can be asked for metadata."),
+    "metadata-round-failed-total": _counter(
+        "Such passes without a response; a backoff follows each."
+    ),
     "hedged-request-total": _counter(
-        "Requests for metadata beside which another broker was asked, as no answer had come."
+        "Metadata requests that were sent to another broker as well, because no response came."
     ),
-    "rebootstrap-total": _counter("Times that the client started again from its bootstrap."),
-    "outage-seconds": _gauge("Length of the outage that is running; 0 where none is.", "s"),
-    "throttle-total": _counter(
-        "Answers to writes and fetches with which a broker asked for quiet."
-    ),
-    "throttle-time-total": _counter("All the quiet that they asked for.", "ms"),
-    "receive-buffer-bytes": _gauge("Receive buffers that are kept for large answers.", "bytes"),
+    "rebootstrap-total": _counter("Rebootstraps: restarts from `bootstrap.servers`."),
+    "outage-seconds": _gauge("Duration of the current outage; 0 without one.", "s"),
+    "throttle-total": _counter("Responses to writes and fetches with a throttle time."),
+    "throttle-time-total": _counter("Total of these throttle times.", "ms"),
+    "receive-buffer-bytes": _gauge("Receive buffers that are kept for large responses.", "bytes"),
 }
 WORK = {
-    "work-running": _gauge("Records that workers have in work."),
-    "work-waiting": _gauge("Records that workers have read and not in work, for retries, too."),
-    "work-buffered-bytes": _gauge("Bytes of both, as `buffer_bytes` limits them.", "bytes"),
-    "work-paused-partitions": _gauge("Partitions that wait because workers' buffers are full."),
+    "work-running": _gauge("Records that workers are processing."),
+    "work-waiting": _gauge("Records that workers have buffered, also for a retry."),
+    "work-buffered-bytes": _gauge("Bytes of both (limited by `buffer_bytes`).", "bytes"),
+    "work-paused-partitions": _gauge("Partitions paused because workers' buffers are full."),
     "work-oldest-seconds": _gauge(
-        "Since the oldest of workers' unfinished records was read, attempts and waits in it; 0 "
+        "Time since the oldest unfinished record was read, with all attempts and waits; 0 "
         "where there is none. No offset after it is committed.",
         "s",
     ),
-    "work-longest-seconds": _gauge("The longest attempt that is under way; 0 where none is.", "s"),
-    "work-finished-total": _counter("Records that workers have finished, dead letters too."),
-    "work-retry-total": _counter("Attempts of workers after a record's first that were due."),
+    "work-longest-seconds": _gauge("Duration of the longest running attempt; 0 without one.", "s"),
+    "work-finished-total": _counter("Records that workers have finished, including dead letters."),
+    "work-retry-total": _counter("Retries of workers: attempts after a record's first."),
     "work-dead-letter-total": _counter("Dead letters that workers have written."),
 }
 MEANINGS: dict[str, Meaning] = {**CONNECTIONS, **PRODUCER, **CONSUMER, **CLIENT, **WORK}

@@ -19,35 +19,36 @@ LINE = 12
 
 
 class MetricName(NamedTuple):
-    """What a metric is known by, as in Kafka's Java clients."""
+    """The identity of a metric, as in Kafka's Java clients."""
 
     name: str
     group: str
     tags: tuple[tuple[str, str], ...]
-    """Pairs of a tag and its value, in the order that Java's names have them."""
+    """Pairs of tag and value, in the order of Java's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number, and what it means."""
+    """One metric with its value and meaning."""
 
     name: str
-    """As Java's, where Java has it: `records-lag-max`."""
+    """Java's name if Java has the metric: `records-lag-max`."""
     group: str
-    """As Java's: `consumer-fetch-manager-metrics`; `odradek-metrics` for what Java doesn't have."""
+    """Java's group: `consumer-fetch-manager-metrics`; `odradek-metrics` for metrics that Java
+    lacks."""
     tags: Mapping[str, str]
-    """`client-id`, and of some `topic`, `partition`, `node-id`, `address`."""
+    """`client-id`, and for some metrics `topic`, `partition`, `node-id` or `address`."""
     value: float
-    """A count is an int. Not a number (`math.isnan`) where nothing was measured, as in Java."""
+    """Counts are ints; NaN (`math.isnan`) if nothing was measured, as in Java."""
     unit: str
-    """`ms`, `s`, `bytes`; empty for what is only counted."""
+    """`ms`, `s` or `bytes`; empty for counts."""
     description: str
     kind: Kind
-    """A `counter` only grows, from 0 when its client is made; a `gauge` is as it is just now."""
+    """A `counter` only grows, from 0 when the client is created; a `gauge` is a current value."""
 
     @property
     def key(self) -> MetricName:
-        """What the snapshot has it under."""
+        """The key of this metric in `Metrics`."""
         return MetricName(self.name, self.group, tuple(self.tags.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,10 +68,10 @@ def _metric(
 
 
 class Metrics(Mapping[MetricName, float]):
-    """All metrics of a client at one moment; it never changes.
+    """All metrics of a client at one moment; read-only.
 
-    A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` gives
-    one number, `find(group="producer-topic-metrics")` all that fit; `str()` is a line for a log.
+    A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` returns
+    one number, `find(group="producer-topic-metrics")` all that match; `str()` is a line for a log.
     """
 
     __slots__ = ("_by_name", "all", "at", "client", "client_id")
@@ -90,7 +91,7 @@ class Metrics(Mapping[MetricName, float]):
             return self._by_name[name]
         except KeyError:
             if isinstance(name, str):
-                raise KeyError(f"keys are MetricNames; value({name!r}) finds one by name") from None
+                raise KeyError(f"keys are MetricNames: value({name!r}) takes a name") from None
             raise
 
     def __iter__(self) -> Iterator[MetricName]:
@@ -101,7 +102,7 @@ class Metrics(Mapping[MetricName, float]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, "_by_name"):
-            raise AttributeError("a snapshot of metrics can't be changed")
+            raise AttributeError("a metrics snapshot is read-only")
         object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,9 +111,9 @@ class Metrics(Mapping[MetricName, float]):
     def find(
         self, name: str | None = None, group: str | None = None, **tags: object
     ) -> tuple[Metric, ...]:
-        """All with this name, of this group, with these tags (`node_id` for `node-id`).
+        """Return all metrics with this name, group and tags (`node_id` for `node-id`).
 
-        A metric may have more tags than are asked for. Empty where nothing fits.
+        A metric may have more tags than these. Empty if none matches.
         """
         wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
         return tuple(
@@ -124,30 +125,30 @@ class Metrics(Mapping[MetricName, float]):
         )
 
     def value(self, name: str, group: str | None = None, **tags: object) -> float:
-        """The value of one metric: of those that fit, the one with the fewest tags.
+        """Return the value of one metric: of those that match, the one with the fewest tags.
 
         So `value("record-send-total")` is the client's, `value("record-send-total", topic="t")` the
-        topic's. Raises `KeyError` where none fits, or several do that differ in their tags.
+        topic's. Raises `KeyError` if none matches, or several that differ in their tags.
         """
         fitting = sorted(self.find(name, group, **tags), key=lambda metric: len(metric.tags))
         if not fitting:
             raise KeyError(self._lacking(name))
         if len(fitting) > 1 and len(fitting[1].tags) == len(fitting[0].tags):
-            raise KeyError(f"several metrics {name} fit: {fitting[0]}, {fitting[1]}")
+            raise KeyError(f"several metrics match {name}: {fitting[0]}, {fitting[1]}")
         return fitting[0].value
 
     def _lacking(self, name: str) -> str:
         """Say why no metric fits: none of this name, or another group or other tags."""
         others = self.find(name)
         if others:
-            return f"no metric {name} has such a group or such tags; there is {others[0]}"
+            return f"no metric {name} with this group and these tags, only {others[0]}"
         names = sorted({metric.name for metric in self.all})
         near = get_close_matches(str(name), names, 3) or [n for n in names if str(name) in n][:3]
-        like = f"; names like it: {', '.join(near)}" if near else ""
+        like = f" (did you mean {' or '.join(near)}?)" if near else ""
         return f"this {self.client} has no metric {name} now{like}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON; None for what isn't a number."""
+        """Return plain data, ready for JSON; None instead of NaN."""
         return {
             "client": self.client,
             "client_id": self.client_id,
@@ -168,7 +169,7 @@ class Metrics(Mapping[MetricName, float]):
         own = [m for m in self.all if list(m.tags) == ["client-id"] and m.value]
         shown = [m for m in own if m.name in TOLD and not math.isnan(m.value)]
         values = " ".join(f"{m.name}={m.value:.10g}" for m in shown[:LINE])
-        return f"{self.client} {self.client_id}: {values or 'nothing counted yet'}"
+        return f"{self.client} {self.client_id}: {values or 'no values yet'}"
 
     def __repr__(self) -> str:
         return f"<Metrics of {self.client} {self.client_id}: {len(self)}>"

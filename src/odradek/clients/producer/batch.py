@@ -26,10 +26,11 @@ OPEN = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate).
+    """The partition and offset of a record. `offset` is -1 if the broker no longer knew it (a
+    duplicate).
 
-    With `acks=0` it is always -1, and says only that the record was handed to the operating system:
-    brokers don't answer then, so nobody notices when it is lost on its way or refused.
+    With `acks=0` it is always -1 and only says that the record was passed to the operating system:
+    brokers don't respond then, so a lost or refused record goes unnoticed.
     """
 
     topic: str

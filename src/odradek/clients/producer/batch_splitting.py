@@ -18,6 +18,7 @@ import logging
 from collections.abc import Mapping
 
 from odradek.clients.producer.batch import NO_SEQUENCE, Part, ProducerBatch
+from odradek.clients.producer.doubt import counted
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import KafkaError, RecordTooLargeError
@@ -44,14 +45,14 @@ class BatchSplitter:
     def split(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         """Put the records of a batch that is too large into smaller ones."""
         most = self._learn(batch.partition.topic, batch.builder.estimated_size // 2, now)
-        what = f"{batch.count} records of {batch.partition}"
+        what = f"{counted(batch.count)} of {batch.partition}"
         self._events.emit(now, "split", what=what, parts=self._replace(batch, queue, most, {}))
 
     def leave_out(
         self, batch: ProducerBatch, queue: PartitionQueue, bad: Mapping[int, KafkaError], now: float
     ) -> None:
         """Put the records that nobody complained of into a batch without a sequence."""
-        what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"
+        what = f"{batch.count - len(bad)} of {counted(batch.count)} of {batch.partition}"
         room = batch.builder.estimated_size + _WIDER * batch.count
         self._replace(batch, queue, room, bad)
         self._events.emit(now, "split", what=what, parts=1)
@@ -62,8 +63,8 @@ class BatchSplitter:
         known = limits.get(topic)
         if known is None:
             logger.warning(
-                "topic %s refuses batches of %d bytes (its max.message.bytes): they are sent in "
-                "parts; a smaller batch.size spares that",
+                "topic %s refuses batches of %d bytes (max.message.bytes), so the producer splits "
+                "them; a smaller batch.size avoids that",
                 topic,
                 2 * most,
             )
@@ -126,9 +127,9 @@ def refused(answer: PartitionProduceResponse, count: int) -> dict[int, str | Non
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
     """Say which record a topic doesn't take; its batch held nothing else."""
     size = batch.builder.estimated_size
-    doubt = "" if not batch.doubtful else " (an earlier attempt may have written it nevertheless)"
+    doubt = "" if not batch.doubtful else " (an earlier attempt may still have written it)"
     return RecordTooLargeError(
-        f"a record for {batch.partition} ({size} bytes before compression) is above the topic's "
+        f"a record for {batch.partition} ({size} bytes before compression) exceeds the topic's "
         f"max.message.bytes, or the brokers' message.max.bytes: raise that (kafka-configs --alter "
         f"--entity-type topics --entity-name {batch.partition.topic} --add-config "
         f"max.message.bytes=…) or make the record smaller{doubt}; the broker said: {said}"

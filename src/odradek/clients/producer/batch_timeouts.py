@@ -35,7 +35,7 @@ class BatchTimeouts:
 
     def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
         """Return the error of a call that waited for batches."""
-        return self.timed_out(f"no {what} in time", now, batches)
+        return self.timed_out(f"timed out waiting for {what}", now, batches)
 
     def timed_out(
         self, happened: str, now: float, batches: Iterable[ProducerBatch]

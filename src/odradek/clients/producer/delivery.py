@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class OffsetRange(NamedTuple):
-    """Rows of one `send_arrow()` or `send_many()` in one partition: offsets first to last.
+    """Rows of one `send_arrow()` or `send_many()` in one partition, from the first to the last
+    offset.
 
-    The last one is inclusive. Both are -1 where the broker no longer knew (it had a retried batch
-    already).
+    The last offset is inclusive. Both are -1 if the broker no longer knew them (it already had a
+    retried batch).
     """
 
     partition: TopicPartition

@@ -78,7 +78,7 @@ def in_doubt(
         "an attempt wasn't acknowledged"
         if batch.recognised
         else f"{which} part of a larger batch that wasn't acknowledged, and the topic's "
-        "max.message.bytes had become too low for it when it came again"
+        "max.message.bytes was too low for it by the time of the retry"
     )
     last = "The broker said" if isinstance(refusal, BrokerError) else "The last attempt failed"
     ends = "It isn't" if batch.count == 1 else "They aren't"

@@ -222,7 +222,7 @@ class EarlyRecords:
                 return topic
             now = yield Wait((self._went, self._metadata.changed), deadline)
             if now >= deadline:
-                raise self._timeout(f"place for older records of topic {name}", now)
+                raise self._timeout(f"earlier records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
         """See to it that somebody waits for the metadata of each topic."""
@@ -261,7 +261,7 @@ class EarlyRecords:
                 return
             del self._topics[name]
         if waiting.placing is not None:
-            gone = ClientClosedError(f"nobody waits for topic {name} any more")
+            gone = ClientClosedError(f"no caller waits for topic {name} any more")
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
@@ -317,7 +317,7 @@ class EarlyRecords:
             wanted = min(record.partition for record in waiting.absent)
         self._metadata.request(f"topic {topic.name} has no partition {wanted.partition} yet")
         self._note_missing(wanted)
-        so_far = f", which has partitions 0 to {count - 1},"
+        so_far = f", which has partitions 0 to {count - 1}"
         what = f"partition {wanted.partition} of topic {topic.name}"
         return (yield from self._pause(what, deadline, now, so_far))
 

@@ -84,8 +84,9 @@ class OffsetTopics:
         if over:
             raise error_for(
                 IllegalGenerationError.code or -1,
-                f"offsets of group {group_id!r} in the transaction: {', '.join(over[:5])}: lost or "
-                "given to another member after these records were read",
+                f"offsets of group {group_id!r} in the transaction: {', '.join(over[:5])}: this "
+                "consumer lost the partition, or gave it to another member, after it read these "
+                "records",
             )
 
     def check(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

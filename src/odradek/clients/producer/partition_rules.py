@@ -74,8 +74,8 @@ def _checked(function: PartitionFunction) -> Rule:
             partition = -1
         if not 0 <= partition < count:
             raise PartitionerError(
-                f"the partitioner {name} gave {found!r} for a record of topic {topic}, which has "
-                f"partitions 0 to {count - 1}; nothing was written"
+                f"the partitioner {name} returned {found!r} for a record of topic {topic}, which "
+                f"has partitions 0 to {count - 1}; nothing was written"
             )
         return partition
 

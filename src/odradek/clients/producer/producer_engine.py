@@ -166,7 +166,7 @@ class ProducerEngine(ClientEngine):
         before = self.metadata.refreshed_at
         if columns.partitions is None:
             return topic
-        self.metadata.request(f"a row names no partition of {topic.name}")
+        self.metadata.request(f"a row names an unknown partition of {topic.name}")
         while self.metadata.refreshed_at == before:
             now = yield from self.pause(f"metadata of topic {topic.name}", deadline, now)
         return (yield from self.topic(topic.name, deadline))
@@ -202,10 +202,9 @@ class ProducerEngine(ClientEngine):
             return ""
         if not sent:
             return f"{counted(total)} that {were(total)} not sent"
-        some = (
-            f", of which {sent} {were(sent)} sent" if sent < total else f" that {were(sent)} sent"
-        )
-        return f"{counted(total)}{some}; errors say which records may have been written"
+        some = " that" if sent == total else f", of which {sent}"
+        known = "errors say which records may have been written"
+        return f"{counted(total)}{some} {were(sent)} sent; {known}"
 
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for records, or for their memory."""
@@ -219,12 +218,12 @@ class ProducerEngine(ClientEngine):
         place = f"topic {topic}" if partition == NOWHERE else of.partition
         what = f"acknowledgement of records for {place}"
         if isinstance(of, EarlyRecord):
-            what += f", which waits for {self.wait_reasons.of(of, now)},"
+            what += f" (waiting for {self.wait_reasons.of(of, now)})"
         return self.undelivered(what, now)
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
-        waits = what.startswith(("acknowledgement", "end of "))
+        waits = what.startswith(("acknowledgement", "the end of "))
         return waits and self.updater.refusals.got_in()
 
     def waits(self) -> list[tuple[str, float]]:
@@ -234,7 +233,7 @@ class ProducerEngine(ClientEngine):
             partitions = len({b.partition for b in pending})
             places = "1 partition" if partitions == 1 else f"{partitions} partitions"
             waiting = counted(sum(b.count for b in pending))
-            what = f"acknowledgement of {waiting} for {places} (the oldest)"
+            what = f"acknowledgement of {waiting} for {places}, the oldest first"
             attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(b.deadline for b in pending)))

@@ -31,14 +31,14 @@ from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, In
 logger = logging.getLogger("odradek")
 
 CURE = (
-    "these brokers have no idempotent producers: leave enable.idempotence out, or set it to false, "
-    "to write to them all the same (what is sent again may then be written twice)"
+    "these brokers don't support idempotent producers: remove enable.idempotence, or set it to "
+    "false, to write without idempotence (retries may then write records twice)"
 )
 WITHOUT = (
-    "the producer goes on without idempotence, which these brokers don't have (%s): what is sent "
-    "again after a lost answer may be written twice, and out of order unless "
-    "max.in.flight.requests.per.connection=1; enable.idempotence=true makes this an error, "
-    "enable.idempotence=false says that it is meant"
+    "the producer continues without idempotence, which these brokers don't support (%s): retries "
+    "after a lost response may write records twice, and out of order unless "
+    "max.in.flight.requests.per.connection=1. Set enable.idempotence=true to make this an error, "
+    "or enable.idempotence=false to silence this warning"
 )
 
 NOBODY = (-1, -1)
@@ -229,5 +229,5 @@ def _check(response: InitProducerIdResponse, _: Connection) -> KafkaError | None
     error = error_for(response.error_code, "InitProducerId").needing("IDEMPOTENT_WRITE")
     if error.retriable or is_refusal(error):
         return error
-    logger.warning("no producer id: %s; asking on", error)
+    logger.warning("InitProducerId failed: %s; the producer retries", error)
     return _NoIdNowError(str(error))

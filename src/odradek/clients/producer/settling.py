@@ -170,7 +170,9 @@ class Settling:
         for batch in list(queue.waiting):
             text = f"{batch.partition} doesn't exist: the topic has {count} partitions"
             error = error_for(UnknownTopicOrPartitionError.code or 3, text)
-            self._give_up(queue, batch, in_doubt(batch, error), "its partition is gone")
+            self._give_up(
+                queue, batch, in_doubt(batch, error), "its partition doesn't exist any more"
+            )
         queue.leave_ended()
         self._resolve(queue)
 
@@ -183,18 +185,21 @@ class Settling:
         placed = batch.placed
         if placed.topic_id in (b"", topic.topic_id):
             return True
+        they, them, are = ("It", "it", "is") if batch.count == 1 else ("They", "them", "are")
         if batch.met_topic:
-            outcome = "They may have been written to the deleted topic, and are not sent again."
+            outcome = (
+                f"{they} may have been written to the deleted topic, and {are} not sent again."
+            )
         elif placed.partitions in (0, topic.count):
             return True
         else:
             outcome = (
-                f"It has {topic.count} partitions now, and had {placed.partitions} when their "
-                "partition was chosen. They were not written: send them again."
+                f"The topic has {topic.count} partitions now, and had {placed.partitions} when the "
+                f"partition was chosen. {they} {were(batch.count)} not written: send {them} again."
             )
         error = TopicRecreatedError(
             batch.partition,
-            f"{batch.count} record{'' if batch.count == 1 else 's'} for {batch.partition}",
+            f"{counted(batch.count)} for {batch.partition}",
             topic_id_text(placed.topic_id),
             topic_id_text(topic.topic_id),
             batch.met_topic,

@@ -64,9 +64,9 @@ FATAL_FOR_BATCHES = (
 )
 """The errors of batches that are fatal; an abort mends the others."""
 PERHAPS_COMMITTED = (
-    "; an earlier request to commit the transaction may have been carried out, so it isn't known "
-    "whether it was committed: look at the output, or at the group's committed offsets, before its "
-    "work is done again"
+    "; an earlier request to commit the transaction may have been carried out, so the transaction "
+    "may have been committed: check the output, or the group's committed offsets, before you "
+    "repeat its work"
 )
 """What is called aborted is done again, and would be there twice."""
 PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
@@ -91,8 +91,8 @@ def nothing_open(
 ) -> FatalTransactionError:
     """The error of a producer whose coordinator knows of no open transaction."""
     text = (
-        f"{error}: the coordinator knows of no open transaction of {transactional_id!r}; it aborts "
-        f"what is open for longer than transaction.timeout.ms{doubt}"
+        f"{error}: the coordinator has no open transaction of {transactional_id!r}; it aborts a "
+        f"transaction that is open for longer than transaction.timeout.ms{doubt}"
     )
     return fatal(InvalidTxnStateError(text))
 

@@ -60,10 +60,10 @@ PRODUCE_BEFORE_VERSION_2 = 11
 """From Produce 12 on leaders add partitions to the transaction by themselves."""
 
 _WHY_NOT = {
-    _S.UNINITIALIZED: "init_transactions() has to be called first, once",
-    _S.INITIALIZING: "init_transactions() hasn't ended yet",
-    _S.READY: "no transaction is open: begin_transaction() begins one",
-    _S.IN_TRANSACTION: "a transaction is open: commit_transaction() or abort_transaction() ends it",
+    _S.UNINITIALIZED: "call init_transactions() first, once",
+    _S.INITIALIZING: "init_transactions() is still running",
+    _S.READY: "no transaction is open: call begin_transaction() first",
+    _S.IN_TRANSACTION: "a transaction is open: commit or abort it first",
     _S.COMMITTING_TRANSACTION: "the transaction is being committed",
     _S.ABORTING_TRANSACTION: "the transaction is being aborted",
 }
@@ -277,13 +277,13 @@ class TransactionManager:
         name = pending.name
         while not pending.done.done:
             if now >= deadline:
-                pending.left = "ran out of time"
+                pending.left = "timed out"
                 said, _ = self._timeouts.refusals(self._incomplete(), now)
                 attempts = [*self.requests.attempts, *said]
-                error = self._brokers.timeout(f"end of {name}()", now, attempts)
+                error = self._brokers.timeout(f"the end of {name}()", now, attempts)
                 error.add_note(
-                    f"It continues until the producer is closed; call {name}() again to wait for "
-                    "its end."
+                    f"{name}() continues in the background until the producer is closed; call it "
+                    "again to wait for its result."
                 )
                 raise error
             now = yield Wait((pending.done,), deadline)
@@ -297,11 +297,11 @@ class TransactionManager:
             self.pending = None  # it led to a state that says what to do
             return
         if not pending.left:
-            what = "is under way: wait for its end first"
+            what = "is still running: wait for it first"
         elif pending.done.done:
-            what = f"{pending.left}, and has come to its end since: call it again to be told of it"
+            what = f"{pending.left} and has finished since: call it again to get its result"
         else:
-            what = f"{pending.left} and goes on: call it again to learn how it ends"
+            what = f"{pending.left} and is still running: call it again to get its result"
         raise IllegalStateError(f"{name}() can't be called now: {pending.name}() {what}")
 
     # What the calls do
@@ -513,7 +513,7 @@ class TransactionManager:
     def _drop(self, cause: KafkaError | None) -> None:
         """Take no more records, and have those end that haven't got a sequence."""
         why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
-        self.dropping = TransactionAbortedError(f"the record's transaction is aborted{why}")
+        self.dropping = TransactionAbortedError(f"the record's transaction was aborted{why}")
         self.dropping.__cause__ = cause
         self._refuse(cause or _WHY_NOT[self.state])
         self._accumulator.close_all()
@@ -532,7 +532,7 @@ class TransactionManager:
             return
         self._raise()
         known = name == "init_transactions" and self.state is not _S.INITIALIZING
-        why = "it has been called before" if known else _WHY_NOT[self.state]
+        why = "it has already been called" if known else _WHY_NOT[self.state]
         raise IllegalStateError(f"{name}() can't be called now: {why}")
 
     def _raise(self) -> None:

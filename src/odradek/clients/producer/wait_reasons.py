@@ -18,6 +18,7 @@ from odradek.common.errors.kafka import error_for
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA
+from odradek.network.connection_state import worded
 from odradek.network.dial_policy import next_dial
 from odradek.network.network_client import NetworkClient
 
@@ -50,27 +51,28 @@ class WaitReasons:
         metadata, queue = self._metadata, self._queues.get(batch.partition)
         snapshot = metadata.snapshot
         if snapshot is None:
-            return "the metadata of the cluster, which nobody gives"
+            return "the metadata of the cluster, which no broker has returned yet"
         code = metadata.topic_errors.get(topic, 0)
         if code and snapshot.topic(topic) is None:
-            return f"its topic ({error_for(code, f'topic {topic}')})"
+            return f"the metadata of its topic ({error_for(code, f'topic {topic}')})"
         if isinstance(batch, EarlyRecord):
             found = snapshot.topic(topic)
             if found is None or not found.partitions:
                 return "the metadata of its topic"
-            return f"its partition: the topic has partitions 0 to {len(found.partitions) - 1}"
+            last = len(found.partitions) - 1
+            return f"its partition, which doesn't exist yet: the topic has partitions 0 to {last}"
         leader = snapshot.leader(topic, partition)
         if leader is None:
-            return "a leader of its partition, which has none"
-        to = f"broker {leader.id} ({leader.address}), which leads its partition"
+            return "a leader of its partition to be elected"
+        to = f"broker {leader.id} ({leader.address}, the leader of its partition)"
         if queue is not None and batch in queue.in_flight:
-            return f"the answer of {to}{self._asked(leader.address, now)}"
+            return f"the response of {to}{self._asked(leader.address, now)}"
         if batch.serial == OPEN and batch.lingers_from + self._linger > now:
             return "more records in its batch (linger.ms)"
         if batch.attempts and batch.retry_at > now:
             refusal = None if batch.refusals is None else batch.refusals.latest
             why = "" if refusal is None else f", after {type(refusal).__name__}: {refusal}"
-            return f"the next attempt, in {batch.retry_at - now:.2f} s{why}"
+            return f"the next attempt in {batch.retry_at - now:.2f} s{why}"
         missing = self._connection(leader.address, now)
         if missing:
             return f"a connection to {to}: {missing}"
@@ -78,31 +80,31 @@ class WaitReasons:
         if identity.idempotent and identity.current[0] < 0:
             return "a producer id (InitProducerId)"
         if transactions is not None and not transactions.usable():
-            return f"its transaction, which is {transactions.state.value}"
+            return f"its transaction ({transactions.state.value.replace('_', ' ')})"
         if queue is not None and batch.sequence == NO_SEQUENCE and queue.numbering.ended:
-            return "the outcome of older batches, of which it isn't known whether they were written"
-        return f"its turn at {to}, where others are under way"
+            return "the outcome of older batches, which may or may not have been written"
+        return f"other batches in flight to {to}"
 
     def _asked(self, address: Address, now: float) -> str:
         found = self._network.connection(address, DATA)
         head = None if found is None else found.in_flight.head
         if head is None:
             return ""
-        return f": the oldest question there is {max(0.0, now - head.sent_at):.1f} s old"
+        return f"; the oldest request in flight there is {max(0.0, now - head.sent_at):.1f} s old"
 
     def _connection(self, address: Address, now: float) -> str:
         """Why there is none to a broker that could be used; empty where there is."""
         found = self._network.connection(address, DATA)
         if found is not None and found.ready:
             quiet = found.throttled_until - now
-            return f"the broker wants quiet for {quiet:.1f} s" if quiet > 0 else ""
+            return f"the broker throttles this client for {quiet:.1f} s" if quiet > 0 else ""
         if found is not None:
             seconds = max(0.0, now - found.dialled_at)
-            return f"{found.state.value} for {seconds:.1f} s"
+            return f"{worded(found.state)} for {seconds:.1f} s"
         record = self._network.states.find(address)
         error = None if record is None else record.last_error
         if record is None or error is None:
-            return "it hasn't been dialled yet"
+            return "no connection attempt so far"
         dial = self._network.dials.when(address, now)
         left = dial.at - now if dial.at < math.inf else None
         when = f", {next_dial(left, dial.why)}" if dial.why else ""

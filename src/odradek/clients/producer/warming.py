@@ -40,7 +40,7 @@ def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[
             part.result()
     finally:  # also when the caller gave up
         for part in parts:
-            engine.cancel(part, ClientClosedError("nobody waits for it any more"))
+            engine.cancel(part, ClientClosedError("the caller no longer waits"))
 
 
 def _connection(engine: ProducerEngine, address: Address, deadline: float) -> Flow[None]:

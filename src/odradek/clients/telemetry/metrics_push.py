@@ -173,7 +173,7 @@ class MetricsPush:
             yield Wait((reply,))
             return cast("M", reply.result())
         except KafkaError as error:
-            logger.debug("metrics weren't pushed to %s: %s", connection.address, error)
+            logger.debug("pushing metrics to %s failed: %s", connection.address, error)
             return None
 
     # What is wanted
@@ -208,7 +208,7 @@ class MetricsPush:
         else:
             why = error_for(code)
             if code not in FOR_GOOD:
-                logger.info("metrics aren't pushed any more: %s", why)
+                logger.info("stopped pushing metrics: %s", why)
             self._next_at = math.inf
             self.refused = why
             self.changed.notify()
@@ -240,7 +240,7 @@ class MetricsPush:
             codec = wanted.accepted_compression_types[0]
             packed = bytes(compress(codec, None, memoryview(data)))
         if len(packed) > wanted.telemetry_max_bytes > 0:
-            logger.debug("%d bytes of metrics are more than the broker takes", len(packed))
+            logger.debug("metrics of %d bytes exceed the broker's limit", len(packed))
             self._next_at = self._engine.now + self._interval
             return
         request = PushTelemetryRequest(

@@ -48,10 +48,11 @@ class Fields(Protocol):
 
 
 class WorkFailedError(KafkaError):
-    """Workers ended because of one record: nothing from it on is committed for its partition.
+    """Workers stopped because of one record; its offset and later ones of its partition aren't
+    committed.
 
-    `partition` and `offset` name it, `attempts` says how often the work was tried; the cause
-    (`__cause__`) is what the last attempt raised.
+    `partition` and `offset` identify it, `attempts` is the number of attempts; the cause
+    (`__cause__`) is the exception of the last attempt.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:

@@ -51,13 +51,13 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
     topic = None if topic is None else topic_name("dead_letter_topic", topic)
     if (producer is None) is not (topic is None):
         there, lacking = ("producer", "dead_letter_topic")[:: -1 if producer is None else 1]
-        raise ConfigurationError(f"{there} is given without {lacking}: a dead letter needs both")
+        raise ConfigurationError(f"{there} needs {lacking} as well: dead letters need both")
     if producer is not None:
         _check_producer(producer)
         if given["producer"]._serializes:  # noqa: SLF001 - a facade
             raise ConfigurationError(
-                "the producer of dead letters can't have serializers: records go there as they "
-                "were read, in bytes"
+                "the producer of dead letters can't have serializers, because records are written "
+                "as the bytes that were read"
             )
     base, top = (
         checked_timeout(given[name], name) for name in ("retry_backoff", "retry_backoff_max")
@@ -66,8 +66,8 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
     most = consumer["max.poll.interval.ms"] / 2
     if drain > most:
         raise ConfigurationError(
-            f"drain_timeout must be {most:g} s at most, half of max.poll.interval.ms, not "
-            f"{drain:g}: who waits longer in a rebalance loses its place in the group"
+            f"drain_timeout must be at most {most:g} s (half of max.poll.interval.ms), not "
+            f"{drain:g}: a member that waits longer in a rebalance is removed from the group"
         )
     return WorkOptions(
         type(given["self"]),
@@ -87,18 +87,16 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
 def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
     """The function that works on a record: a coroutine function if it is `awaited`, else not."""
     if not callable(given) or isinstance(given, type):
-        raise refusal("work", "a function of a record", given)
+        raise refusal("work", "a function that takes a record", given)
     call = type(given).__call__
     if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
         raise refusal(
-            "work", "a function of a record", given, "nobody would go through what it yields"
+            "work", "a function that takes a record", given, "a generator's values aren't used"
         )
     if (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)) is not awaited:
         if awaited:
-            raise refusal("work", "an async def here", given, "Workers takes a plain function")
-        raise ArgumentError(
-            "work must be a plain function here, not an async def, which AsyncWorkers takes"
-        )
+            raise refusal("work", "an async function", given, "for a plain function use Workers")
+        raise ArgumentError("work must be a plain function; for an async function use AsyncWorkers")
     return given  # type: ignore[no-any-return]
 
 
@@ -113,11 +111,11 @@ def _config(name: str, client: Any, kind: type) -> Config:
 
 def _check_consumer(config: Config) -> None:
     if config["group.id"] is None:
-        raise ConfigurationError("workers need a consumer with a group.id")
+        raise ConfigurationError("workers need a consumer with group.id")
     if config["enable.auto.commit"]:
         raise ConfigurationError(
-            "workers need a consumer with enable.auto.commit=false: it would commit records that "
-            "nobody has finished; workers commit what is finished"
+            "workers need a consumer with enable.auto.commit=false: auto-commit would commit "
+            "unfinished records; workers commit the finished ones"
         )
 
 
@@ -126,8 +124,8 @@ def _check_producer(config: Config) -> None:
         raise ConfigurationError("the producer of dead letters can't have a transactional.id")
     if config["acks"] == 0:
         raise ConfigurationError(
-            "the producer of dead letters can't have acks=0: nobody would say "
-            "that a record is there before it counts as finished"
+            "the producer of dead letters can't have acks=0: a record only counts as finished "
+            "once its dead letter is acknowledged"
         )
 
 
@@ -135,5 +133,5 @@ def _errors(name: str, given: Any) -> type[Exception] | tuple[type[Exception], .
     kinds = given if isinstance(given, tuple) else (given,)
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise refusal(name, "a class of exceptions, or a tuple of such", kind)
+            raise refusal(name, "an exception class, or a tuple of them", kind)
     return kinds

@@ -233,7 +233,7 @@ class WorkQueue:
                 self._ready.appendleft(item)
                 return
             _, why = item.letter["headers"][-1]  # what the work raised
-            written = f"it wasn't written to {options.dead_letter_topic!r}: {said(error)}"
+            written = f"writing it to {options.dead_letter_topic!r} failed: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
         ours = isinstance(error, KafkaError)  # a program's may call anything by these names
@@ -245,9 +245,9 @@ class WorkQueue:
             heapq.heappush(self._later, (due, next(self._order), item))
             self.retried += 1
         elif blameless:
-            self._stop(item, f"{said(error)}. That is no fault of the record's", error)
+            self._stop(item, f"{said(error)}. The record isn't the cause", error)
         elif options.dead_letter_topic is None:
-            self._stop(item, f"{said(error)}. No dead_letter_topic is given", error)
+            self._stop(item, f"{said(error)}. dead_letter_topic isn't set", error)
         else:
             who = (options.worker, *self._task)
             item.letter = dead_letter(options.dead_letter_topic, item.record, who, error)

@@ -42,6 +42,7 @@ from odradek.common.errors import (
 )
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.outage import number
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 
@@ -105,14 +106,14 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """What workers have done, and what they are at; counts are of records and of this run.
+    """Progress of workers; counts are of records of this run.
 
-    `in_work`; `waiting`: read and not in work, those that are tried again later among them;
-    `buffered_bytes`: what both take, as `buffer_bytes` limits it. `finished`; `retried`: attempts
-    after a record's first; `dead`: dead letters that were written, which are finished, too. `lag`:
-    offsets from what the group has committed to the ends of the assigned partitions; None where
-    that isn't known of all, or none is assigned, as after the run. `longest`: seconds since the
-    oldest attempt that is under way began.
+    `in_work`: being processed; `waiting`: read but not being processed, including those that wait
+    for a retry; `buffered_bytes`: bytes of both (limited by `buffer_bytes`). `finished`; `retried`:
+    attempts after a record's first; `dead`: dead letters written, which also count as finished.
+    `lag`: offsets from the committed ones to the ends of the assigned partitions; None if unknown
+    for one, or if none is assigned, as after the run. `longest`: seconds since the oldest running
+    attempt began.
     """
 
     in_work: int
@@ -203,7 +204,7 @@ class WorkRun:
         topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
         self._refuse_own_letters(topics, pattern)
         if under_way(self._flow):
-            raise IllegalStateError("run() is under way already")
+            raise IllegalStateError("run() is already running")
         self._calls.check_free("run()")
         self._begin_anew()
         self._ended_by, self._committing = None, False
@@ -230,8 +231,8 @@ class WorkRun:
         letters = self._options.dead_letter_topic
         if letters is not None and (letters in topics or _matches(pattern, letters)):
             raise ConfigurationError(
-                f"dead_letter_topic is {letters!r}, which is read here: its records would come "
-                "back for ever"
+                f"dead_letter_topic {letters!r} is also subscribed: dead letters would be "
+                "processed again without end"
             )
 
     def _from_subscribe_on(self, topics: Any, pattern: Any, idle: float | None) -> WorkFlow[None]:
@@ -263,7 +264,7 @@ class WorkRun:
         if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
             near = calls.engine.missing.near(topic)
             raise UnknownTopicOrPartitionError(
-                f"dead_letter_topic {topic} isn't there{near}. "
+                f"dead_letter_topic {topic} doesn't exist{near}. "
                 f"{cure(topic, calls.engine.updater.bootstrap)}"
             )
 
@@ -376,10 +377,10 @@ class WorkRun:
     # What is said
 
     def _speak_of(self, item: WorkItem, error: BaseException, *, letter: bool) -> None:
-        more = f" ({self._failures} attempts failed since the last such line)"
+        more = f" ({self._failures} attempts failed since the last such message)"
         text = "%s: work on the record at offset %d failed (attempt %d): %s%s"
         if letter:
-            text = "%s: the record at offset %d wasn't written as a dead letter (after %d): %s%s"
+            text = "%s: writing the dead letter of offset %d failed (attempt %d): %s%s"
         where = (item.tp, item.record.offset, item.attempts, said(error))
         logger.warning(text, *where, more if self._failures > 1 else "")
 
@@ -390,8 +391,8 @@ class WorkRun:
         slow = {item for item in self._queue.running if now - item.began >= SLOW}
         for item in slow - self._slow:
             logger.warning(
-                "%s: the record at offset %d has been in work for %d s; no offset after it is "
-                "committed meanwhile",
+                "%s: work on the record at offset %d has taken %d s; until it finishes, no later "
+                "offset is committed",
                 *(item.tp, item.record.offset, now - item.began),
             )
         self._slow = slow
@@ -423,7 +424,7 @@ class WorkRun:
         if error is None:
             self._queue.committed(offsets)
             return
-        logger.warning("what is finished couldn't be committed: %s", error)
+        logger.warning("committing finished records failed: %s", error)
         if isinstance(error, AuthorizationError):
             self._ended_by = self._ended_by or error
 
@@ -437,7 +438,7 @@ class WorkRun:
         except TopicRecreatedError as error:  # the deleted topic's records aren't read again
             logger.warning("some offsets of finished records were not committed: %s", error)
         except KafkaError as error:
-            text = "what is finished couldn't be committed, and will be worked on again: %s"
+            text = "committing finished records failed, they will be processed again: %s"
             logger.warning(text, error)
             if partitions is None and not isinstance(error, CommitFailedError):
                 self._ended_by = self._ended_by or error
@@ -461,9 +462,11 @@ class WorkRun:
             now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
         yield from self._settled(self._hands.taken)
         if left:
-            where = (len(left), self._options.drain_timeout, left[0].tp, left[0].record.offset)
+            records, item = number(len(left), "record"), left[0]
+            where = (records, self._options.drain_timeout, item.tp, item.record.offset)
             text = (
-                "%d records are still in work after %g s (%s, offset %d): they are left to others"
+                "still working on %s after %g s (first: %s, offset %d): other members "
+                "will process them again"
             )
             logger.warning(text, *where)
 
@@ -492,7 +495,7 @@ class WorkRun:
         try:
             yield partial(self._consumer.unsubscribe, END_TIMEOUT)
         except KafkaError as error:  # it was closed by another, or has ended: its calls say so
-            logger.info("the group wasn't left: %s", error)
+            logger.info("leaving the group failed: %s", error)
 
     def _closed(self) -> WorkFlow[None]:
         self._remember_positions(False)

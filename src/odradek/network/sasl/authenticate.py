@@ -82,22 +82,20 @@ class Authentication:
         _, newest = self._connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
         if newest < FRAMED:
             raise ConnectionFailedError(
-                "the broker doesn't know SASL with Kafka's own frames (since Kafka 1.0)"
+                "the broker doesn't support SaslAuthenticate (Kafka 1.0 and newer do)"
             )
         body = SaslHandshakeRequest(self._mechanism.name)
         answer = yield from self._ask(body, SaslHandshakeResponse)
         code = answer.error_code
         if code == UnsupportedSaslMechanismError.code:
             raise MechanismUnsupportedError(
-                f"the broker doesn't do {self._mechanism.name}",
+                f"the broker doesn't support {self._mechanism.name}",
                 mechanisms=sorted(answer.mechanisms),
             )
         if code == IllegalSaslStateError.code and again:
-            raise ConnectionFailedError(
-                "the broker doesn't let this connection authenticate again now"
-            )
+            raise ConnectionFailedError("the broker refused to reauthenticate this connection now")
         if code == IllegalSaslStateError.code:
-            raise SaslNotExpectedError("the broker answers without SASL on this port")
+            raise SaslNotExpectedError("the broker doesn't use SASL on this port")
         if code:
             raise _trouble(code, None)
 
@@ -116,7 +114,7 @@ class Authentication:
             connection.outside(False, engine.now)
             if connection.ended:
                 self._talk.close()
-                raise DisconnectedError("the connection was lost meanwhile")
+                raise DisconnectedError("the connection was lost in the meantime")
             wanted = self._go_on(call.result() if call.error is None else _tame(call.error))
         return wanted
 
@@ -137,12 +135,10 @@ class Authentication:
         except KafkaError:
             raise
         except UnicodeError:
-            failure = AuthenticationError(f"{name}: what is to be sent isn't Unicode text")
+            failure = AuthenticationError(f"{name}: the credentials aren't valid Unicode text")
         except Exception as error:
-            text = (
-                "ran out of time" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
-            )
-            raise AuthenticationError(f"{name} failed on this side: {text}") from error
+            text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
+            raise AuthenticationError(f"{name} failed in this client: {text}") from error
         raise failure  # without the cause, which holds the text
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
@@ -165,7 +161,7 @@ class Authentication:
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:
                 raise heard.refusal  # the mechanism has nothing to add
-        raise ServerNotTrustedError(f"the broker wants more than {MAX_TOKENS} SASL tokens")
+        raise ServerNotTrustedError(f"the broker asks for more than {MAX_TOKENS} SASL tokens")
 
     def _say(self, token: bytes) -> Flow[Heard]:
         """Send a token. The method that raises an error later has no local with the answer."""

@@ -52,7 +52,7 @@ def mechanism_for(config: Config, outsiders: SaslOutsiders) -> Mechanism | None:
     makers = {"AWS_MSK_IAM": outsiders.msk_iam, "GSSAPI": outsiders.gssapi}
     make = makers.get(name)
     if make is None:
-        raise ConfigurationError(f"sasl.mechanism={name} can't be used here")
+        raise ConfigurationError(f"sasl.mechanism={name} isn't supported here")
     return make(config)
 
 

@@ -56,18 +56,18 @@ class Gssapi:
                 if context.complete:
                     break
             else:
-                raise ServerNotTrustedError(f"the broker didn't come to an end in {MOST_STEPS}")
+                raise ServerNotTrustedError(f"Kerberos didn't finish in {MOST_STEPS} steps")
         except TimeoutError as error:
             raise TokenError(
-                "Kerberos gave no answer in time",
-                cure="Look whether the key distribution centre of krb5.conf can be reached.",
+                "the Kerberos key distribution centre (KDC) didn't answer",
+                cure="Check that the KDC of krb5.conf can be reached.",
             ) from error
         offer = context.unwrap(heard or b"")
         if len(offer) != 4:
             raise ServerNotTrustedError(f"the broker offers security layers in {len(offer)} bytes")
         if not offer[0] & NO_LAYER:
             raise ServerNotTrustedError(
-                "the broker insists on a security layer of SASL, which Kafka's protocol has none of"
+                "the broker requires a SASL security layer, which Kafka's protocol doesn't have"
             )
         # Neither a size nor another name to act as: four bytes alone.
         expect_nothing(self.name, (yield context.wrap(bytes((NO_LAYER, 0, 0, 0)))))

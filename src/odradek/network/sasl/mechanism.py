@@ -103,5 +103,5 @@ def expect_nothing(mechanism: str, challenge: bytes) -> None:
     """A broker that accepted has nothing more to say."""
     if challenge:
         raise ServerNotTrustedError(
-            f"the broker answered {len(challenge)} bytes where {mechanism} has none"
+            f"the broker sent {len(challenge)} bytes where {mechanism} expects none"
         )

@@ -138,13 +138,13 @@ class MskIam:
             signed: Secret = yield Outside(self._sign, (address,))
         except TimeoutError as error:
             raise TokenError(
-                "AWS credentials couldn't be had in time",
-                cure="Look at where they come from: sasl.aws.msk.iam.*, environment, profile.",
+                "no AWS credentials before the timeout",
+                cure="Check their source: sasl.aws.msk.iam.*, environment, or profile.",
             ) from error
         answer: bytes = yield signed.reveal().encode()
         if not _is_acceptance(answer):
             raise ServerNotTrustedError(
-                f"the broker answered {len(answer)} bytes that AWS_MSK_IAM doesn't have"
+                f"the broker sent {len(answer)} bytes that aren't a valid AWS_MSK_IAM response"
             )
 
 

@@ -17,5 +17,7 @@ def replace_credentials(mechanism: Mechanism | None, username: str, password: Se
     """Let a mechanism that has a name and a password use others from now on."""
     if not isinstance(mechanism, Plain | Scram):
         name = "no SASL" if mechanism is None else mechanism.name
-        raise IllegalStateError(f"this client has {name}: no name and password to replace")
+        raise IllegalStateError(
+            f"this client uses {name}, which has no user name and password to replace"
+        )
     mechanism.use(Credentials(username, password))

@@ -141,7 +141,8 @@ class Oauthbearer:
         now = self._wall_clock()
         if token.expires_at is not None and token.expires_at <= now:
             late = now - token.expires_at
-            raise TokenExpiredError(f"the token function gave a token that ended {late:.0f} s ago")
+            text = f"the token function returned a token that expired {late:.0f} s ago"
+            raise TokenExpiredError(text)
         end = token.expires_at
         self._token = token
         self._due = -math.inf if end is None else self._refresh.due(now, end, rng)
@@ -155,14 +156,14 @@ class Oauthbearer:
         if isinstance(error, KafkaError):
             raise error
         if isinstance(error, TimeoutError):
-            raise TokenError("the token function gave no answer in time") from error
+            raise TokenError("the token function didn't return before the timeout") from error
         raise TokenError(f"the token function raised {type(error).__name__}") from error
 
     def _message(self, token: Token) -> bytes:
         extensions = {**self._extensions, **token.extensions}
         for key, value in extensions.items():
             if not _KEY.fullmatch(key) or key == "auth" or not _VALUE.fullmatch(value):
-                raise TokenError(f"the SASL extension {key!r} can't be sent")
+                raise TokenError(f"invalid SASL extension {key!r}")
         pairs = "".join(f"{key}={value}\x01" for key, value in extensions.items())
         text = f"n,,\x01auth=Bearer {token.value.reveal()}\x01{pairs}\x01"
         return HiddenBytes(text.encode())
@@ -201,7 +202,7 @@ def _read(given: object) -> Token:
     if isinstance(given, bytes):
         given = given.decode("latin-1")
     if not isinstance(given, str):
-        raise TokenError(f"the token function gave {type(given).__name__}, not a token")
+        raise TokenError(f"the token function returned {type(given).__name__}, not a token")
     _check(given)
     if expires_at is None:
         expires_at = end_of_jwt(given)
@@ -211,9 +212,9 @@ def _read(given: object) -> Token:
 def _check(text: str) -> None:
     if not text or len(text) > LONGEST_TOKEN or not _TOKEN.fullmatch(text):
         raise TokenError(
-            f"the token function gave {len(text)} characters that can't be a token"
+            f"the token function returned {len(text)} characters that aren't a valid token"
             if text
-            else "the token function gave an empty token"
+            else "the token function returned an empty token"
         )
 
 
@@ -221,7 +222,7 @@ def _end(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise TokenError(f"the token function gave {type(value).__name__} as the token's end")
+        raise TokenError(f"the token function returned {type(value).__name__} as the expiry time")
     return float(value) / 1000.0 if value >= MILLISECONDS else float(value)
 
 
@@ -252,6 +253,6 @@ def _status(answer: bytes, token: Secret) -> str:
         return repr(text)
     if isinstance(said, dict) and said.get("status"):
         status = shown(said["status"])
-        scope = f" (scope {shown(said['scope'])!r} is wanted)" if said.get("scope") else ""
+        scope = f" (scope {shown(said['scope'])!r} is required)" if said.get("scope") else ""
         return f"{status}{scope}"
     return repr(text)

@@ -27,7 +27,7 @@ class Plain:
         credentials = self.credentials
         if "\0" in credentials.username or "\0" in credentials.password.reveal():
             raise CredentialsRefusedError(
-                "PLAIN can't carry a zero character in sasl.username or sasl.password"
+                "PLAIN doesn't allow NUL characters in sasl.username or sasl.password"
             )
         # Nothing here has a name: a traceback shows the locals to whoever asks for them.
         try:

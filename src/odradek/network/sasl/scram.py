@@ -115,7 +115,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
     except (Base64Error, ValueError):
         salt = b""
     if not 0 < len(salt) <= LONGEST_SALT:
-        raise ServerNotTrustedError("the broker's SCRAM salt can't be read")
+        raise ServerNotTrustedError("the broker's SCRAM salt is malformed")
     digits = iterations_text.isascii() and iterations_text.isdecimal()
     iterations = int(iterations_text) if digits and len(iterations_text) < 10 else 0
     if not digits or not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
@@ -136,7 +136,7 @@ def _fields(message: bytes, *names: str) -> list[str]:
     if len(parts) < len(names) or any(
         not part.startswith(f"{name}=") for name, part in zip(names, parts, strict=False)
     ):
-        raise ServerNotTrustedError("the broker's SCRAM message can't be read")
+        raise ServerNotTrustedError("the broker's SCRAM message is malformed")
     return [part[2:] for part in parts[: len(names)]]
 
 
@@ -168,5 +168,5 @@ def check_signature(message: bytes, expected: bytes) -> None:
         signature = b""
     if not hmac.compare_digest(signature, expected):
         raise ServerNotTrustedError(
-            "the broker's SCRAM signature is wrong: it doesn't know this user's password"
+            "the broker's SCRAM signature is wrong: the broker doesn't know this user's password"
         )

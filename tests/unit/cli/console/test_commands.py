@@ -265,12 +265,12 @@ def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, st
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("no x in time", "no x in time"),
+        ("timed out waiting for x", "timed out waiting for x"),
         (
-            "no x in time: nobody is there\n  h:1: refused\n  h:2: gone",
+            "timed out waiting for x: nobody is there\n  h:1: refused\n  h:2: gone",
             "nobody is there h:1: refused",
         ),
-        ("no news of x in time: gone", "gone"),
+        ("timed out waiting for news of x: gone", "gone"),
     ],
 )
 def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:

@@ -51,7 +51,7 @@ def test_arrow_rows_count_by_the_last_of_each_partition() -> None:
         ({T0: "5"}, "must be a number or OffsetAndMetadata, not '5'"),
         ({T0: True}, "not True"),
         ({T0: -1}, "0 or more, not -1"),
-        ({TopicPartition("t", -1): 1}, "can't be assigned"),
+        ({TopicPartition("t", -1): 1}, "isn't a valid partition"),
         (pa.table({"offset": [1]}), "has no topic and no partition: add them to columns="),
     ],
 )

@@ -112,7 +112,9 @@ class Scene:
             cast(Metadata, NoMetadata()),
             cast(Coordinator, self.asked),
             identity=lambda: self.who,
-            timeout=lambda what, now, _: KafkaTimeoutError(f"no {what} in time", (), now),
+            timeout=lambda what, now, _: KafkaTimeoutError(
+                f"timed out waiting for {what}", (), now
+            ),
         )
 
     def commit(self, offset: int, deadline: float = 1e9) -> Completion[None]:
@@ -184,7 +186,7 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
     assert first.error is None
     for lost in (second, third):
         assert isinstance(lost.error, CommitFailedError)
-        assert "t-0: lost or given to another member" in str(lost.error)
+        assert "t-0: lost or assigned to another member" in str(lost.error)
     assert scene.sent == [1]
     scene.ownership = Ownership()
     scene.commit(4)

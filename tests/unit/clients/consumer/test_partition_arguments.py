@@ -44,7 +44,7 @@ def test_pairs_are_partitions(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["t", 7, None, ("t",), ("t", "0"), (0, "t"), ("t", True), b"t0"])
 def test_anything_else_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no partition: give TopicPartition"):
+    with pytest.raises(ConfigurationError, match="expected TopicPartition"):
         one_partition(given)
 
 
@@ -57,16 +57,16 @@ def test_who_seeks_to_an_end_by_a_number_or_a_word_hears_of_the_calls(given: Any
 def test_what_isnt_assigned_is_said_beside_what_is() -> None:
     consumer = on_host(World(1).host("c"), Consumer, {"bootstrap.servers": "b:1"})
     other = TopicPartition("t", 9)
-    with pytest.raises(IllegalStateError, match="t-9 isn't assigned .*, which has none so far"):
+    with pytest.raises(IllegalStateError, match="t-9 isn't assigned .*assigned: no partitions"):
         consumer.seek(other, 1)
     consumer.assign([TopicPartition("t", n) for n in range(7)])
-    with pytest.raises(IllegalStateError, match="which has t-0, t-1, t-2, t-3, t-4 and 2 more"):
+    with pytest.raises(IllegalStateError, match="assigned: t-0, t-1, t-2, t-3, t-4 and 2 more"):
         consumer.seek(other, 1)
 
 
 @pytest.mark.parametrize("given", ["t", T0, 7])
 def test_what_is_no_list_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no list of partitions"):
+    with pytest.raises(ConfigurationError, match="expected a list of partitions"):
         some_partitions(given)
 
 
@@ -97,7 +97,7 @@ def test_every_method_of_a_consumer_reads_them() -> None:
         lambda: consumer.committed([bad]),
         lambda: consumer.commit({bad: 1}),
     ):
-        with pytest.raises(ConfigurationError, match="'t-0' is no partition"):
+        with pytest.raises(ConfigurationError, match="TopicPartition.* not 't-0'"):
             cast(Any, call)()
     consumer.close(0)
 
@@ -109,7 +109,9 @@ def test_partitions_stand_one_by_one_or_as_a_list() -> None:
     assert these_partitions(()) == []
     assert these_partitions(([],)) == []
     for bad in (("t", 0), (7,), ({T0: 1},)):
-        with pytest.raises(ConfigurationError, match="is no (list of )?partition"):
+        with pytest.raises(
+            ConfigurationError, match="expected (a list of partitions|TopicPartition)"
+        ):
             these_partitions(bad)
 
 
@@ -118,7 +120,7 @@ def test_a_place_is_an_offset_or_what_calls_give() -> None:
     assert place("offset", OffsetAndMetadata(5, "x", 3)) == (5, 3)
     assert place("offset", OffsetAndTimestamp(5, 1_000, 2)) == (5, 2)
     assert places({("t", 0): OffsetAndMetadata(5)}) == {T0: (5, -1)}
-    with pytest.raises(ConfigurationError, match=r"the offset of t-0 is None: .*seek_to_end\(\)"):
+    with pytest.raises(ConfigurationError, match=r"the offset of t-0 is None, .*seek_to_end\(\)"):
         places({T0: None})
     for bad in (2.5, True, "5", -1, OffsetAndMetadata(-1)):
         with pytest.raises(ConfigurationError, match="offset must be"):

@@ -80,7 +80,7 @@ def test_the_first_error_comes_out_behind_the_last_turn() -> None:
     calls.put("c")
     with pytest.raises(ValueError, match="one") as caught:
         calls.take()
-    assert caught.value.__notes__ == ["then b failed as well: ZeroDivisionError('two')"]
+    assert caught.value.__notes__ == ["b failed as well: ZeroDivisionError('two')"]
     assert calls.ended == ["a", "b", "c"]
 
 

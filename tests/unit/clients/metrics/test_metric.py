@@ -53,15 +53,13 @@ def test_values_are_found_by_name_and_tags() -> None:
         KeyError, match="Producer has no metric record-sent-total.* record-send-total"
     ):
         FOUND.value("record-sent-total")
-    with pytest.raises(KeyError, match="no metric send now; names like it: record-send-total'"):
+    with pytest.raises(KeyError, match=r"no metric send now \(did you mean record-send-total\?\)'"):
         FOUND.value("send")
     with pytest.raises(KeyError, match="has no metric zzz now'"):
         FOUND.value("zzz")
-    with pytest.raises(
-        KeyError, match="no metric request-total has such.*there is .*node-id=node-1"
-    ):
+    with pytest.raises(KeyError, match="no metric request-total with this.*only .*node-id=node-1"):
         FOUND.value("request-total", node_id=1)
-    with pytest.raises(KeyError, match="several metrics record-send-total fit"):
+    with pytest.raises(KeyError, match="several metrics match record-send-total"):
         FOUND.value("record-send-total", "producer-topic-metrics")
     name: Any = "record-send-total"
     with pytest.raises(KeyError, match=r"value\('record-send-total'\) finds one"):
@@ -70,7 +68,7 @@ def test_values_are_found_by_name_and_tags() -> None:
 
 
 def test_it_never_changes() -> None:
-    with pytest.raises(AttributeError, match="can't be changed"):
+    with pytest.raises(AttributeError, match="read-only"):
         FOUND.at = 1.0
     with pytest.raises(dataclasses.FrozenInstanceError):
         FOUND.all[0].value = 1.0  # type: ignore[misc]
@@ -92,7 +90,7 @@ def test_plain_data_is_json() -> None:
 
 def test_a_line_for_a_log_has_what_is_not_nothing() -> None:
     assert str(FOUND) == "Producer c: record-send-total=7"
-    assert str(Metrics("Admin", "c", 0.0, ())) == "Admin c: nothing counted yet"
+    assert str(Metrics("Admin", "c", 0.0, ())) == "Admin c: no values yet"
     assert repr(FOUND) == "<Metrics of Producer c: 5>"
     assert str(FOUND.all[1]) == "producer-topic-metrics:record-send-total{client-id=c,topic=a} 4"
 

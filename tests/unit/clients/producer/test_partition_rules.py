@@ -91,7 +91,9 @@ def test_what_is_no_partition_is_a_clear_error(result: Any) -> None:
     def mine(*_: Any) -> Any:
         return result
 
-    with pytest.raises(PartitionerError, match=r"mine gave .* of topic t, .* 0 to 2; nothing") as e:
+    with pytest.raises(
+        PartitionerError, match=r"mine returned .* of topic t, .* 0 to 2; nothing"
+    ) as e:
         place(mine, b"key", 3)
     assert repr(result) in str(e.value)
     assert (e.value.retriable, e.value.row) == (False, None)

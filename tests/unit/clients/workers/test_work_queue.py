@@ -229,7 +229,7 @@ def test_a_dead_letter_that_is_not_written_ends_it() -> None:
     work.ended(other, None, 1.0)
     assert work.failure is not None
     assert (work.failure.partition, work.failure.offset) == (T0, 0)
-    assert "'dead': TimeoutError: late" in str(work.failure)
+    assert "'dead' failed: TimeoutError: late" in str(work.failure)
     assert (begun(work, 9.0), committable(work)) == ([], 0)
 
 

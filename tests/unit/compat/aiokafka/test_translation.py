@@ -76,5 +76,5 @@ def test_what_isnt_ours_stays() -> None:
     with pytest.raises(ZeroDivisionError), raising():
         raise ZeroDivisionError
     with pytest.raises(errors.KafkaTimeoutError) as raised, raising():
-        raise ours.KafkaTimeoutError("no records in time")
+        raise ours.KafkaTimeoutError("timed out waiting for records")
     assert isinstance(raised.value.__cause__, ours.KafkaTimeoutError)

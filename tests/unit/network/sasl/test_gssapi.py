@@ -52,9 +52,9 @@ def test_a_context_that_is_complete_after_one_step() -> None:
     ("answers", "said"),
     [
         ([b"plain"], "not sealed"),
-        ([b"sealed:\x06\x00\xff\xff"], "insists on a security layer"),
+        ([b"sealed:\x06\x00\xff\xff"], "requires a SASL security layer"),
         ([b"sealed:\x01"], "security layers in 1 bytes"),
-        ([b"sealed:\x01\x00\x00\x00", b"more"], "answered 4 bytes"),
+        ([b"sealed:\x01\x00\x00\x00", b"more"], "sent 4 bytes"),
     ],
 )
 def test_brokers_that_break_the_rules(answers: list[bytes], said: str) -> None:
@@ -64,12 +64,14 @@ def test_brokers_that_break_the_rules(answers: list[bytes], said: str) -> None:
 
 def test_a_broker_that_goes_on_for_ever() -> None:
     context = Played([b"x"] * (MOST_STEPS + 1))
-    with pytest.raises(ServerNotTrustedError, match="didn't come to an end"):
+    with pytest.raises(ServerNotTrustedError, match="didn't finish"):
         talk(Gssapi(lambda _: context), [b"y"] * MOST_STEPS)
 
 
 def test_a_centre_that_hangs() -> None:
     conversation = Gssapi(lambda _: Played([])).conversation(BROKER, random.Random(1))
     next(conversation)
-    with pytest.raises(TokenError, match="Kerberos gave no answer in time"):
+    with pytest.raises(
+        TokenError, match="the Kerberos key distribution centre .KDC. didn't answer"
+    ):
         conversation.throw(TimeoutError())

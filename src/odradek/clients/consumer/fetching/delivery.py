@@ -274,7 +274,7 @@ class Delivery:
                 state.move_to(min(behind, state.until))
             topic, partition = state.partition
             logger.warning(
-                "%s: %s; left out are the offsets %d to %d, because on.corrupt.record is skip",
+                "%s: %s; the consumer skips offsets %d to %d (on.corrupt.record=skip)",
                 state.partition,
                 error,
                 position,
@@ -290,7 +290,7 @@ class Delivery:
                 error=str(error),
             )
             return
-        how = "nothing says where it ends" if behind is None else f"seek() to {behind} to go on"
+        how = "its end is unknown" if behind is None else f"seek() to {behind} to continue"
         text = f"{state.partition}: {error} (position {position}; {how})"
         if isinstance(error, RecordLimitError):
             text = f"{text[:-1]}, or raise {error.option})"

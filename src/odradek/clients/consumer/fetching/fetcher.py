@@ -427,7 +427,7 @@ class Fetcher:
         since = state.missed(now)
         if now < since + self._missing_limit:
             return False
-        text = f"{state.partition} hasn't been there for {now - since:.0f} s"
+        text = f"{state.partition} doesn't exist (waited {now - since:.0f} s)"
         state.there()
         self._subscription.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
         return True
@@ -582,7 +582,7 @@ class Fetcher:
         if response is None or response.error_code:
             asked.release_all()
             if aside is not None and response is not None:
-                network.fail(aside, DisconnectedError(f"{address} refuses a fetch"), now)
+                network.fail(aside, DisconnectedError(f"{address} refused a fetch"), now)
             return
         by_id, came, wrong = asked.version >= TOPIC_IDS_FROM, self.fetched_bytes, False
         empty: list[tuple[PartitionState, int]] = []
@@ -604,7 +604,9 @@ class Fetcher:
             if not left and state.wants_fetch():
                 asked.keep(state)
         if aside is not None and wrong:
-            network.fail(aside, DisconnectedError(f"{address} leads something else"), now)
+            network.fail(
+                aside, DisconnectedError(f"{address} isn't the leader on this connection"), now
+            )
         held = self._asked.get(address)
         if held is None or not held.under_way:
             asked.give_back()
@@ -657,7 +659,13 @@ class Fetcher:
         records = records_view(data.records)
         if not records:
             if not sound:
-                self._retry(state, KafkaError(f"{address} names replica {node}, unasked"), now)
+                self._retry(
+                    state,
+                    KafkaError(
+                        f"{address} named read replica {node}, which this client didn't ask for"
+                    ),
+                    now,
+                )
             elif node < 0:  # advice alone proves nothing: the backoff goes on after it
                 state.fetched_well()
             return
@@ -668,7 +676,9 @@ class Fetcher:
         if state.max_bytes is not None or state.cut_short:
             state.ask_as_usual()
         if found.next_offset <= offset and not found.odd:
-            self._retry(state, KafkaError(f"no record at or after {offset}"), now)
+            self._retry(
+                state, KafkaError(f"the response has no record at or after offset {offset}"), now
+            )
             return
         if state.backoff.failures or state.losses:
             state.fetched_well()
@@ -731,9 +741,9 @@ class Fetcher:
             failure = FetchTooLargeError(state.partition, offset, needed, limit)
         else:
             failure = CorruptRecordError(
-                f"{state.partition}: the batch at offset {offset} claims {needed} bytes, and the "
-                f"answer to a fetch for all of them (max.partition.fetch.bytes) ends after {came}; "
-                "seek() past it to go on"
+                f"{state.partition}: the batch at offset {offset} claims {needed} bytes, but the "
+                f"response to a fetch of that size (max.partition.fetch.bytes) ends after {came}; "
+                "seek() past it to continue"
             )
             failure.partition, failure.offset = state.partition, offset
         self._subscription.fail(state, failure, now)
@@ -763,7 +773,7 @@ class Fetcher:
             elif self._subscription.policy == "none":
                 self._resets.out_of_range(state)
             else:
-                text = "position %d of %s isn't in its log; going on as auto.offset.reset says (%s)"
+                text = "offset %d of %s isn't in its log; resetting (auto.offset.reset=%s)"
                 logger.warning(text, offset, state.partition, self._subscription.policy)
                 self._subscription.lost_position(state, now)
             return

@@ -18,6 +18,7 @@ from odradek.clients.missing_topics import MissingTopics
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import error_for
+from odradek.common.outage import number
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
@@ -155,7 +156,7 @@ class ListOffsetsCall:
             return
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
         if topic is not None and partition.partition >= len(topic.partitions):
-            self._reasons[partition] = f"the topic has {len(topic.partitions)} partitions"
+            self._reasons[partition] = f"the topic has {number(len(topic.partitions), 'partition')}"
             self._missing.note(partition)
         else:
             self._reasons[partition] = error_for(code).name if code else "no leader"
@@ -210,7 +211,7 @@ class ListOffsetsCall:
                     response = cast("ListOffsetsResponse", reply.result())
                     self._take(partitions, response, address, now)
             elif connection.suspect:
-                self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
+                self._reasons.update(dict.fromkeys(partitions, f"no response from {address}"))
 
     def _in_vain(self, aside: Connection, reply: Completion[Message], now: float) -> bool:
         """What was asked on a second connection may have met another broker: no error counts that
@@ -222,7 +223,7 @@ class ListOffsetsCall:
         codes = {p.error_code for t in response.topics for p in t.partitions}
         if not any(code and error_for(code).retriable for code in codes):
             return False
-        error = DisconnectedError(f"{aside.address} leads something else")
+        error = DisconnectedError(f"{aside.address} isn't the leader on this connection")
         self._network.fail(aside, error, now)
         return True
 
@@ -255,7 +256,7 @@ class ListOffsetsCall:
         for partition in asked:
             answer = answers.get(partition)
             if answer is None:
-                self._retry([partition], "the answer leaves it out", now)
+                self._retry([partition], "missing in the response", now)
             elif answer.error_code:
                 error = error_for(answer.error_code, f"ListOffsets of {partition}")
                 error.needing("DESCRIBE", partition.topic)

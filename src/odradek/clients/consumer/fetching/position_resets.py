@@ -114,7 +114,9 @@ class PositionResets:
         known = self._topic(state)
         if known is None or state.is_assigned(known.topic_id):
             return True
-        self._metadata.request_once(f"the group has assigned another topic {state.partition.topic}")
+        self._metadata.request_once(
+            f"the group has assigned a topic {state.partition.topic} with another id"
+        )
         return False
 
     def _topic(self, state: PartitionState) -> Topic | None:

@@ -83,7 +83,7 @@ class ReadReplicas:
         if leaders_only:
             return False
         if broker is None:
-            self._metadata.request(f"{state.partition}: replica {node} isn't known")
+            self._metadata.request(f"{state.partition}: read replica {node} isn't in the metadata")
         led = node in (partition.leader, *partition.offline)
         if broker is None or led or self._down(broker, now):
             self.leaders_until = now + LEADERS_ONLY

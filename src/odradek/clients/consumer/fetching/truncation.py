@@ -50,13 +50,13 @@ WHOSE_AGAIN = 1.0
 EARLIER_TOPIC = (
     "%s: the offset %d (leader epoch %d) lies beyond the end of the log, and no leader was elected "
     "after that epoch (now %d). The offset was committed for an earlier topic of this name, which "
-    "was deleted: this topic is read from its beginning"
+    "was deleted: the consumer reads this topic from its beginning"
 )
 EARLIER_TOPIC_OR_ELECTION = (
     "%s: the offset %d (leader epoch %d) isn't in the log of the current leader (epoch %d). Either "
     "records were lost in an unclean election, or the offset was committed for an earlier topic of "
-    "this name, which was deleted. The consumer takes it for the first and continues where the "
-    "logs part. If it is the second, call seek_to_beginning() to read the whole topic"
+    "this name, which was deleted. The consumer assumes the first and continues where the logs "
+    "diverge. In the second case, call seek_to_beginning() to read the whole topic"
 )
 
 
@@ -196,7 +196,7 @@ class TruncationCheck:
             if reply.error is not None:
                 self._failed(state, reply.error, question.address, now)
             elif answer is None:
-                missing = DisconnectedError(f"{state.partition} is missing in the answer")
+                missing = DisconnectedError(f"{state.partition} is missing in the response")
                 self._failed(state, missing, question.address, now)
             elif answer.error_code:
                 what = f"OffsetForLeaderEpoch of {state.partition}"
@@ -283,12 +283,12 @@ class TruncationCheck:
             self._subscription.fail(state, error, now)
             return
         logger.warning(
-            "%s: records were lost in an election; the log differs from what was read %s; going on "
-            "from there",
+            "%s: records were lost in an election; the log differs from what was read %s; the "
+            "consumer continues there",
             partition,
-            f"from offset {divergent} on (position {position})"
+            f"from offset {divergent} (position {position})"
             if divergent is not None
-            else f"before position {position}, nobody knows where",
+            else f"at an unknown offset before position {position}",
         )
         if answer is None:
             self._subscription.policy_reset(state)

@@ -207,8 +207,9 @@ class Joining:
         known = [assignor.name for assignor in self._assignors]
         if kind not in (None, PROTOCOL_TYPE) or name not in known:
             raise InconsistentGroupProtocolError(
-                f"group {self._group.group_id!r} runs {kind or PROTOCOL_TYPE} with {name!r}; this "
-                f"member knows {', '.join(known)}"
+                f"group {self._group.group_id!r} uses protocol type {kind or PROTOCOL_TYPE} with "
+                f"assignor {name!r}; this member supports {', '.join(known)} "
+                "(partition.assignment.strategy)"
             )
 
 

@@ -101,9 +101,9 @@ class Leader:
         if error is None or isinstance(error, KafkaError):
             return done.result()
         if isinstance(error, TimeoutError):
-            text = f"didn't come to an end within session.timeout.ms ({session:g} s)"
+            text = f"didn't finish within session.timeout.ms ({session:g} s)"
         else:
-            text = f"gave what can't be read: {type(error).__name__}: {error}"
+            text = f"returned an invalid assignment: {type(error).__name__}: {error}"
         raise AssignorError(f"the assignor {assignor.name!r} {text}") from error
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:

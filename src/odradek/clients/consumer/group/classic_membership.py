@@ -231,14 +231,14 @@ class ClassicMembership(Life):
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept])
         if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
-            self.rejoin("partitions were given back", self._engine.now)
+            self.rejoin("partitions were revoked", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
         """A static member came back with another subscription. Its coordinator kept its place and
         what was assigned to it there (KIP-345), and doesn't divide again for it.
         """
         yield from self._give_back(self._group.owned())
-        reason, now = "its place has topics that it has no more", self._engine.now
+        reason, now = "the subscription of this static member has changed", self._engine.now
         yield from self._say_goodbye(reason, now + LEAVE_TIMEOUT, static=True)
         self._identity.forget()
         self.rejoin(reason, self._engine.now)
@@ -360,9 +360,9 @@ class ClassicMembership(Life):
 
     def _doubt(self) -> None:
         """The session is over by this side's clock: hand nothing out until that is settled."""
-        text = f"no heartbeat was answered for session.timeout.ms ({self._session:g} s)"
+        text = f"no heartbeat was answered within session.timeout.ms ({self._session:g} s)"
         logger.warning(
-            "group %r: %s; nothing is handed out until one is", self._group.group_id, text
+            "group %r: %s; poll() returns no records until one is", self._group.group_id, text
         )
         self._doubtful = True
         self._subscription.suspend()
@@ -379,7 +379,7 @@ class ClassicMembership(Life):
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
         """Drop a heartbeat: its answer would be about a generation that is over."""
         if beat is not None and not beat.done:
-            self._engine.cancel_now(beat, DisconnectedError("no longer of interest"))
+            self._engine.cancel_now(beat, DisconnectedError("no longer needed"))
 
     # The ways out
 
@@ -430,7 +430,7 @@ class ClassicMembership(Life):
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
-        logger.warning("group %r: %s; joining again", group.group_id, text)
+        logger.warning("group %r: %s; the consumer joins again", group.group_id, text)
         group.complain(error)
         if self.state is not MemberState.PREPARING_REBALANCE:
             self._move(MemberEvent.REBALANCE, text, now)

@@ -36,8 +36,8 @@ def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
         if all(isinstance(r, ConsumerRecord) for r in records):
             return _behind_records(records)
     raise ArgumentError(
-        f"{call} takes offsets by TopicPartition, records of a consumer, an Arrow RecordBatch "
-        f"or Table with {', '.join(ARROW_COLUMNS)}; not {type(given).__name__}"
+        f"{call} takes offsets by TopicPartition, a list of ConsumerRecord, or an Arrow "
+        f"RecordBatch or Table with {', '.join(ARROW_COLUMNS)}; not {type(given).__name__}"
     )
 
 
@@ -46,8 +46,10 @@ def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
     if isinstance(given, str):
         return ConsumerGroupMetadata(group_id(given))
     if not isinstance(given, ConsumerGroupMetadata):
-        cure = "give consumer.group_metadata()" if hasattr(given, "group_metadata") else ""
-        raise refusal("group", "what consumer.group_metadata() gives, or a group's id", given, cure)
+        cure = "pass consumer.group_metadata()" if hasattr(given, "group_metadata") else ""
+        raise refusal(
+            "group", "the result of consumer.group_metadata(), or a group id", given, cure
+        )
     instance = given.group_instance_id
     return ConsumerGroupMetadata(
         group_id(given.group_id),
@@ -61,7 +63,7 @@ def group_id(given: Any) -> str:
     """Read a group's id."""
     found = text("group", given)
     if not found:
-        raise ConfigurationError("group is an empty text: give a group's id")
+        raise ConfigurationError("group is empty: pass a group id")
     return found
 
 
@@ -90,7 +92,7 @@ def _behind_records(records: Iterable[ConsumerRecord]) -> Offsets:
             found[tp] = record
     return {
         TopicPartition(*tp): OffsetAndMetadata(
-            offset_number(f"the offset behind the record of {tp}", int(last.offset) + 1),
+            offset_number(f"the offset after the record of {tp}", int(last.offset) + 1),
             leader_epoch=whole_number("leader_epoch", last.leader_epoch, -1, INT32_MAX),
         )
         for tp, last in found.items()
@@ -102,7 +104,7 @@ def _behind_rows(data: Any, call: str) -> Offsets:
     if missing:
         raise ConfigurationError(
             f"{call} needs the columns topic, partition and offset; this batch has no "
-            f"{' and no '.join(missing)}: add them to columns=, or give offsets by TopicPartition"
+            f"{' and no '.join(missing)}: add them to columns=, or pass offsets by TopicPartition"
         )
     import pyarrow as pa
 
@@ -116,7 +118,7 @@ def _behind_rows(data: Any, call: str) -> Offsets:
         raise ConfigurationError(f"{call} can't read the columns: {error}") from None
     return {
         one_partition((row["topic"], row["partition"])): OffsetAndMetadata(
-            offset_number("the offset behind a row", row["offset_max"]) + 1
+            offset_number("the offset after a row", row["offset_max"]) + 1
         )
         for row in last
         if row["offset_max"] is not None

@@ -330,7 +330,7 @@ class _Commit:
     def _doubt(self, topic: str) -> None:
         """Send nothing more by name before a metadata answer that is asked for from now on."""
         self._doubted = self._stored.metadata.next_question
-        self._stored.metadata.request(f"{self.what}: {topic} is unknown")
+        self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
     def _topics_known(self, deadline: float) -> Flow[None]:
         """Wait for the metadata that a coordinator's answer has put in doubt. A topic that it
@@ -373,7 +373,11 @@ class _Commit:
                     self._accepted(tp, offset)
         if error is None:
             out = next((p for p in self._in_request if p in self._left), None)
-            return None if out is None else AgainError(f"{self.what}: the answer leaves {out} out")
+            return (
+                None
+                if out is None
+                else AgainError(f"{self.what}: {out} is missing in the response")
+            )
         return self._judged(error)
 
     def _refuse_if_replaced(self, partition: TopicPartition) -> bool:
@@ -451,11 +455,11 @@ class _Commit:
     def _removed(self) -> CommitFailedError:
         """Say that other members may have read on, and committed, in the meantime."""
         if not self._over:
-            why = "the member was removed before it was done"
+            why = "the member was removed in the meantime"
             return lost_membership(self._stored.group_id, why)
         named = ", ".join(map(str, self._over[:5]))
         rest = self._rest_done()
-        why = f"{named}: lost or given to another member after these records were read{rest}"
+        why = f"{named}: lost or assigned to another member after these records were read{rest}"
         return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
@@ -491,20 +495,20 @@ def lost_membership(group_id: str, why: object) -> CommitFailedError:
     """The error of a member that is none any more: what it had may be others' by now."""
     return CommitFailedError(
         f"the commit to group {group_id!r} was refused ({why}): this consumer has lost its "
-        "partitions, or they are being given to other members. Records after the last commit are "
-        "read again, by this member or another one. Continue with poll(), which joins the group "
-        "again if necessary. If this happens often, was the process stopped or blocked for longer "
-        "than session.timeout.ms, or the work between two poll()s longer than "
-        "max.poll.interval.ms (lower max.poll.records)? In an event loop, blocking calls belong "
-        "into asyncio.to_thread()."
+        "partitions, or they are being assigned to other members. Records after the last commit "
+        "are read again, by this member or another one. Continue with poll(), which joins the "
+        "group again if necessary. If this happens often, check whether the process was stopped or "
+        "blocked for longer than session.timeout.ms, or worked for longer than "
+        "max.poll.interval.ms between two polls (then lower max.poll.records). In an event loop, "
+        "run blocking calls with asyncio.to_thread()."
     )
 
 
 def _refusal(group_id: str, who: GroupIdentity, error: KafkaError) -> CommitFailedError:
     if not who.member_id:
         return CommitFailedError(
-            f"the commit to group {group_id!r} was refused ({error}): the group has members that "
-            "subscribe(), and this consumer isn't one of them. Stop them first, or use another "
+            f"the commit to group {group_id!r} was refused ({error}): other consumers have joined "
+            "the group with subscribe(), and this one hasn't. Stop them first, or use another "
             "group.id."
         )
     return lost_membership(group_id, error)

@@ -68,11 +68,11 @@ UNTOLD = 10.0
 """Seconds that a consumer waits for its share of a group before it says so."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
 WAITS = (
-    "group %s has given this consumer nothing to read for %.0f s (%s). It waits until all of its "
-    "members have joined again, and for one that ended without close() until its session is over "
-    "(session.timeout.ms, here %.0f s); `odradek groups members` says who is there"
+    "group %s has assigned this consumer no partitions for %.0f s (%s). The group waits until all "
+    "members have joined again; a member that ended without close() holds it up until its session "
+    "times out (session.timeout.ms, here %.0f s). List the members with: odradek groups members %s"
 )
-WAITED = "group %s: the wait is over after %.0f s; all of its members have joined"
+WAITED = "group %s: all members have joined after %.0f s"
 
 
 class Listeners(NamedTuple):
@@ -238,7 +238,7 @@ class ConsumerGroup:
 
     def _cancel_next(self) -> None:
         if self._next is not None:
-            self._engine.cancel(self._next, IllegalStateError("another call has taken its place"))
+            self._engine.cancel(self._next, IllegalStateError("replaced by another call"))
             self._next = None
 
     # What a membership uses (the engine's step)
@@ -290,7 +290,7 @@ class ConsumerGroup:
         if states:
             count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
             logger.warning(
-                "group %s: %s lost; other members may read on already", self.group_id, count
+                "group %s: %s lost; other members may already read from there", self.group_id, count
             )
             told = self._announced(states)
             self._drop(states)
@@ -329,7 +329,10 @@ class ConsumerGroup:
             return
         if member.state in JOINS:
             session = self.config["session.timeout.ms"]
-            logger.warning(WAITS, self.group_id, now - since, member.state.value, session)
+            from shlex import quote  # only here: most consumers never wait
+
+            state, name = member.state.value.replace("_", " "), self.group_id
+            logger.warning(WAITS, name, now - since, state, session, quote(name))
             self._waits_since = since
 
     def settled(self, now: float) -> None:
@@ -585,7 +588,7 @@ class ConsumerGroup:
         self._drop(states)
         self._listeners = NOBODY
         if (refusal := self.member.error) is not None:  # no poll could raise it any more
-            logger.warning("group %s had refused this consumer: %s", self.group_id, refusal)
+            logger.warning("group %s refused this consumer: %s", self.group_id, refusal)
         self.member.has_left()
 
     def settle(self, deadline: float) -> Flow[None]:
@@ -623,11 +626,12 @@ class ConsumerGroup:
         """Refuse `assign` beside `subscribe`, and while partitions are given back."""
         if self.leaving and not self.subscribed:
             raise IllegalStateError(
-                "unsubscribe() was interrupted, and the group is being left still: call "
-                "unsubscribe() again, which waits for it, and then assign()"
+                "unsubscribe() was interrupted and the consumer is still leaving its group: call "
+                "unsubscribe() again to wait for that, then assign()"
             )
         if self.subscribed:
             raise IllegalStateError(
-                "subscribe() and assign() exclude each other: the group decides what is assigned. "
-                "To begin elsewhere, seek() in on_assigned; else unsubscribe() first."
+                "subscribe() and assign() are mutually exclusive: the group assigns partitions. To "
+                "start at other offsets, call seek() in on_assigned; to use assign(), call "
+                "unsubscribe() first."
             )

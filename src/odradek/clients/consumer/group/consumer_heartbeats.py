@@ -71,8 +71,8 @@ class Heartbeats:
         old = version is not None and version < OWN_IDS
         if old and group.pattern is not None:
             raise UnsupportedVersionError(
-                f"the coordinator of group {group.group_id!r} can't resolve a pattern (Kafka 4.0 "
-                "and newer can): subscribe to topics by name, or use group.protocol=classic"
+                f"the coordinator of group {group.group_id!r} doesn't support patterns (Kafka 4.0 "
+                "and newer do): subscribe to topics by name, or use group.protocol=classic"
             )
         request = ConsumerGroupHeartbeatRequest(
             group_id=group.group_id,

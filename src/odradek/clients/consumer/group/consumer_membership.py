@@ -272,16 +272,16 @@ class ConsumerMembership(Life):
             self._soon, self._not_before = True, self._failures.failed(now)
         elif isinstance(error, UnsupportedVersionError) and self._group.pattern is None:
             text = (
-                f"{error}. Its brokers don't offer group.protocol=consumer (Kafka 4.0 and newer "
-                "do, unless group.coordinator.rebalance.protocols says otherwise): use "
+                f"{error}. The brokers don't support group.protocol=consumer (Kafka 4.0 and newer "
+                "do, unless group.coordinator.rebalance.protocols excludes it): use "
                 "group.protocol=classic"
             )
             yield from self._refuse(UnsupportedVersionError(text), now)
         elif isinstance(error, GroupIdNotFoundError):
             text = (
-                f"{error}. A group whose members use group.protocol=classic can be joined where "
-                "the brokers' group.consumer.migration.policy allows it, and while its members use "
-                "assignors that write no user data of their own"
+                f"{error}. A consumer with group.protocol=consumer can only join a group with "
+                "classic members if the brokers' group.consumer.migration.policy allows it, and if "
+                "the members' assignors write no user data of their own"
             )
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
@@ -328,7 +328,9 @@ class ConsumerMembership(Life):
         """KIP-62: a member that makes no progress leaves, so that others can."""
         self._stop_reconciling("poll() overdue")
         known = self._introduced
-        self._move(MemberEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
+        self._move(
+            MemberEvent.POLL_OVERDUE, "poll() wasn't called within max.poll.interval.ms", now
+        )
         # First: an application that comes back meanwhile must not be given what others may have.
         yield from self._lose_everything(now)
         if known:
@@ -444,7 +446,7 @@ class ConsumerMembership(Life):
     def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
         """Ask for names; a topic that is too new, or gone, is asked for again."""
         self._asks_names = True
-        self._metadata.request("the coordinator names topics that aren't known")
+        self._metadata.request("the coordinator has assigned unknown topics")
         try:
             yield from self._names.ask(unknown, now + NAMES)
         except KafkaError as error:

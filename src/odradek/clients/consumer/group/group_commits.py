@@ -67,8 +67,8 @@ def patience(config: Config) -> float:
 TELL_AFTER = 10.0
 """Seconds for which a partition may wait for its committed offset before the log tells of it."""
 OPEN_TRANSACTION = (
-    ". A transaction that has sent one is open: it ends when its producer ends it, or after that "
-    "one's transaction.timeout.ms"
+    ". An open transaction has sent an offset for it: that ends when its producer commits or "
+    "aborts it, or after the producer's transaction.timeout.ms"
 )
 
 
@@ -210,7 +210,8 @@ class GroupCommits:
             # An empty group accepts commits of non-members: a stale member could overwrite newer
             # offsets.
             raise lost_membership(
-                self._member.group_id, f"its state is {membership.state.value}"
+                self._member.group_id,
+                f"the member's state is {membership.state.value.replace('_', ' ')}",
             ) from self._member.error
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
@@ -266,7 +267,7 @@ class GroupCommits:
         From this call on, even if the client ends before what is given begins.
         """
         if self._closed:
-            raise ClientClosedError("the consumer is being closed: nothing is committed any more")
+            raise ClientClosedError("the consumer is being closed and no longer commits offsets")
         told = Told(asked.offsets, callback)
         self._open[told] = None
         commit = self.traced(self.commit(asked, deadline), asked.offsets)
@@ -291,7 +292,7 @@ class GroupCommits:
             self._tell(told, failure if through else self._ended())
 
     def _ended(self) -> KafkaError:
-        text = "the consumer ended before this commit did"
+        text = "the consumer was closed before this commit finished"
         return self._engine.ended or ClientClosedError(text)
 
     @property
@@ -321,7 +322,7 @@ class GroupCommits:
     def give_up(self, now: float) -> None:
         """Tell of those that are still under way: nobody waits for them any more."""
         for told in list(self._open):
-            what = f"answer to commit_async() of group {self._member.group_id!r}"
+            what = f"the response to commit_async() of group {self._member.group_id!r}"
             self._tell(told, self._engine.ended or self.stored.timeout(what, now))
 
     def close(self, now: float) -> None:
@@ -422,7 +423,7 @@ class GroupCommits:
         if not waits.told and now - waits.since >= TELL_AFTER:
             waits.told = True
             logger.warning(
-                "group %s: nothing of %s is read: its committed offset can't be had for %.0f s "
+                "group %s: not reading %s: its committed offset has been unavailable for %.0f s "
                 "(%s)%s",
                 *(self._member.group_id, partition, now - waits.since, why),
                 OPEN_TRANSACTION if isinstance(why, UnstableOffsetCommitError) else "",

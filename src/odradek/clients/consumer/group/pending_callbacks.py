@@ -128,7 +128,7 @@ class PendingCallbacks:
                 if first is None:
                     first = error
                 else:
-                    first.add_note(f"then {pending and pending.what} failed as well: {error!r}")
+                    first.add_note(f"{pending and pending.what} failed as well: {error!r}")
             finally:  # begins with stores only: between them no signal comes
                 self.running = outer
                 if pending is not None:

@@ -22,8 +22,8 @@ def topics_to_subscribe(given: Any) -> list[str]:
     found = names("topics", given)
     for name in found:
         if name.startswith("^"):  # librdkafka's sign for a pattern among the names
-            cure = f"give it as pattern={name!r}, which has to match a topic's whole name"
-            raise ConfigurationError(f"{shown(name)} is no topic's name: {cure}")
+            cure = f"pass pattern={name!r}, which must match the whole name of a topic"
+            raise ConfigurationError(f"{shown(name)} isn't a topic name: {cure}")
     return found
 
 
@@ -33,7 +33,7 @@ def pattern_to_subscribe(given: Any) -> str | re.Pattern[str] | None:
         return None
     if isinstance(given, re.Pattern):
         if not isinstance(given.pattern, str):
-            raise refusal("pattern", "a regular expression of str", given.pattern)
+            raise refusal("pattern", "a regular expression for str", given.pattern)
         text("pattern", given.pattern)
         return given
     if not isinstance(given, str):
@@ -50,6 +50,6 @@ def listener_methods(listener: Any) -> list[Callable[..., object] | None]:
     """Read a listener: what it has of its methods."""
     found = [getattr(listener, name, None) for name in METHODS]
     if isinstance(listener, type) or not any(callable(method) for method in found):
-        cure = "a function is given as on_assigned=" if callable(listener) else ""
+        cure = "pass a function as on_assigned=" if callable(listener) else ""
         raise refusal("listener", f"an object with {METHODS[0]}()", listener, cure)
     return [some_function(name, method) for name, method in zip(METHODS, found, strict=True)]

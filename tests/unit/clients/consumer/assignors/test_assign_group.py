@@ -80,9 +80,9 @@ def test_a_users_assignor_is_told_of_the_topics_that_exist() -> None:
     ("given", "text"),
     [
         (ZeroDivisionError("oh"), "'mine' raised ZeroDivisionError: oh"),
-        ({"m3": []}, "'m3', no member"),
-        ({"m1": [("orders", 2)]}, "orders-2, which isn't there"),
-        ({"m1": [("gone", 0)]}, "gone-0, which isn't there"),
+        ({"m3": []}, "'m3', which isn't a member"),
+        ({"m1": [("orders", 2)]}, "orders-2, which doesn't exist"),
+        ({"m1": [("gone", 0)]}, "gone-0, which doesn't exist"),
         ({"m1": [("orders", 0)], "m2": [("orders", 0)]}, "orders-0 to both 'm1' and 'm2'"),
     ],
 )
@@ -107,14 +107,14 @@ def test_user_data_is_asked_for_and_checked() -> None:
     assert user_data(find(["roundrobin"])[0], last, 3) is None
     assert user_data(Mine(None), [], 3) == b"3"
     assert user_data(Mine(b"x"), last, 3) == b"x"
-    with pytest.raises(AssignorError, match="gave str, not bytes"):
+    with pytest.raises(AssignorError, match="returned str, not bytes"):
         user_data(Mine("x"), last, 3)
 
 
 def test_entries_that_are_no_assignors_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no assignor 'rang'; there are range"):
+    with pytest.raises(ConfigurationError, match="unknown assignor 'rang': use one of range"):
         find(["rang"])
-    with pytest.raises(ConfigurationError, match="no protocol"):
+    with pytest.raises(ConfigurationError, match="lacks name, protocol"):
         find([str])  # type: ignore[list-item]  # what a user may get wrong
     with pytest.raises(ConfigurationError, match="'mine' twice"):
         find([Mine({}), "range", Mine({})])

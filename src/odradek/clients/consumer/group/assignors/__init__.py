@@ -52,7 +52,7 @@ BUILT_IN: Mapping[str, Callable[[], Assignor]] = {
 
 
 class AssignorError(KafkaError, ValueError):
-    """An assignor raised (it is the cause), or what it gave is no assignment of this group."""
+    """An assignor raised an exception (the cause), or returned an invalid assignment."""
 
 
 def find(items: Iterable[str | Assignor]) -> list[Assignor]:
@@ -62,14 +62,12 @@ def find(items: Iterable[str | Assignor]) -> list[Assignor]:
         if isinstance(item, str):
             if item not in BUILT_IN:
                 known = ", ".join(BUILT_IN)
-                raise ConfigurationError(f"there is no assignor {item!r}; there are {known}")
+                raise ConfigurationError(f"unknown assignor {item!r}: use one of {known}")
             found.append(BUILT_IN[item]())
             continue
         missing = [a for a in ("name", "protocol", "assign") if not hasattr(item, a)]
         if missing:
-            raise ConfigurationError(
-                f"{item!r} is no assignor: it has no {' and no '.join(missing)}"
-            )
+            raise ConfigurationError(f"{item!r} isn't an assignor: it lacks {', '.join(missing)}")
         found.append(item)
     names = [assignor.name for assignor in found]
     if twice := next((n for n in names if names.count(n) > 1), None):
@@ -94,7 +92,7 @@ def user_data(assignor: Assignor, last: Sequence[TopicPartition], generation: in
         raise AssignorError(text) from error
     if found is not None and not isinstance(found, bytes):
         raise AssignorError(
-            f"user_data of the assignor {assignor.name!r} gave {type(found).__name__}, not bytes"
+            f"user_data() of assignor {assignor.name!r} returned {type(found).__name__}, not bytes"
         )
     return found
 
@@ -140,21 +138,25 @@ def _checked(
     owner: dict[TopicPartition, str] = {}
     checked: Assignments = {member: [] for member in members}
     if strange := next((m for m in given if m not in members), None):
-        raise AssignorError(f"the assignor {name!r} gave partitions to {strange!r}, no member")
+        raise AssignorError(
+            f"the assignor {name!r} assigned partitions to {strange!r}, which isn't a member"
+        )
     for member, partitions in given.items():
         subscribed = set(members[member].topics)
         for item in partitions:
             partition = TopicPartition(*item)
             if not 0 <= partition.partition < topics.get(partition.topic, 0):
-                raise AssignorError(f"the assignor {name!r} gave {partition}, which isn't there")
+                raise AssignorError(
+                    f"the assignor {name!r} assigned {partition}, which doesn't exist"
+                )
             if partition.topic not in subscribed:
                 raise AssignorError(
-                    f"the assignor {name!r} gave {partition} to {member!r}, "
+                    f"the assignor {name!r} assigned {partition} to {member!r}, "
                     "which doesn't subscribe to that topic"
                 )
             if (other := owner.setdefault(partition, member)) != member:
                 raise AssignorError(
-                    f"the assignor {name!r} gave {partition} to both {other!r} and {member!r}"
+                    f"the assignor {name!r} assigned {partition} to both {other!r} and {member!r}"
                 )
             checked[member].append(partition)
     return checked

@@ -25,10 +25,10 @@ NO_GENERATION = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions before it joins again.
+    """Whether a member revokes its partitions before it joins again.
 
-    The numbers are Kafka's. An assignor that can do COOPERATIVE can also do EAGER: a group whose
-    members list assignors of both kinds revokes eagerly (KIP-429's way of upgrading).
+    The numbers are Kafka's. An assignor with COOPERATIVE also supports EAGER: a group whose members
+    list assignors of both kinds revokes eagerly, as in a rolling upgrade (KIP-429).
     """
 
     EAGER = 0
@@ -42,43 +42,43 @@ EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member said when it joined, as the group's leader is told."""
+    """The subscription that one member sent to the group's leader."""
 
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
-    """What it has kept, when it rebalances cooperatively."""
+    """Partitions that it has kept, in a cooperative rebalance."""
     generation: int = NO_GENERATION
-    """The generation in which it was given what it owns."""
+    """Generation in which it was assigned the partitions that it owns."""
     rack: str | None = None
     """Its `client.rack`."""
     instance_id: str | None = None
     """Its `group.instance.id`, if it is a static member."""
     user_data: bytes | None = None
-    """What its assignor wanted to say, in that assignor's own layout."""
+    """User data of its assignor, in that assignor's format."""
 
 
 class Assignor(Protocol):
-    """What an entry of `partition.assignment.strategy` may be besides a name: an object of yours.
+    """A user-defined entry of `partition.assignment.strategy`.
 
-    Every member of a group needs an assignor of the same `name`. It may also have
-    `user_data(last, generation) -> bytes | None`, which is asked before each join with the
-    partitions that the member was given last and their generation, and whose answer the leader
-    finds as `MemberSubscription.user_data`; and `partition_racks`, a `PartitionRacks` that is set
-    before each `assign` (KIP-881).
+    Every member of a group needs an assignor of the same `name`. Two attributes are optional:
+    `user_data(last, generation) -> bytes | None` is called before each join with the partitions
+    that the member was assigned last and their generation, and the leader finds its result as
+    `MemberSubscription.user_data`; `partition_racks`, a `PartitionRacks`, is set before each
+    `assign` (KIP-881).
     """
 
     @property
     def name(self) -> str:
-        """The name that all members of the group know this way of assigning by."""
+        """The name of the assignor, the same in all members of the group."""
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """EAGER, or COOPERATIVE if `assign` never gives away what another member still owns."""
+        """EAGER, or COOPERATIVE if `assign` never reassigns what another member still owns."""
 
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Each member's partitions; `topics` has the partition counts of those that exist."""
+        """Return each member's partitions; `topics` has the partition counts of existing topics."""
 
 
 def java_order(text: str) -> bytes:
