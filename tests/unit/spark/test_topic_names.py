@@ -26,13 +26,16 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
         ({"subscribe": "a b"}, "option subscribe: 'a b' .*: between two names stands a comma"),
         ({"subscribe": "a;b"}, "option subscribe: 'a;b' .*: between two names stands a comma"),
         ({"subscribe": "flights.*"}, "option subscribePattern takes regular expressions"),
-        ({"subscribe": "flüge"}, "it has 1 to 249 letters"),
-        ({"subscribe": "x" * 250}, "it has 1 to 249 letters"),
+        ({"subscribe": "flüge"}, "a topic name has 1 to 249 letters"),
+        ({"subscribe": "x" * 250}, "a topic name has 1 to 249 letters"),
         ({"subscribe": ".."}, "option subscribe: '..' can't be a topic's name"),
         ({"subscribe": ", ,"}, "option subscribe names no topic: give names with commas between"),
         ({"subscribePattern": "'t.*'"}, "option subscribePattern: .* leave out the quotes"),
         ({"assign": '{"a b":[0]}'}, "option assign: 'a b' can't be a topic's name"),
-        ({"assign": '{"":[0]}'}, "option assign: '' can't be a topic's name: it has 1 to 249"),
+        (
+            {"assign": '{"":[0]}'},
+            "option assign: '' can't be a topic's name: a topic name has 1 to 249",
+        ),
     ],
 )
 def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) -> None:
