@@ -63,7 +63,7 @@ class OpenTelemetryMetrics:
 
     def __init__(self, *clients: Measured, meter_provider: MeterProvider | None = None) -> None:
         if not clients:
-            raise ArgumentError("instruments need a client whose metrics they are")
+            raise ArgumentError("pass at least one client whose metrics should be exported")
         self._clients = MeasuredClients(clients)
         self._asked: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
         self._served: set[str] = set()

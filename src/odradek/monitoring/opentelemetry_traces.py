@@ -54,7 +54,7 @@ class OpenTelemetryTraces:
             if not hasattr(client, "_traced_by") or isinstance(client, type):
                 raise ArgumentError(f"clients must be producers and consumers, not {client!r}")
         if not clients:
-            raise ArgumentError("traces need a client whose work they are of")
+            raise ArgumentError("pass at least one client that should be traced")
         require_extra("opentelemetry.trace", "opentelemetry.propagate")
         from opentelemetry.trace import get_tracer
 
@@ -63,7 +63,7 @@ class OpenTelemetryTraces:
         self._tracer = get_tracer(SCOPE, SOFTWARE_VERSION, tracer_provider, SCHEMA)
         self._made: list[ClientSpans] = []
         if len({id(client) for client in clients}) < len(clients):
-            raise IllegalStateError("a client can't be traced twice")
+            raise IllegalStateError("clients contains the same client twice")
         for client in clients:
             client._calls.check_untraced()  # noqa: SLF001 - so all of them are, or none
         for client in clients:

@@ -103,7 +103,7 @@ class PrometheusCollector:
 
     def __init__(self, *clients: Measured) -> None:
         if not clients:
-            raise ArgumentError("a collector needs a client whose metrics it collects")
+            raise ArgumentError("pass at least one client whose metrics should be collected")
         self._clients = MeasuredClients(clients)
         require_extra("prometheus_client.core")
 

@@ -88,7 +88,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
     """
     place = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(place, str) or not place:
-        raise refusal("path", "a file's path (str or Path)", path)
+        raise refusal("path", "the path of a file (str or Path)", path)
     if client is not None and (
         not isinstance(client, str) or client not in (PRODUCER, CONSUMER, ADMIN)
     ):
@@ -100,7 +100,9 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
     idle = idle_names(found, client)
     if idle:
-        logger.warning("%s: these mean nothing here: %s", place, ", ".join(sorted(idle)))
+        logger.warning(
+            "%s: these settings have no effect in this client: %s", place, ", ".join(sorted(idle))
+        )
     return {name: value for name, value in found.items() if name not in idle}
 
 
@@ -115,7 +117,7 @@ def _read(text: str) -> tuple[dict[str, Any], str | None]:
 def _text(place: str) -> str:
     if re.fullmatch(_HOST_PORT, place):
         raise ConfigurationError(
-            f"{place} is read as a properties file's path; for brokers give "
+            f"{place} is taken as the path of a properties file; to set brokers, pass "
             f'{{"bootstrap.servers": "{place}"}}'
         )
     from pathlib import Path  # only here: most clients start without it
@@ -125,13 +127,15 @@ def _text(place: str) -> str:
             data = file.read(LARGEST + 1)
         if len(data) <= LARGEST:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        problem = f"is no properties file: it has more than {LARGEST} bytes"
+        problem = f"isn't a properties file: it has more than {LARGEST} bytes"
     except OSError as error:
-        problem = f"can't be read: {error.strerror or error} (a str is a properties file's path)"
+        problem = (
+            f"can't be read: {error.strerror or error} (a str is the path of a properties file)"
+        )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character
-        raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
+        raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
     # What isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)
     where = place if is_path else f"path (a str of {len(place)} characters)"

@@ -225,7 +225,7 @@ def test_dictionaries_of_views() -> None:
 
 def test_twice_the_same_column() -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["value", "value"])
-    with pytest.raises(ArrowSchemaError, match="stands twice"):
+    with pytest.raises(ArrowSchemaError, match="occurs twice"):
         records_from_arrow(table)
 
 

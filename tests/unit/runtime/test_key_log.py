@@ -92,4 +92,4 @@ def test_a_folder_of_authorities_is_looked_at_again(
     assert contexts.context() is not first
     with pytest.raises(ssl.SSLCertVerificationError):
         shake(contexts.context(), server_context(broker))
-    assert "read anew" in caplog.text
+    assert "reloaded" in caplog.text

@@ -59,7 +59,7 @@ def test_static_credentials_need_no_botocore() -> None:
     assert found.credentials() == AwsCredentials("AKIDENV", Secret("s"), Secret("t"))
     with pytest.raises(TokenError, match=r"without botocore.*odradek\[aws\]"):
         source().credentials()
-    with pytest.raises(TokenError, match=r"iam.profile can't be looked for"):
+    with pytest.raises(TokenError, match=r"botocore is needed to find .*iam.profile"):
         source({"sasl.aws.msk.iam.profile": "dev"}).credentials()
     with pytest.raises(TokenError, match=r"role.arn needs botocore"):
         source({"sasl.aws.msk.iam.role.arn": ROLE}).credentials()

@@ -102,7 +102,7 @@ def test_only_a_few_may_hang(slow: Slow, threads: ThreadPoolExecutor) -> None:
         slow.began.clear()
         slow.now = 30.0 * (run + 1)
     for _ in range(3):
-        with pytest.raises(TimeoutError, match="4 earlier calls still hang"):
+        with pytest.raises(TimeoutError, match="4 previous calls haven't returned"):
             slow.shared()
     slow.go.set()
     threads.shutdown()

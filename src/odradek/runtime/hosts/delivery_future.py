@@ -116,7 +116,9 @@ class LoopFuture(Generic[T]):
         if self._cancelled:
             raise asyncio.CancelledError
         if not self._is_over():
-            raise asyncio.InvalidStateError("the outcome isn't there yet: await this")
+            raise asyncio.InvalidStateError(
+                "the result isn't available yet: await this future first"
+            )
 
     @staticmethod
     def _make_cancelled_error() -> asyncio.CancelledError:
@@ -356,14 +358,15 @@ def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> Deli
     function("on_delivery", on_delivery)
     if iscoroutinefunction(on_delivery):
         raise ArgumentError(
-            "on_delivery can't be `async def`, as nobody awaits it: await what send() gives"
+            "on_delivery can't be `async def`, because nothing would await it: await the future "
+            "that send() returns"
         )
 
     def tell() -> None:
         try:
             on_delivery(*future._told())  # noqa: SLF001  # of this module
         except Exception:
-            logger.exception("a callback for %r failed", future)
+            logger.exception("the callback %r raised an error", future)
         except BaseException as error:
             future._producer._surface(error)  # noqa: SLF001
 

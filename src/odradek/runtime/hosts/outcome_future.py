@@ -121,15 +121,15 @@ class OutcomeFuture(Future[T], Generic[T]):
 
     def set_result(self, result: T) -> None:
         """Refused: the producer says what became of it."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Refused, see `set_result`."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def set_running_or_notify_cancel(self) -> bool:
         """Refused, see `set_result`."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'finished' if self.done() else 'pending'}>"

@@ -251,6 +251,6 @@ def called(callback: Callable[[F], object], future: F, producer: SendingClient) 
     try:
         callback(future)
     except Exception:
-        logger.exception("a callback for %r failed", future)
+        logger.exception("the callback %r raised an error", future)
     except BaseException as error:
         producer._surface(error)
