@@ -63,7 +63,7 @@ KINDS: dict[str, str] = {
 
 
 class Event(NamedTuple):
-    """One thing that happened in a client. `at` is the host's monotonic time in seconds."""
+    """One event of a client; `at` is its time in seconds on the client's monotonic clock."""
 
     at: float
     kind: str
@@ -94,11 +94,11 @@ class EventLog:
         self.surface = surface
 
     def listen(self, listener: Listener) -> None:
-        """Add a listener; it is called inside the client's step and must be quick."""
+        """Add a listener; the client calls it while it works, so it must be quick."""
         self._listeners.append(listener)
 
     def emit(self, at: float, kind: str, **fields: Any) -> None:
-        """Report one event of a kind listed in `KINDS`."""
+        """Report one event; `kind` is a key of `KINDS`."""
         if kind not in KINDS:
             raise ValueError(f"unknown kind of event: {kind}")
         event = Event(at, kind, {name: _shown(value) for name, value in fields.items()})
