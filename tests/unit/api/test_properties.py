@@ -99,7 +99,9 @@ def test_a_dict_gets_no_such_patience() -> None:
 
 def test_a_topic_where_the_configuration_stands_is_answered_with_what_a_str_is() -> None:
     """As aiokafka and kafka-python take topics there."""
-    with pytest.raises(ConfigurationError, match=r"flights can't be read: .*file's path"):
+    with pytest.raises(
+        ConfigurationError, match=r"flights can't be read: .*path of a properties file"
+    ):
         odradek.AsyncConsumer("flights", bootstrap_servers="b:1")
 
 
@@ -219,6 +221,8 @@ def test_what_has_no_end_is_not_read_to_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["localhost:9092", "h1:9092,h2:9092", "SSL://h:1"])
 def test_an_address_in_place_of_a_path_gets_the_cure(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r'to set brokers, pass \{"bootstrap.servers": "') as e:
+    with pytest.raises(
+        ConfigurationError, match=r'to set brokers, pass \{"bootstrap.servers": "'
+    ) as e:
         odradek.Producer(text)
     assert text in str(e.value)

@@ -144,7 +144,7 @@ def test_what_is_no_client_is_refused(bad: object) -> None:
         prometheus_text(bad)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):
         PrometheusCollector(bad)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="a collector needs a client"):
+    with pytest.raises(ArgumentError, match="pass at least one client"):
         PrometheusCollector()
 
 

@@ -64,7 +64,7 @@ def as_dicts(rows: list[Row]) -> list[dict[str, object]]:
 
 
 def test_headers_that_are_wanted_and_not_named_are_refused() -> None:
-    with pytest.raises(ArrowSchemaError, match="columns doesn't name headers: add it"):
+    with pytest.raises(ArrowSchemaError, match="needs 'headers' in columns: add it"):
         arrow_schema(True, ["value"])
 
 

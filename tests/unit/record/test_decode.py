@@ -219,9 +219,9 @@ def test_the_checksum_is_always_checked(codec: str | None) -> None:
     ("layout", "at", "value", "reason"),
     [
         (">b", 16, 3, "format .* is 3"),
-        (">i", 8, 13, "length field says 13"),
-        (">i", 8, -1, "length field says -1"),
-        (">i", 8, 40, "length field says 52, less than a header"),
+        (">i", 8, 13, "length field contains 13"),
+        (">i", 8, -1, "length field contains -1"),
+        (">i", 8, 40, "length field contains 52, less than the size of a header"),
         (">i", 57, -1, "claims -1 records"),
         (">i", 57, 2**31 - 1, "claims 2147483647 records in 4"),
         (">i", 57, 5, "claims 5 records in 4"),

@@ -159,8 +159,11 @@ def test_no_records() -> None:
         ({"values": {b"a": 1}}, "values must be a list"),
         ({"values": {b"a"}}, "values must be a list"),
         ({"values": [b"a"], "keys": 5}, "keys must be a list"),
-        ({"values": [b"a"], "keys": []}, "keys has 0 items, values 1"),
-        ({"values": [], "timestamps_ms": [1]}, "timestamps_ms has 1 items, values 0"),
+        ({"values": [b"a"], "keys": []}, "keys and values must have the same length, not 0 and 1"),
+        (
+            {"values": [], "timestamps_ms": [1]},
+            "timestamps_ms and values must have the same length, not 1 and 0",
+        ),
         ({"values": [b"a", "b"]}, r"values\[1\] must be bytes .*not str: use .encode"),
         ({"values": [b"a"] * 9000 + [5]}, r"values\[9000\] must be bytes"),
         ({"values": [b"a", b"b"], "keys": [b"a", {}]}, r"keys\[1\] must be bytes"),

@@ -85,7 +85,7 @@ def test_linked_blocks_that_become_too_large() -> None:
     packer.compress(bytes(3 << 20))
     written = bytes(packer.finish())
     assert decompress(3, written) == bytes(3 << 20)  # 250 times larger: measured first
-    with pytest.raises(BadBatchError, match="larger than 3000000 bytes"):
+    with pytest.raises(BadBatchError, match="exceed 3000000 bytes"):
         decompress(3, written, limit=3_000_000)
 
 
@@ -124,7 +124,7 @@ def test_all_that_a_frame_may_have(written: bytes) -> None:
         (frame(b"\xff\xff\xff\x7f"), "claims 2147483647 bytes of at most 65536, 4 are left"),
         (frame(b"\x09\0\0\0abcd"), "claims 9 bytes of at most 65536, 8 are left"),
         (frame(b"\x04\0\0\0\x0f\xff\xff\xff"), "lz4 data is corrupt"),
-        (frame(block(bytes(65537))), "lz4 data is corrupt"),  # larger than its block size
+        (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceed its block size
     ],
 )
 def test_broken_frames(written: bytes, says: str) -> None:

@@ -73,7 +73,7 @@ def test_broken_data(written: bytes, says: str) -> None:
 
 
 def test_the_limit_holds_before_anything_is_decompressed() -> None:
-    with pytest.raises(BadBatchError, match="larger than 1000 bytes"):
+    with pytest.raises(BadBatchError, match="exceed 1000 bytes"):
         decompress(2, HEADER + chunk(bytes(600)) * 2, limit=1000)
 
 

@@ -280,7 +280,7 @@ def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
         (b"[1]", "aren't a JSON object"),
         (b"<html>login</html>", "aren't a JSON object"),
         (b"[" * 100000, "aren't a JSON object"),
-        (b'{"token": "a.b.c", "x": 1}', r"no access_token \(its answer has: token, x\)"),
+        (b'{"token": "a.b.c", "x": 1}', r"no access_token \(its response contains: token, x\)"),
         (b'{"access_token": ""}', "no access_token"),
         (b'{"access_token": 5}', "no access_token"),
         (b" " * ((1 << 20) + 1), "more than 1048576 bytes"),

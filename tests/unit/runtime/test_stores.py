@@ -154,10 +154,13 @@ def test_wrong_passwords_name_the_option(
         (None, "ssl.truststore.location: .*No such file"),
         (b"", "is empty"),
         (b"hello", "neither PEM nor PKCS12 nor JKS"),
-        (b"\xce\xce\xce\xce\0\0\0\2", "of the kind JCEKS.*-deststoretype PKCS12"),
-        (b"\x30\x03\x02\x01\x03", "broken"),
+        (b"\xce\xce\xce\xce\0\0\0\2", "a JCEKS store.*-deststoretype PKCS12"),
+        (b"\x30\x03\x02\x01\x03", "corrupt"),
         (b"-----BEGIN EC KEY-----", "contains no certificate"),
-        (b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----", "certificate 1 isn't PEM"),
+        (
+            b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----",
+            "certificate 1 isn't valid PEM",
+        ),
     ],
 )
 def test_what_is_no_store(tmp_path: Path, data: bytes | None, problem: str) -> None:
@@ -274,7 +277,7 @@ def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
     text = Counting(piece * (108_000 // len(piece)))
     assert list(_blocks(text)) == []
     assert sum(looked) <= len(text)
-    with pytest.raises(ConfigurationError, match="there is no certificate"):
+    with pytest.raises(ConfigurationError, match="it contains no certificate"):
         certificates_of(text, "here")
 
 

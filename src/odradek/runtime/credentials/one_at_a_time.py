@@ -69,7 +69,8 @@ class OneAtATime(Generic[T]):
         self._hanging.add(id(run))
         if len(self._hanging) >= MOST_HANGING:
             raise TimeoutError(
-                f"{len(self._hanging)} previous calls haven't returned, so the function isn't called again"
+                f"{len(self._hanging)} previous calls haven't returned, so the function isn't "
+                "called again"
             )
 
     def _do(self, run: _Run[T]) -> None:
