@@ -102,8 +102,8 @@ CONNECTION_OPTIONS = (
         "the error lists the failed attempts."
     ),
     Option("client.dns.lookup", choice("use_all_dns_ips"), "use_all_dns_ips", "medium").says(
-        "The client tries all IP addresses of a host, one after the other. Only use_all_dns_ips "
-        "is supported."
+        "The client tries all IP addresses of a host, one after the other: use_all_dns_ips is "
+        "the only value."
     ),
     unset("proxy.url", proxy_url).says(
         "The client connects to brokers through this proxy. With socks5://, this machine "
