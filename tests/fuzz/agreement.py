@@ -127,7 +127,9 @@ def outcome(decode: Decode, buffer: memoryview, arguments: Arguments) -> Outcome
     try:
         found = decode(buffer, **arguments)
     except (CorruptRecordError, UnsupportedFeatureError) as error:
-        return type(error).__name__, re.sub(r" data is broken \(.*", " data is broken", str(error))
+        return type(error).__name__, re.sub(
+            r" data is corrupt \(.*", " data is corrupt", str(error)
+        )
     return result(found)
 
 

@@ -47,7 +47,10 @@ def test_one_topic_that_fails_hides_no_other(stage: Stage, admin: Admin) -> None
     assert len(made.value.results["new"].partitions) == 2
     assert list(made.value.errors) == ["t"]
     assert made.value.__notes__ == [
-        "1 of 3 failed: this error's `errors` has each one's, its `results` what was done."
+        (
+            "1 of 3 items failed: this error's `errors` has the error of each, its `results` the "
+            "result of each other item."
+        )
     ]
     with pytest.raises(UnknownTopicOrPartitionError, match="topic gone") as described:
         admin.describe_topics(["gone", "t", "lost"])

@@ -127,21 +127,25 @@ def test_a_two_minute_outage(
     report = "\n".join(lines)
     assert len(lines) < LIMIT, report
     assert all(line.startswith(f"[{kind}] ") for line in lines)
-    begun = re.compile(rf"\[{kind}\] outage begun.*: (known broker|bootstrap address) \S+: \S+")
+    begun = re.compile(rf"\[{kind}\] outage started.*: (known broker|bootstrap address) \S+: \S+")
     assert begun.match(lines[0]), report
     assert said[0][0] < begin + 5.0
     assert any("rebootstrap: " in line for line in lines), report
     if fault.startswith("flapping"):
-        assert re.search(r"unstable: \d+ outages in a row, .* of the last .* s out", report)
-        assert "back now" in [line for line in lines if "unstable" in line][-1], report
+        assert re.search(
+            r"unstable: \d+ outages in a row, down for .* of the last .* s, now", report
+        )
+        assert ", now up; " in [line for line in lines if "unstable" in line][-1], report
         return
     assert sum("rebootstrap: " in line for line in lines) == 1, report  # an outage counts one
-    assert sum("outage begun" in line for line in lines) == 1, report
-    still = [(at, text) for at, text in said if "still out after" in text]
+    assert sum("outage started" in line for line in lines) == 1, report
+    still = [(at, text) for at, text in said if "outage continues after" in text]
     assert len(still) >= 3, report
     gaps = [b - a for (a, _), (b, _) in itertools.pairwise(still)]
     assert all(b > 1.5 * a for a, b in itertools.pairwise(gaps)), report
-    counts = re.compile(r"\d+ dials? of bootstrap addresses, \d+ failed attempt.*failed round")
+    counts = re.compile(
+        r"bootstrap addresses: \d+ connection attempts?, \d+ failure.*failed metadata refresh"
+    )
     assert counts.search(still[-1][1]), report
     (over,) = [line for line in lines if "outage over after" in line]
     seconds = float(re.findall(r"over after ([\d.]+) s", over)[0])
@@ -160,7 +164,9 @@ def test_the_counts_are_those_that_the_network_saw(
     client.describe_cluster(10.0)
     world.advance(5.0)
     (over,) = [line for _, line in said if "outage over" in line]
-    ((known, bootstrap),) = re.findall(r"(\d+) dials? of known.*?(\d+) dials? of boot", over)
+    ((known, bootstrap),) = re.findall(
+        r"known brokers: (\d+) conn.*?bootstrap addresses: (\d+) conn", over
+    )
     front = cluster.bootstrap_servers.partition(":")[0]
     front_ip = world.dns[front][0]
     accepted = [d for d in world.dials if d.outcome == "accepted"]
@@ -183,8 +189,8 @@ def test_one_dead_broker_is_two_lines(
     for _ in range(60):
         work()
     begun, over = (text for _, text in said)
-    assert "outage begun: known broker" in begun
-    assert "others answer, and" in over
+    assert "outage started: known broker" in begun
+    assert "other brokers answer, and" in over
 
 
 def test_debug_keeps_each_event(

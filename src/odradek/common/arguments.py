@@ -70,7 +70,7 @@ def whole_number(
     except TypeError:
         raise refusal(name, "a whole number", value, cure) from None
     if not low <= number <= high:
-        bounds = f"{low} or more" if number < low else f"{high} at most"
+        bounds = f"{low} or more" if number < low else f"at most {high}"
         more = f": {beyond}" if beyond else ""
         raise ConfigurationError(f"{name} must be {bounds}, not {shown(number)}{more}")
     return int(number)
@@ -83,7 +83,7 @@ def partition_number(name: str, value: Any) -> int:
 
 def timestamp(name: str, value: Any, low: int = 0) -> int:
     """Milliseconds since the epoch."""
-    return whole_number(name, value, low, cure="give int(seconds * 1000)")
+    return whole_number(name, value, low, cure="use int(seconds * 1000)")
 
 
 def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") -> float:
@@ -95,7 +95,7 @@ def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") 
             or not hasattr(timeout, "__float__")
         ):
             timed = hasattr(timeout, "total_seconds")
-            cure = "give .total_seconds()" if timed else ""
+            cure = "use .total_seconds()" if timed else ""
             raise refusal(name, f"a number of {unit}", timeout, cure)
         try:
             timeout = float(timeout)
@@ -120,14 +120,16 @@ def text(name: str, value: Any, *, private: bool = False) -> str:
         wanted = "a str"
         if private:
             raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}")
-        cure = "give .decode()" if isinstance(value, bytes) else ""
+        cure = "use .decode()" if isinstance(value, bytes) else ""
         raise refusal(name, wanted, value, cure)
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} has characters that aren't text (surrogates)") from None
+        raise ConfigurationError(
+            f"{name} contains lone surrogates, which can't be encoded as UTF-8"
+        ) from None
     if size > MOST_TEXT:
-        raise ConfigurationError(f"{name} has {size} bytes; at most {MOST_TEXT} fit")
+        raise ConfigurationError(f"{name} has {size} bytes; at most {MOST_TEXT} are allowed")
     return value if type(value) is str else plain(value)
 
 
@@ -137,8 +139,8 @@ def topic_name(name: str, value: Any) -> str:
         return value
     if isinstance(value, str):
         return plain(value)
-    cure = "give .decode()" if isinstance(value, bytes | bytearray) else ""
-    raise refusal(name, "a topic's name (str)", value, cure)
+    cure = "use .decode()" if isinstance(value, bytes | bytearray) else ""
+    raise refusal(name, "a topic name (str)", value, cure)
 
 
 def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
@@ -147,16 +149,16 @@ def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
         return [plain(value)]
     wanted = f"a list of {what}"
     if isinstance(value, re.Pattern):
-        raise refusal(name, wanted, value, "a regular expression is given as pattern=")
+        raise refusal(name, wanted, value, "pass a regular expression as pattern=")
     if isinstance(value, Mapping):
         raise refusal(name, wanted, value)
     found = iterable(name, value, wanted)
     for position, item in enumerate(found):
         if not isinstance(item, str):
             pattern = isinstance(item, re.Pattern)
-            cure = "a regular expression is given as pattern=" if pattern else ""
+            cure = "pass a regular expression as pattern=" if pattern else ""
             if isinstance(item, bytes):
-                cure = "give .decode()"
+                cure = "use .decode()"
             raise refusal(f"{name}[{position}]", f"one of {what} (str)", item, cure)
     return [plain(item) for item in found]
 
@@ -228,9 +230,9 @@ def record_bytes(name: str, value: Any) -> None:
         return
     wanted = "bytes (or a bytearray, memoryview or None)"
     if isinstance(value, str):
-        raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: give .encode()")
+        raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: use .encode()")
     if isinstance(value, dict | list | tuple):
-        cure = "give json.dumps(…).encode()"
+        cure = "use json.dumps(…).encode()"
         raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: {cure}")
     try:
         view = memoryview(value)
@@ -240,7 +242,9 @@ def record_bytes(name: str, value: Any) -> None:
         kind = type(value).__name__
         raise ArgumentError(f"{name} must be {wanted}, not {kind}: its memory isn't sent")
     if not view.c_contiguous:
-        raise ArgumentError(f"{name} is a {type(value).__name__} with gaps: give bytes({name})")
+        raise ArgumentError(
+            f"{name} is a non-contiguous {type(value).__name__}: pass bytes({name})"
+        )
 
 
 def record_headers(given: Any) -> Headers:
@@ -264,8 +268,9 @@ def record_headers(given: Any) -> Headers:
 # Habits
 
 IN_SECONDS = (
-    "poll(%s) waits up to %s seconds: timeouts are in seconds here. Milliseconds are given as "
-    "poll(0.001 * ms), and who means so many seconds writes %s.0. (Said once for each consumer.)"
+    "poll(%s) waits up to %s seconds, because timeouts are in seconds. To pass milliseconds, "
+    "write poll(0.001 * ms). If you do mean seconds, write %s.0 to avoid this warning, which is "
+    "logged once per consumer."
 )
 
 

@@ -68,14 +68,14 @@ class Config:
             if is_idle(dotted(key), client):
                 place = belongs(dotted(key))
                 if place is None:
-                    logger.debug("%s means nothing here", dotted(key))
+                    logger.debug("%s has no effect in this client", dotted(key))
                 else:  # who expects Avro would get bytes, and nobody would say why
-                    logger.warning("%s means nothing to %s: %s", dotted(key), self._whose(), place)
+                    logger.warning("%s has no effect on %s: %s", dotted(key), self._whose(), place)
                 continue
             name, meant = spelled(dotted(key), value)
             if name in merged and (merged[name] != meant or dotted(key) == name):
-                also = "" if dotted(key) == name else f", as {dotted(key)} as well"
-                raise ConfigurationError(f"{name} is given twice{also}")
+                also = "" if dotted(key) == name else f", also as {dotted(key)}"
+                raise ConfigurationError(f"{name} is set twice{also}")
             merged[name] = meant
         self.given = frozenset(merged)
         self.stated = merged
@@ -84,7 +84,7 @@ class Config:
         for name, value in merged.items():
             self._values[name] = self._check(name, value)
         if self._values["bootstrap.servers"] is None:
-            raise ConfigurationError("bootstrap.servers is missing: give at least one host:port")
+            raise ConfigurationError("bootstrap.servers is missing: set at least one host:port")
         self._settle()
 
     def _check(self, name: str, value: Any) -> Any:
@@ -96,19 +96,19 @@ class Config:
                 raise
             except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
                 kind = type(value).__name__  # alone: whatever it is, it may be private
-                raise ArgumentError(f"{name} can't be read from what was given: {kind}") from None
+                raise ArgumentError(f"{name} has an invalid value of type {kind}") from None
         if option is not None:
             owners = " and ".join(sorted(option.clients))
-            raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")
-        if name in CURES:
             raise ConfigurationError(
-                f"there is no option {name!r} for {self._whose()}: {CURES[name]}"
+                f"{name} is an option of the {owners}, not of the {self.client}"
             )
+        if name in CURES:
+            raise ConfigurationError(f"unknown option {name!r} for {self._whose()}: {CURES[name]}")
         from difflib import get_close_matches  # only here: most clients start without it
 
         close = get_close_matches(name, [*self._values, *ALIASES], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigurationError(f"there is no option {name!r} for {self._whose()}{hint}")
+        raise ConfigurationError(f"unknown option {name!r} for {self._whose()}{hint}")
 
     def _whose(self) -> str:
         return f"{'an' if self.client.startswith('a') else 'a'} {self.client}"
@@ -122,7 +122,7 @@ class Config:
             low, high = values[f"{base}.ms"], values[f"{base}.max.ms"]
             if low > high:  # R-BO-2
                 logger.warning(
-                    "%s.ms (%d) is above %s.max.ms (%d): a constant %d ms is used",
+                    "%s.ms (%d) is above %s.max.ms (%d): the wait is constant, %d ms",
                     *(base, low * 1000, base, high * 1000, high * 1000),
                 )
         if self.client == CONSUMER and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
@@ -137,7 +137,7 @@ class Config:
             if by_key and values["partitioner.ignore.keys"]:
                 raise ConfigurationError(
                     "partitioner.ignore.keys=true contradicts "
-                    f"partitioner={values['partitioner']}: leave one of the two out"
+                    f"partitioner={values['partitioner']}: remove one of them"
                 )
         settle_security(values, self.given)
         check_schemes(self.stated["bootstrap.servers"], values["security.protocol"])
@@ -156,16 +156,16 @@ class Config:
             weaker = "retries=0"
         if weaker and asked:
             raise ConfigurationError(
-                f"enable.idempotence=true contradicts {weaker}: leave one of the two out"
+                f"enable.idempotence=true contradicts {weaker}: remove one of them"
             )
         if weaker and values["enable.idempotence"]:
-            logger.info("%s: the producer writes without idempotence", weaker)
+            logger.info("%s: idempotence is switched off", weaker)
             values["enable.idempotence"] = False
         if values["enable.idempotence"] and values[in_flight] > MOST_IN_FLIGHT:
             raise ConfigurationError(
                 f"{in_flight} must be 1 to {MOST_IN_FLIGHT} with enable.idempotence, not "
-                f"{values[in_flight]}: brokers know so many batches of a producer again; lower it, "
-                "or give up idempotence by enable.idempotence=false"
+                f"{values[in_flight]}, because brokers remember only a producer's last "
+                f"{MOST_IN_FLIGHT} batches: lower it, or set enable.idempotence=false"
             )
         if not values["enable.idempotence"] and values["transactional.id"] is not None:
             why = weaker or "enable.idempotence=false"
@@ -184,8 +184,8 @@ class Config:
             return
         default = "" if "buffer.memory" in given else ", the default"
         raise ConfigurationError(
-            f"max.request.size ({most}) can't be above buffer.memory ({memory}{default}): a record "
-            "of that size would never find room; raise buffer.memory"
+            f"max.request.size ({most}) can't exceed buffer.memory ({memory}{default}), because a "
+            "record of that size would never fit: raise buffer.memory"
         )
 
     def _settle_delivery(self) -> None:

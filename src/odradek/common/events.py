@@ -23,40 +23,47 @@ guard_loggers()
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.
 KINDS: dict[str, str] = {
-    "dial": "a connection is being opened: address, purpose, ip, connection",
-    "connected": "TCP (and TLS) is up: address",
-    "ready": "ApiVersions was answered: address, purpose, seconds",
-    "dial_failed": "a dial ended without a usable connection: address, error, failures, backoff",
-    "disconnected": "a connection that was ready is gone: address, error, in_flight, failure",
-    "reauthenticated": "a connection in use authenticated again (KIP-368): address, held, seconds",
-    "proved": "a connection answered a real request, its address's backoff is reset: address",
-    "dns_failed": "a name doesn't resolve: address, error",
-    "metadata_request": "a metadata refresh was sent: address, why, topics, round",
-    "metadata": "a refresh was answered: address, brokers, cluster_id, leaders, leaderless",
-    "silent": "no byte for the suspicion time (R-RB-2): address, seconds, ready, held",
-    "heard": "bytes came after such a silence: address, ready",
-    "metadata_failed": "an attempt at a refresh failed: address, what, error, round",
-    "round_failed": "all candidates failed, a retry backoff follows: round, backoff",
+    "dial": "a connection attempt begins: address, purpose, ip, connection",
+    "connected": "the TCP (and TLS) connection is established: address",
+    "ready": "the broker answered ApiVersions: address, purpose, seconds",
+    "dial_failed": "a connection attempt failed: address, error, failures, backoff",
+    "disconnected": "an established connection was lost or closed: address, error, in_flight, "
+    "failure",
+    "reauthenticated": "a connection in use was authenticated again (KIP-368): address, held, "
+    "seconds",
+    "proved": "a connection answered its first request, so the address's backoff is reset: address",
+    "dns_failed": "a host name couldn't be resolved: address, error",
+    "metadata_request": "the client sent a metadata request: address, why, topics, round",
+    "metadata": "a broker answered a metadata request: address, brokers, cluster_id, leaders, "
+    "leaderless",
+    "silent": "an address sent no data for the suspicion time: address, seconds, ready, held",
+    "heard": "a silent address sent data again: address, ready",
+    "metadata_failed": "a metadata refresh failed with one address: address, what, error, round",
+    "round_failed": "a metadata refresh failed with all addresses and is retried after a "
+    "backoff: round, backoff",
     "rebootstrap": "the client starts again from bootstrap.servers: why, known",
-    "rebootstrapped": "the rebootstrap ended: address, seconds, cluster_id",
-    "foreign_cluster": "an answer of another cluster was refused: address, expected, found",
-    "retry": "a request is tried again: what, error, attempt, backoff",
+    "rebootstrapped": "the client found its cluster through bootstrap.servers: address, seconds, "
+    "cluster_id",
+    "foreign_cluster": "the client rejected an answer from a different cluster: address, "
+    "expected, found",
+    "retry": "a request is retried: what, error, attempt, backoff",
     "coordinator": "the coordinator of a group or transaction was found or lost: what, broker, why",
-    "group": "a member of a group changed its state: what, state, event, why",
-    "split": "a batch goes again in parts (too large), or without refused records: what, parts",
+    "group": "a group member changed its state: what, state, event, why",
+    "split": "a batch is sent again in smaller parts, or without rejected records: what, parts",
     "transaction": "a transactional producer changed its state: what, state, event, why",
-    "skipped": "what can't be read was left out: topic, partition, offset, next_offset, error",
-    "first_ack": "the first acknowledged batch after a disturbance: topic, partition",
-    "first_record": "the first records after a disturbance: topic, partition",
-    "without": "the client does without what brokers lack: what, error",
-    "expired": "a batch or call ran out of time: what",
-    "broken": "the client can't go on: error",
-    "closed": "the client was closed: nothing",
+    "skipped": "the consumer skipped unreadable records: topic, partition, offset, next_offset, "
+    "error",
+    "first_ack": "the first batch was acknowledged after a failure: topic, partition",
+    "first_record": "the first records arrived after a failure: topic, partition",
+    "without": "the client works without a feature that the brokers lack: what, error",
+    "expired": "a batch or call timed out: what",
+    "broken": "the client failed and can't continue: error",
+    "closed": "the client was closed: no fields",
 }
 
 
 class Event(NamedTuple):
-    """One thing that happened in a client. `at` is the host's monotonic time in seconds."""
+    """One event of a client; `at` is its time in seconds on the client's monotonic clock."""
 
     at: float
     kind: str
@@ -87,13 +94,13 @@ class EventLog:
         self.surface = surface
 
     def listen(self, listener: Listener) -> None:
-        """Add a listener; it is called inside the client's step and must be quick."""
+        """Add a listener; the client calls it while it works, so it must be quick."""
         self._listeners.append(listener)
 
     def emit(self, at: float, kind: str, **fields: Any) -> None:
-        """Report one event of a kind listed in `KINDS`."""
+        """Report one event; `kind` is a key of `KINDS`."""
         if kind not in KINDS:
-            raise ValueError(f"no such kind of event: {kind}")
+            raise ValueError(f"unknown kind of event: {kind}")
         event = Event(at, kind, {name: _shown(value) for name, value in fields.items()})
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if logger.isEnabledFor(logging.DEBUG):
@@ -102,7 +109,9 @@ class EventLog:
             try:
                 listener(event)
             except Exception:  # a user's code: its fault mustn't break the client
-                logger.exception("[%s] an event listener failed at: %s", self._client, event)
+                logger.exception(
+                    "[%s] an event listener raised an error for the event: %s", self._client, event
+                )
             except BaseException as error:
                 if self.surface is None:
                     raise

@@ -44,8 +44,8 @@ class Spacing:
         return True
 
 
-ROUND, RETRY, REBOOTSTRAP = "failed round", "retry of a request", "rebootstrap"
-EXPIRED = "expired batch or call"
+ROUND, RETRY, REBOOTSTRAP = "failed metadata refresh", "retried request", "rebootstrap"
+EXPIRED = "timed-out batch or call"
 
 
 class Counts:
@@ -63,14 +63,14 @@ class Counts:
     def in_words(self) -> str:
         """What is worth saying of them."""
         parts = [
-            f"{number(self.dials[kind], 'dial')} of {kind}, "
-            f"{number(self.attempts[kind], 'failed attempt')}"
+            f"{kind}: {number(self.dials[kind], 'connection attempt')}, "
+            f"{number(self.attempts[kind], 'failure')}"
             for kind in (KNOWN, BOOTSTRAP)
             if self.dials[kind] or self.attempts[kind]
         ]
         kinds = (ROUND, RETRY, REBOOTSTRAP, EXPIRED)
         parts += [number(self.others[kind], kind) for kind in kinds if self.others[kind]]
-        return "; ".join(parts) or "nothing tried yet"
+        return "; ".join(parts) or "no attempts yet"
 
 
 class Outage:
@@ -109,10 +109,10 @@ class Outage:
 
 
 def number(count: int, what: str) -> str:
-    """`1 dial`, `2 dials`, `3 retries of a request`."""
+    """Return the count and its noun: `1 rebootstrap`, `2 rebootstraps`."""
     if count == 1:
         return f"1 {what}"
-    plural = {RETRY: "retries of requests", EXPIRED: "expired batches or calls"}
+    plural = {ROUND: "failed metadata refreshes", EXPIRED: "timed-out batches or calls"}
     return f"{count} {plural.get(what, what + 's')}"
 
 

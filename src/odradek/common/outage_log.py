@@ -111,7 +111,7 @@ class OutageLog:
             self._failed(now, fields, "connection lost", more)
 
     def _dial_failed(self, now: float, fields: Fields) -> None:
-        self._failed(now, fields, "dial failed", "")
+        self._failed(now, fields, "connection attempt failed", "")
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
         self.counts.attempts[self._class(fields["address"])] += 1
@@ -119,14 +119,19 @@ class OutageLog:
     def _dns_failed(self, now: float, fields: Fields) -> None:
         # R-CS-6: kept and tried again, and said, also where another address began the outage.
         address = fields["address"]
-        text = f"the name of {address} doesn't resolve ({fields['error']}); it is tried again"
+        text = (
+            f"the host name of {address} can't be resolved ({fields['error']}); the client will "
+            "retry"
+        )
         self._seldom(f"name {address}", logging.WARNING, text, now)
 
     def _silent(self, now: float, fields: Fields) -> None:
         if fields.get("held"):  # it may rightly hold what it was given to write
             return
-        what = "connected, but silent" if fields.get("ready") else "the dial isn't answered"
-        self._failed(now, {**fields, "error": f"no byte for {fields.get('seconds')} s"}, what, "")
+        what = "no response" if fields.get("ready") else ("no response to the connection attempt")
+        self._failed(
+            now, {**fields, "error": f"nothing received for {fields.get('seconds')} s"}, what, ""
+        )
         self._mute.add(fields["address"])
 
     def _heard(self, now: float, fields: Fields) -> None:
@@ -151,8 +156,8 @@ class OutageLog:
         if outage.told and self.counts.others[ROUND] == 1:
             self._say(
                 logging.WARNING,
-                f"no broker answers: all candidates of round {fields.get('round')} failed "
-                f"({named(outage.failing)}); rounds go on, the next in "
+                "no broker answers: the metadata refresh failed with every address "
+                f"({named(outage.failing)}); next refresh in "
                 f"{float(fields.get('backoff') or 0.0):.2f} s",
             )
 
@@ -168,15 +173,15 @@ class OutageLog:
             known = number(len(fields["known"]), "known broker")
             self._say(
                 logging.WARNING,
-                f"rebootstrap: {fields['why']}; starting again from bootstrap.servers, "
-                f"{known} until now",
+                f"rebootstrap: {fields['why']}; starting again from bootstrap.servers ({known} "
+                "before)",
             )
 
     def _rebootstrapped(self, now: float, fields: Fields) -> None:
         if self._told:
             self._say(
                 logging.INFO,
-                f"rebootstrapped after {fields['seconds']:.1f} s: {fields['address']} answered "
+                f"rebootstrap done after {fields['seconds']:.1f} s: {fields['address']} answered "
                 f"for cluster {fields['cluster_id']}",
             )
 
@@ -203,7 +208,7 @@ class OutageLog:
     def _expired(self, now: float, fields: Fields) -> None:
         if self.current is not None:
             self.counts.others[EXPIRED] += 1
-        self._seldom("expired", logging.WARNING, f"out of time: {fields.get('what')}", now)
+        self._seldom("expired", logging.WARNING, f"timed out: {fields.get('what')}", now)
 
     def _foreign(self, now: float, fields: Fields) -> None:
         address = fields["address"]
@@ -211,12 +216,12 @@ class OutageLog:
             f"foreign {address}",
             logging.ERROR,
             f"{address} belongs to cluster {fields.get('found')}, not to "
-            f"{fields.get('expected')}: its answer is refused",
+            f"{fields.get('expected')}: its answer was rejected",
             now,
         )
 
     def _broken(self, now: float, fields: Fields) -> None:
-        self._say(logging.ERROR, f"the client can't go on: {fields.get('error')}")
+        self._say(logging.ERROR, f"the client failed and can't continue: {fields.get('error')}")
         self._forget()
 
     def _closed(self, now: float, fields: Fields) -> None:
@@ -224,7 +229,8 @@ class OutageLog:
         if outage is not None:
             self._say(
                 logging.INFO,
-                f"closed during an outage of {now - outage.begun:.1f} s; {self.counts.in_words()}",
+                f"the client was closed during an outage of {now - outage.begun:.1f} s; "
+                f"{self.counts.in_words()}",
             )
         self._forget()
 
@@ -238,7 +244,7 @@ class OutageLog:
         if outage is not None and not outage.total and self._not_needed_at(outage) <= now:
             gone = ", ".join(list(outage.failing)[:NAMED])
             end = max(outage.answered_at or now, outage.last_failure)
-            self._over(outage, end, f"others answer, and {gone} is no longer needed")
+            self._over(outage, end, f"other brokers answer, and the client no longer needs {gone}")
         if now >= self._next_line:
             self._summary(now)
         self.resting = self.current is None and self._next_line == math.inf
@@ -286,9 +292,9 @@ class OutageLog:
         self._up_untold = False
         outage = self.current = Outage(now, what, told, total=not self.known)
         if told:
-            never = "" if self.known else " (the cluster wasn't reached so far)"
-            number = "" if self.in_a_row == 1 else f" again, number {self.in_a_row} in a row"
-            self._say(logging.WARNING, f"outage begun{number}{never}: {what}")
+            never = "" if self.known else " (the cluster hasn't been reached yet)"
+            number = "" if self.in_a_row == 1 else f" (number {self.in_a_row} in a row)"
+            self._say(logging.WARNING, f"outage started{number}{never}: {what}")
         return outage
 
     def _worked(self, outage: Outage, address: str, now: float) -> None:
@@ -328,14 +334,13 @@ class OutageLog:
             return
         self._up_untold = False
         if outage is not None and outage.told:
-            how = "no broker answers" if outage.total else "others answer"
-            state = f"still out after {now - outage.begun:.1f} s ({how})"
+            how = "no broker answers" if outage.total else "other brokers answer"
+            state = f"outage continues after {now - outage.begun:.1f} s ({how})"
         else:
             out = self.out_before + (now - outage.begun if outage is not None else 0.0)
             state = (
-                f"unstable: {self.in_a_row} outages in a row, {out:.1f} of the last "
-                f"{now - self.counts_since:.1f} s out, and "
-                + ("out now" if outage is not None else "back now")
+                f"unstable: {self.in_a_row} outages in a row, down for {out:.1f} of the last "
+                f"{now - self.counts_since:.1f} s, now " + ("down" if outage is not None else "up")
             )
         failing = f"; {named(outage.failing)}" if outage is not None and outage.failing else ""
         self._say(logging.WARNING, f"{state}; {self.counts.in_words()}{failing}")
@@ -351,7 +356,13 @@ class OutageLog:
         if spacing.allows(now):
             spacing.held_back = 0
             self._say(
-                level, text + (f" (and {held_back} more like it before)" if held_back else "")
+                level,
+                text
+                + (
+                    f" ({number(held_back, 'similar message')} suppressed before)"
+                    if held_back
+                    else ""
+                ),
             )
 
     def _forget(self) -> None:

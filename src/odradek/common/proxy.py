@@ -54,7 +54,8 @@ def proxy_url(name: str, value: Any) -> Proxy:
     found = _read(given)
     if isinstance(found, str):
         raise ConfigurationError(
-            f"{name}: {found}. It looks like socks5h://host:1080 or http://user:password@host:3128"
+            f"{name}: {found}. Expected for example socks5h://host:1080 or "
+            "http://user:password@host:3128"
         )
     return found
 
@@ -70,24 +71,24 @@ def _read(given: Secret | str) -> Proxy | str:
         if parts.password:
             password = Secret(unquote(parts.password))
     except ValueError:
-        return "that isn't a URL"
+        return "not a URL"
     if scheme == "https":
-        return "proxies that are spoken to in TLS aren't in this release; http:// is"
+        return "proxies over TLS aren't supported in this release; use http://"
     if scheme not in (SOCKS5, SOCKS5H, HTTP):
-        return "its scheme must be socks5, socks5h or http"
+        return "the scheme must be socks5, socks5h or http"
     if not host:
-        return "it names no host"
+        return "the URL has no host"
     if port is None and scheme == HTTP:
-        return "it names no port"
+        return "the URL has no port"
     if parts.path.strip("/") or parts.query or parts.fragment:
-        return "nothing may stand behind the port (a / or @ in a password is written %2F, %40)"
+        return "the URL must end after the port (write / and @ in a password as %2F and %40)"
     if password and not user:
-        return "it has a password and no user"
+        return "the URL has a password but no user"
     if user and scheme == HTTP and ":" in user:
-        return "a user with a colon can't be told to an HTTP proxy"
+        return "an HTTP proxy can't receive a user name with a colon"
     if scheme != HTTP and user:
         if not password:
-            return "a SOCKS5 proxy takes a user with a password only"
+            return "a SOCKS5 proxy needs a password with the user"
         if max(len(user.encode()), len(password.reveal().encode())) > LONGEST:
-            return f"SOCKS5 can't carry a user or password of more than {LONGEST} bytes"
+            return f"a SOCKS5 proxy can't receive a user or password of more than {LONGEST} bytes"
     return Proxy(scheme, Address(host, SOCKS_PORT if port is None else port), user, password)

@@ -13,7 +13,10 @@ HIDDEN = "[hidden]"
 
 
 class Secret:
-    """A text whose every accidental form is `[hidden]`; immutable, comparable, hashable."""
+    """A text that prints as `[hidden]`: a password, a private key or a token.
+
+    It is immutable, comparable and hashable.
+    """
 
     __slots__ = ("_text",)
 
@@ -23,7 +26,7 @@ class Secret:
         object.__setattr__(self, "_text", text)
 
     def reveal(self) -> str:
-        """Give the text itself: to a key derivation, a handshake, a store; never to a message."""
+        """Return the text itself; never put it into a message."""
         return self._text
 
     def __repr__(self) -> str:

@@ -32,10 +32,10 @@ MODULES = {
     "IAMLoginModule": MSK_IAM,
 }
 DANGERS = {
-    PLAIN: "sees the credentials",
-    OAUTHBEARER: "sees the credentials",
-    MSK_IAM: "can show what this client signed again, for some minutes",
-    SCRAM: "can try passwords at home until one fits, and whoever changes them speaks as this user",
+    PLAIN: "can read the credentials",
+    OAUTHBEARER: "can read the credentials",
+    MSK_IAM: "can replay this client's signature for some minutes",
+    SCRAM: "can try passwords offline, and can impersonate this user by changing packets",
 }
 """What plaintext gives away, by the mechanism's first letters."""
 UNSECURED = "unsecuredLogin"
@@ -94,7 +94,7 @@ def settle_security(values: Values, given: Collection[str]) -> None:
 def _warn_idle(names: list[str], protocol: str, better: str) -> None:
     if names:
         logger.warning(
-            "%s: no effect with security.protocol=%s; is %s meant?",
+            "%s: no effect with security.protocol=%s; did you mean %s?",
             *(", ".join(names), protocol, better),
         )
 
@@ -112,8 +112,8 @@ def _settle_sasl(values: Values, given: Collection[str]) -> None:
     if values["sasl.mechanism"] is None:
         if values["sasl.username"] is not None or values["sasl.password"] is not None:
             raise ConfigurationError(
-                "sasl.mechanism is missing: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 take a user name "
-                "and a password; which of them, the cluster's operator knows"
+                "sasl.mechanism is missing: set PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, as "
+                "configured on the brokers"
             )
         oauth = values[f"{OAUTH}.token.provider"] or values[f"{OAUTH}.token.endpoint.url"]
         values["sasl.mechanism"] = OAUTHBEARER if oauth else GSSAPI
@@ -122,7 +122,8 @@ def _settle_sasl(values: Values, given: Collection[str]) -> None:
         for name in ("sasl.username", "sasl.password"):
             if not values[name]:
                 raise ConfigurationError(
-                    f"sasl.mechanism={mechanism} needs {name} (or a sasl.jaas.config with it)"
+                    f"sasl.mechanism={mechanism} needs {name} (or a sasl.jaas.config that "
+                    "contains it)"
                 )
     if mechanism == OAUTHBEARER:
         _settle_oauthbearer(values)
@@ -136,8 +137,8 @@ def _warn_of_plaintext(mechanism: str, servers: Iterable[Address]) -> None:
     danger = next((DANGERS[kind] for kind in DANGERS if mechanism.startswith(kind)), None)
     if away and danger:
         logger.warning(
-            "security.protocol=SASL_PLAINTEXT with %s to %s: whoever sees the network's packets "
-            "%s; SASL_SSL hides them",
+            "security.protocol=SASL_PLAINTEXT with %s to %s: an attacker on the network %s; use "
+            "SASL_SSL",
             *(mechanism, ", ".join(away), danger),
         )
 
@@ -171,8 +172,9 @@ def _settle_oauthbearer(values: Values) -> None:
             method = "unsecured"
         else:
             raise ConfigurationError(
-                f"sasl.mechanism=OAUTHBEARER needs a source of tokens: {OAUTH}.token.provider=<a "
-                f"function>, or {OAUTH}.token.endpoint.url with {OAUTH}.client.credentials.*"
+                "sasl.mechanism=OAUTHBEARER needs a source of tokens: set "
+                f"{OAUTH}.token.provider=<a function>, or {OAUTH}.token.endpoint.url with "
+                f"{OAUTH}.client.credentials.*"
             )
     if method == "oidc" and url is None and not provided:
         raise ConfigurationError(f"{OAUTH}.method=oidc needs {OAUTH}.token.endpoint.url")
@@ -205,23 +207,23 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
     kind = MODULES.get(module.name)
     if kind is None:
         raise ConfigurationError(
-            "sasl.jaas.config names a login module that isn't known here; known are "
-            f"{', '.join(MODULES)}. Without it: sasl.mechanism with sasl.username and "
-            f"sasl.password, or with {OAUTH}.token.provider=<a function>"
+            f"sasl.jaas.config has an unknown login module; supported are {', '.join(MODULES)}. "
+            "Instead of it, you can set sasl.mechanism with sasl.username and sasl.password, or "
+            f"with {OAUTH}.token.provider=<a function>"
         )
     mechanism = values["sasl.mechanism"]
     if mechanism is None and kind == SCRAM:
         raise ConfigurationError(
-            "sasl.mechanism is missing: ScramLoginModule goes with SCRAM-SHA-256 and with "
-            "SCRAM-SHA-512; which of them, the cluster's operator knows"
+            "sasl.mechanism is missing: with ScramLoginModule set SCRAM-SHA-256 or "
+            "SCRAM-SHA-512, as configured on the brokers"
         )
     if mechanism is None:
         values["sasl.mechanism"] = kind
     elif not mechanism.startswith(kind):
         fitting = next((n for n, k in MODULES.items() if mechanism.startswith(k)), "no module")
         raise ConfigurationError(
-            f"sasl.jaas.config names {module.name}, but sasl.mechanism is {mechanism}, which goes "
-            f"with {fitting}: change one of the two"
+            f"sasl.jaas.config has {module.name}, but sasl.mechanism={mechanism} needs {fitting}: "
+            "change one of them"
         )
     _warn_of_unknown(kind, module)
     for name, value in _MEANINGS[kind](module):
@@ -229,7 +231,7 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
             continue
         if name in given and values[name] != value:
             raise ConfigurationError(
-                f"{name} is given, and sasl.jaas.config says something else: leave one of them out"
+                f"{name} and sasl.jaas.config have different values: remove one of them"
             )
         values[name] = value
 
@@ -246,8 +248,10 @@ def _warn_of_unknown(kind: str, module: LoginModule) -> None:
         if name in names or name.startswith(prefixes):
             continue
         close = get_close_matches(name, names, n=1, cutoff=0.7)
-        what = f"{name!r} (is {close[0]} meant?)" if close else "one of its options"
-        logger.warning("sasl.jaas.config: %s doesn't know %s; it has no effect", module.name, what)
+        what = f"{name!r} (did you mean {close[0]}?)" if close else "one of its options"
+        logger.warning(
+            "sasl.jaas.config: %s doesn't know %s, which has no effect", module.name, what
+        )
 
 
 def _username_password(module: LoginModule) -> list[tuple[str, Any]]:
@@ -338,8 +342,8 @@ def _check_tls(values: Values, given: Collection[str]) -> None:
         others = [n for n in others if n != "ssl.context" and n not in IGNORED]
         if others:
             raise ConfigurationError(
-                f"ssl.context is used as it is: set up there what {', '.join(others)} should do, "
-                "or leave ssl.context out"
+                f"ssl.context can't be combined with {', '.join(others)}: configure the context "
+                "accordingly, or remove ssl.context"
             )
         return
     _not_both(there("ssl.truststore.location", "ssl.truststore.certificates"))
@@ -351,24 +355,24 @@ def _check_tls(values: Values, given: Collection[str]) -> None:
         _not_both([name, *keys, *chains])
     if keys and not chains:
         needed = "ssl.keystore.certificate.chain or ssl.certificate.location"
-        raise ConfigurationError(f"{keys[0]} needs the certificates that go with it: {needed}")
+        raise ConfigurationError(f"{keys[0]} needs the matching certificates: set {needed}")
     if chains == ["ssl.keystore.certificate.chain"] and not keys:
-        raise ConfigurationError(f"{chains[0]} needs the key: ssl.keystore.key or ssl.key.location")
+        raise ConfigurationError(
+            f"{chains[0]} needs the private key: set ssl.keystore.key or ssl.key.location"
+        )
     if not values["ssl.endpoint.identification.algorithm"]:
         logger.warning(
-            "host names of brokers aren't checked (ssl.endpoint.identification.algorithm is "
-            "empty): whoever has any certificate of a trusted authority can pass for one"
+            "host names of brokers aren't verified (ssl.endpoint.identification.algorithm is "
+            "empty): any server with a trusted certificate can impersonate a broker"
         )
     if not values["enable.ssl.certificate.verification"]:
         logger.warning(
-            "enable.ssl.certificate.verification=false: anybody can pass for the brokers of %s; "
-            "only for tests",
+            "enable.ssl.certificate.verification=false: any server can impersonate the brokers "
+            "of %s; use it for tests only",
             ",".join(str(address) for address in values["bootstrap.servers"]),
         )
 
 
 def _not_both(names: list[str]) -> None:
     if len(names) > 1:
-        raise ConfigurationError(
-            f"{' and '.join(names)} can't be given together: leave one of them out"
-        )
+        raise ConfigurationError(f"{' and '.join(names)} can't be combined: remove one of them")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from odradek.common.errors.kafka import InvalidTopicExceptionError
 
 LONGEST = 249
-RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
+RULE = "a topic name has 1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ALLOWED = f"{_LETTERS}{_LETTERS.upper()}0123456789._-"
 
@@ -44,4 +44,4 @@ def check_sendable(name: str) -> None:
 
 
 def _refused(name: str) -> InvalidTopicExceptionError:
-    return InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")
+    return InvalidTopicExceptionError(f"{name!r:.120} isn't a valid topic name: {RULE}")

@@ -25,10 +25,10 @@ class Rng(Protocol):
 
 
 class PartitionFunction(Protocol):
-    """What `partitioner` may be besides a name: a function that gives a record's partition.
+    """A function for the option `partitioner`, which returns the partition of a record.
 
-    It is asked on the thread that sends, for each record whose partition its sender leaves open;
-    where threads share a producer it must bear calls from several at once.
+    It is called in the thread that sends, for each record without an explicit partition. If several
+    threads share a producer, they may call it at the same time.
     """
 
     def __call__(
@@ -40,7 +40,7 @@ class PartitionFunction(Protocol):
 
 
 class Address(NamedTuple):
-    """A broker's host name and port as configured or advertised (never a resolved IP)."""
+    """Host name and port of a broker, as configured or advertised (never a resolved IP address)."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ def is_host(text: str) -> bool:
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic, as Kafka's own clients name it."""
+    """One partition of a topic."""
 
     topic: str
     partition: int

@@ -48,7 +48,9 @@ class _Forgiven:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        logger.warning("OpenTelemetry failed at a span or its context", exc_info=error)
+        logger.warning(
+            "OpenTelemetry raised an error while a span or its context was handled", exc_info=error
+        )
         return True
 
 

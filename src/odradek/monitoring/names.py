@@ -47,7 +47,9 @@ class MeasuredClients:
     def __init__(self, clients: Sequence[Measured]) -> None:
         for client in clients:
             if not callable(getattr(client, "metrics", None)):
-                raise ArgumentError(f"clients must be clients of Kafka, not {client!r}")
+                raise ArgumentError(
+                    f"clients must be Kafka clients of this package, not {client!r}"
+                )
         self._clients = [ref(client) for client in clients]
         self._names: dict[int, str] = {}
         """By place, what each is called: for ever, or a series would become another client's."""

@@ -51,19 +51,19 @@ CONVENTIONS = (
 
 
 class OpenTelemetryMetrics:
-    """MeasuredClients' metrics as instruments of a meter (the extra `opentelemetry`).
+    """Export clients' metrics as instruments of an OpenTelemetry meter (the extra `opentelemetry`).
 
         OpenTelemetryMetrics(producer, consumer)            # of the global meter provider
         OpenTelemetryMetrics(admin, meter_provider=provider)
 
-    The provider's readers ask the clients whenever they export, once for all instruments; a client
-    that nobody holds any more is forgotten. Raises `ArgumentError` for what is no client, and
-    `MissingExtraError` where the extra isn't installed.
+    Each export of the provider's readers reads the metrics of the clients once for all instruments;
+    clients that were garbage-collected are left out. Raises `ArgumentError` for arguments that
+    aren't clients, and `MissingExtraError` if the extra isn't installed.
     """
 
     def __init__(self, *clients: Measured, meter_provider: MeterProvider | None = None) -> None:
         if not clients:
-            raise ArgumentError("instruments need a client whose metrics they are")
+            raise ArgumentError("pass at least one client whose metrics should be exported")
         self._clients = MeasuredClients(clients)
         self._asked: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
         self._served: set[str] = set()

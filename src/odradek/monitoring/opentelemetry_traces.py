@@ -27,26 +27,27 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 
 
 class OpenTelemetryTraces:
-    """Spans of what clients send, read and commit (the extra `opentelemetry`).
+    """Trace what clients send, read and commit as OpenTelemetry spans (the extra `opentelemetry`).
 
         traces = OpenTelemetryTraces(producer, consumer)    # of the global tracer provider
         for record in consumer:
             with traces.process(record):
                 producer.send("seen", record.value)         # its span is inside of that one
 
-    From here on, for as long as these clients live, each `send` is a span until its record has its
-    outcome, and its context goes along in the record's headers, written by the global propagator
-    (W3C's `traceparent`, unless the program has set another); headers that have a context already
-    stay as they are. Each call that hands out records is a span with links to what these were sent
-    in, at most 128; so is each commit, automatic ones and offsets in transactions too. `send_arrow`
-    and `poll_arrow` are one span for each call, and rows' headers aren't touched. Callbacks of
-    `send` run in its context. Each attempt of workers is a `process` span by itself. Names and
-    attributes are those of the semantic conventions 1.44.
-    Producers and consumers, sync or asyncio, may be given once each; a client keeps its traces.
+    The clients are traced for the rest of their life. Each `send` is a span that ends with the
+    record's result. The global propagator writes its context to the record's headers (W3C's
+    `traceparent` by default); an existing context in the headers isn't changed. Callbacks of `send`
+    run in its context. Each call that returns records is a span with links to the contexts of these
+    records, at most 128; each commit is one too, including automatic ones and offsets in
+    transactions. `send_arrow` and `poll_arrow` are one span for each call, and headers of rows
+    aren't changed. Each attempt of workers is a separate `process` span. Names and attributes
+    follow the semantic conventions 1.44.
 
-    What is raised leaves all of them untraced: `ArgumentError` for what is neither,
-    `IllegalStateError` for one that is traced already, `ClientClosedError`, and
-    `MissingExtraError` where the extra isn't installed.
+    Producers and consumers, sync or asyncio, can be passed once each.
+
+    If an argument is wrong, no client is traced. Raises `ArgumentError` for an argument that is
+    neither a producer nor a consumer, `IllegalStateError` for a client that is already traced,
+    `ClientClosedError`, and `MissingExtraError` if the extra isn't installed.
     """
 
     def __init__(self, *clients: Any, tracer_provider: TracerProvider | None = None) -> None:
@@ -54,7 +55,7 @@ class OpenTelemetryTraces:
             if not hasattr(client, "_traced_by") or isinstance(client, type):
                 raise ArgumentError(f"clients must be producers and consumers, not {client!r}")
         if not clients:
-            raise ArgumentError("traces need a client whose work they are of")
+            raise ArgumentError("pass at least one client that should be traced")
         require_extra("opentelemetry.trace", "opentelemetry.propagate")
         from opentelemetry.trace import get_tracer
 
@@ -63,7 +64,7 @@ class OpenTelemetryTraces:
         self._tracer = get_tracer(SCOPE, SOFTWARE_VERSION, tracer_provider, SCHEMA)
         self._made: list[ClientSpans] = []
         if len({id(client) for client in clients}) < len(clients):
-            raise IllegalStateError("a client can't be traced twice")
+            raise IllegalStateError("clients contains the same client twice")
         for client in clients:
             client._calls.check_untraced()  # noqa: SLF001 - so all of them are, or none
         for client in clients:
@@ -85,13 +86,13 @@ class OpenTelemetryTraces:
         | pa.RecordBatch
         | pa.Table,
     ) -> AbstractContextManager[Span]:
-        """A `with` block's span: the program's work on a record, a list of them, or an Arrow batch.
+        """Open a span for the program's work on a record, a list of records, or an Arrow batch.
 
-        It is the current span inside of the block, in a coroutine too, so what is done there, also
-        `commit` and `send`, belongs to it. It is linked to the contexts that the records were sent
-        in (of a list or a batch at most 128, of a batch where it has its column `headers`), and a
-        single record's is that context's child where no other span is current. What the block
-        raises is noted, and comes out. Raises `ArgumentError` for what is no records.
+        Inside of the `with` block it is the current span, in a coroutine too, so that `commit`,
+        `send` and other spans belong to it. It is linked to the contexts in which the records were
+        sent (at most 128; for a batch, only if it has the column `headers`). The span of a single
+        record is a child of that context, unless another span is current. An error that leaves the
+        block is recorded and raised. Raises `ArgumentError` if the argument contains no records.
         """
         from odradek.monitoring.spans import processing
 

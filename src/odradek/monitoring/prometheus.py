@@ -60,7 +60,7 @@ def _families(snapshots: Iterable[tuple[Metrics, str]]) -> list[PrometheusFamily
 
 
 def text_of(families: Iterable[PrometheusFamily]) -> str:
-    """Families in Prometheus' text format (0.0.4)."""
+    """Return families in Prometheus' text format (0.0.4)."""
     lines: list[str] = []
     for family in families:
         lines.append(f"# HELP {family.name} {family.help.translate(_TEXT)}")
@@ -73,12 +73,12 @@ def text_of(families: Iterable[PrometheusFamily]) -> str:
 
 
 def prometheus_text(*clients: Measured | Metrics) -> str:
-    """The metrics of clients, or of snapshots, in Prometheus' text format (0.0.4).
+    """Return the metrics of clients, or of snapshots, in Prometheus' text format (0.0.4).
 
-    To be served as `text/plain; version=0.0.4; charset=utf-8`. Names are Java's with `_`, after
-    `kafka_` and the group: `kafka_consumer_fetch_manager_partition_records_lag`; ours begin with
-    `odradek_`. Of clients with the same `client.id` the second is called `…-2`. Raises
-    `ArgumentError` for what is neither.
+    Serve it as `text/plain; version=0.0.4; charset=utf-8`. Names are Java's with `_`, after
+    `kafka_` and the group: `kafka_consumer_fetch_manager_partition_records_lag`; Odradek's own
+    begin with `odradek_`. If two clients have the same `client.id`, the second is named `…-2`.
+    Raises `ArgumentError` for arguments that are neither clients nor snapshots.
     """
     return text_of(_families(told_apart(_snapshots(clients))))
 
@@ -92,23 +92,23 @@ def _snapshots(clients: Iterable[Measured | Metrics]) -> Iterator[Metrics]:
 
 
 class PrometheusCollector:
-    """A collector of clients' metrics, for `prometheus_client` (the extra `prometheus`).
+    """Export clients' metrics to `prometheus_client` (the extra `prometheus`).
 
         REGISTRY.register(PrometheusCollector(producer, consumer))
 
-    Each scrape asks the clients; one that nobody holds any more is forgotten. Names and labels are
-    those of `prometheus_text`. Raises `ArgumentError` for what is no client, and
-    `MissingExtraError` where the extra isn't installed.
+    Each scrape reads the metrics of the clients; clients that were garbage-collected are left out.
+    Names and labels are those of `prometheus_text`. Raises `ArgumentError` for arguments that
+    aren't clients, and `MissingExtraError` if the extra isn't installed.
     """
 
     def __init__(self, *clients: Measured) -> None:
         if not clients:
-            raise ArgumentError("a collector needs a client whose metrics it collects")
+            raise ArgumentError("pass at least one client whose metrics should be collected")
         self._clients = MeasuredClients(clients)
         require_extra("prometheus_client.core")
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """One family after the other, as `prometheus_client` asks for them."""
+        """Yield the metric families, as `prometheus_client` requests them."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for family in _families(self._clients.snapshots()):
@@ -120,5 +120,5 @@ class PrometheusCollector:
             yield made
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: what there is shows at the first scrape, so no client is asked before."""
+        """Return nothing, so that registration doesn't read metrics."""
         return []

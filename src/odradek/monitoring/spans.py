@@ -354,7 +354,7 @@ class ClientSpans:
             if isinstance(found, Mapping):
                 offsets = found
         except GeneratorExit:
-            error = ClientClosedError("the client ended before this did")
+            error = ClientClosedError("the client was closed before this operation was done")
             raise
         except BaseException as failure:
             error = failure
@@ -447,7 +447,7 @@ def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[ReadRecord]]:
         places = of_places(set(product(topics, partitions)))
         rows = arrow_records(records, "headers", ("topic", "partition", "offset"))
         return {**places, COUNT: records.num_rows}, rows
-    wanted = "a record, a list of records, or a record batch or table of Arrow's"
+    wanted = "a record, a list of records, or an Arrow RecordBatch or Table"
     raise refusal("records", wanted, records)
 
 

@@ -101,7 +101,8 @@ class Message(Struct):
     def _index(cls, version: int) -> int:
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise UnsupportedVersionError(
-                f"{cls.__name__} has versions {cls.MIN_VERSION} to {cls.MAX_VERSION}, not {version}"
+                f"{cls.__name__} supports versions {cls.MIN_VERSION} to {cls.MAX_VERSION}, not "
+                f"{version}"
             )
         return version - cls.MIN_VERSION
 
@@ -123,11 +124,11 @@ class Message(Struct):
             writer(out, self)
         except AbsentFieldError as error:
             raise UnsupportedVersionError(
-                f"{type(self).__name__} v{version} can't carry {error}"
+                f"{type(self).__name__} v{version} can't contain {error}"
             ) from None
         except (StructError, AttributeError, TypeError, ValueError) as error:
             raise InvalidRequestError(
-                f"{type(self).__name__} v{version} can't be written: {error}"
+                f"{type(self).__name__} v{version} can't be encoded: {error}"
             ) from error
 
     @classmethod
@@ -179,7 +180,7 @@ def malformed(what: str, size: int, error: Exception, position: int = 0) -> Malf
 
     `position` is where the caller itself has got to.
     """
-    reason = "it is cut off" if isinstance(error, (StructError, IndexError)) else str(error)
+    reason = "it is truncated" if isinstance(error, (StructError, IndexError)) else str(error)
     return MalformedMessageError(
         f"{what}: {reason}, at byte {_position(error, position)} of {size}"
     )

@@ -33,7 +33,7 @@ def request_class(api_key: int) -> type[Request[Any]]:
     if found is None:
         name = api_name(api_key)
         if name not in GENERATED:
-            raise UnsupportedFeatureError(f"no messages for {name} (API key {api_key}) yet")
+            raise UnsupportedFeatureError(f"the API {name} (API key {api_key}) isn't supported yet")
         module = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         home = import_module(f"odradek.protocol.messages.{module}")
         found = getattr(home, f"{name}Request")

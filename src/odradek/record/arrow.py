@@ -72,11 +72,11 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
         return COLUMN_NAMES if include_headers else COLUMN_NAMES[:-1]
     for name in names:
         if name not in COLUMN_NAMES:
-            raise ArrowSchemaError(f"no column {name!r}; there are {', '.join(COLUMN_NAMES)}")
+            raise ArrowSchemaError(f"unknown column {name!r}; use {', '.join(COLUMN_NAMES)}")
     if include_headers and "headers" not in names:
-        raise ArrowSchemaError("include_headers is set, and columns doesn't name headers: add it")
+        raise ArrowSchemaError("include_headers=True needs 'headers' in columns: add it")
     if len(set(names)) < len(names):
-        raise ArrowSchemaError(f"a column is named twice in {', '.join(names)}")
+        raise ArrowSchemaError(f"columns contains a name twice: {', '.join(names)}")
     return tuple(names)
 
 
@@ -109,7 +109,7 @@ def arrow_columns(
 ) -> ArrowColumns:
     """The same with all that `to_record_batch` has to know of it."""
     if layout not in LAYOUTS:
-        raise ArrowSchemaError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+        raise ArrowSchemaError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     return _columns(_projection(include_headers, names), layout)
 
 
@@ -238,7 +238,7 @@ def _payload(columns: RecordColumns, name: str, kind: Any) -> Any:
     column = columns.keys if name == "key" else columns.values
     if column is None:
         if columns.count:
-            raise ArrowSchemaError(f"column {name!r} is asked for but wasn't decoded")
+            raise ArrowSchemaError(f"column {name!r} was requested but not decoded")
         return pa.nulls(0, kind)
     if isinstance(column, ViewColumn):
         validity = None if column.validity is None else pa.py_buffer(column.validity)
@@ -300,7 +300,7 @@ def _headers(columns: RecordColumns, kind: Any) -> Any:
     if headers is None:
         return pa.nulls(columns.count, kind)
     if isinstance(headers, RawHeaderColumn):
-        raise ArrowSchemaError("column 'headers' is asked for but was decoded raw")
+        raise ArrowSchemaError("column 'headers' was requested but decoded as raw bytes")
     count = len(headers.keys.offsets) - 1
     struct = kind.value_type
     pairs = pa.StructArray.from_arrays(

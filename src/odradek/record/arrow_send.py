@@ -52,21 +52,21 @@ class ColumnNames(NamedTuple):
                 found[field] = name
             elif name is not None and (name != getattr(usual, field) or name == "value"):
                 raise ArrowSchemaError(
-                    f"column {name!r} is missing; there are {', '.join(names) or 'none'}"
+                    f"column {name!r} is missing; the data has {', '.join(names) or 'no columns'}"
                 )
         strange = [n for n in names if self == usual and n not in found.values()]
         twice = [name for name in found.values() if names.count(name) > 1]
         for wrong, one, more in (
-            (strange, "has no meaning here", "have no meaning here"),
-            (twice, "stands twice", "stand twice"),
+            (strange, "is unknown", "are unknown"),
+            (twice, "occurs twice", "occur twice"),
         ):
             if wrong:
                 kept = [name for name in dict.fromkeys(names) if name not in wrong]
                 raise ArrowSchemaError(
                     f"{'columns' if wrong[1:] else 'column'} {', '.join(map(repr, wrong))} "
-                    f"{more if wrong[1:] else one}; a record is made of {', '.join(self._fields)}. "
-                    f"Select and rename before sending, as in table.select({kept}), or name the "
-                    "columns in the call."
+                    f"{more if wrong[1:] else one}; a record has {', '.join(self._fields)}. "
+                    f"Select and rename columns before sending, for example table.select({kept}), "
+                    "or pass the column names to the call."
                 )
         return found
 
@@ -102,7 +102,9 @@ def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return batch.schema, iter([batch])
-    raise refusal("data", "Arrow data (a Table, RecordBatch, or what speaks its interface)", data)
+    raise refusal(
+        "data", "Arrow data (a Table, a RecordBatch, or an object with the Arrow C interface)", data
+    )
 
 
 def _pieces(batches: Iterator[Any], chosen: dict[str, str]) -> Iterator[SentColumns]:
@@ -151,7 +153,7 @@ def _check(what: str, name: str, kind: Any) -> None:
     else:
         fits, wanted = _is_headers(plain), _HEADERS
     if not fits:
-        raise ArrowSchemaError(f"column {name!r} has type {kind}; it must be {wanted}")
+        raise ArrowSchemaError(f"column {name!r} has type {kind}, but must be {wanted}")
 
 
 def _is_text(kind: Any) -> bool:

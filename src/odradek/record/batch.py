@@ -98,7 +98,9 @@ def batch_size(buffer: memoryview, at: int) -> int | None:
         return None
     base_offset, length = _PREFIX.unpack_from(buffer, at)
     if length < _SMALLEST_OLD_MESSAGE:
-        raise corrupt(base_offset, f"its length field says {length}, less than any batch has")
+        raise corrupt(
+            base_offset, f"its length field contains {length}, less than the minimum of a batch"
+        )
     return int(length) + LENGTH_END
 
 
@@ -113,20 +115,22 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     if magic in (0, 1):
         raise UnsupportedFeatureError(
             f"messages at offset {base_offset} have the old format (magic {magic}), which Odradek "
-            "doesn't read. Brokers since 4.0 write format 2 only; data written before Kafka 0.11 "
-            "must be copied to a new topic by a client of that time."
+            "can't read. Brokers since 4.0 write only format 2; copy data from before Kafka 0.11 "
+            "to a new topic with an older client."
         )
     if magic != MAGIC:
-        raise corrupt(base_offset, f"its format (magic) is {magic}, known is 2")
+        raise corrupt(base_offset, f"its format (magic) is {magic}, but only 2 is supported")
     if size is None or size < HEADER_SIZE:
-        raise corrupt(base_offset, f"its length field says {size}, less than a header has")
+        raise corrupt(
+            base_offset, f"its length field contains {size}, less than the size of a header"
+        )
     header = BatchHeader._make(_LAYOUT.unpack_from(buffer, at))
     if base_offset < 0:
         raise corrupt(base_offset, "its offset is negative")
     if header.last_offset_delta < 0:
         raise corrupt(base_offset, f"its last offset delta is {header.last_offset_delta}")
     if header.last_offset >= INT64_MAX:
-        raise corrupt(base_offset, "its last offset doesn't fit into 64 bits")
+        raise corrupt(base_offset, "its last offset exceeds 64 bits")
     if not 0 <= header.count <= header.last_offset_delta + 1:
         raise corrupt(
             base_offset,

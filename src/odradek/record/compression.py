@@ -47,11 +47,15 @@ def codec_number(name: str | None, level: int | None = None) -> int:
     """
     name = name or "none"
     if name not in CODECS:
-        raise ConfigurationError(f"compression.type {name!r} is none of {', '.join(CODECS)}")
+        raise ConfigurationError(
+            f"compression.type must be one of {', '.join(CODECS)}, not {name!r}"
+        )
     if level is not None and name in LEVELS:
         low, high = LEVELS[name]
         if not low <= level <= high and not (name == "gzip" and level == _GZIP_DEFAULT):
-            raise ConfigurationError(f"compression.{name}.level {level} isn't {low} to {high}")
+            raise ConfigurationError(
+                f"compression.{name}.level must be {low} to {high}, not {level}"
+            )
     return CODECS.index(name)
 
 
@@ -118,7 +122,9 @@ def unpack(codec: int, data: memoryview, scratch: Scratch, limits: Limits) -> me
     try:
         return decompress_into(codec, data, scratch, most)
     except _TooLargeError as error:
-        raise BeyondLimitError(f"{error}, from {len(data)} ({option})", option, most) from None
+        raise BeyondLimitError(
+            f"{error}, from {len(data)} compressed bytes ({option})", option, most
+        ) from None
 
 
 def decompress_into(
@@ -140,7 +146,7 @@ def decompress_into(
         return _unsnappy(view, scratch, limit)
     read = _READERS.get(codec)
     if read is None:
-        raise BadBatchError(f"its codec has the unknown number {codec}")
+        raise BadBatchError(f"it has the unknown codec number {codec}")
     room = scratch.kept
     if len(room) > limit or not room:
         room = scratch.room(min(limit, max(_SMALLEST_ROOM, _GROWTH * len(view))))
@@ -175,7 +181,7 @@ class _TooLargeError(BadBatchError):
 
 
 def _too_large(limit: int) -> BadBatchError:
-    return _TooLargeError(f"its records are larger than {limit} bytes decompressed")
+    return _TooLargeError(f"its records exceed {limit} bytes after decompression")
 
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
@@ -223,7 +229,7 @@ def _gunzip_into(data: memoryview, room: memoryview, _: Scratch) -> int:
     try:
         found = unpacker.decompress(data, min(len(room), _FREE_ALLOWANCE) + 1)
     except (zlib.error, library.error) as error:
-        raise BadBatchError(f"its gzip data is broken ({error})") from error
+        raise BadBatchError(f"its gzip data is corrupt ({error})") from error
     if len(found) > len(room):
         return NO_ROOM
     if unpacker.eof and not unpacker.unused_data:
@@ -257,10 +263,10 @@ def _gunzip(data: memoryview) -> Iterator[bytes]:
         while not unpacker.eof:
             chunk = unpacker.decompress(b"", _CHUNK)
             if not chunk:
-                raise BadBatchError("its gzip data ends early")
+                raise BadBatchError("its gzip data is truncated")
             yield chunk
     except (zlib.error, library.error) as error:
-        raise BadBatchError(f"its gzip data is broken ({error})") from error
+        raise BadBatchError(f"its gzip data is corrupt ({error})") from error
 
 
 _zstd_packers: dict[int, list[zstandard.ZstdCompressor]] = {}
@@ -292,7 +298,7 @@ def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
                 total += size
             return NO_ROOM if total == len(room) and reader.read(1) else total
     except zstandard.ZstdError as error:
-        raise BadBatchError(f"its zstd data is broken ({error})") from error
+        raise BadBatchError(f"its zstd data is corrupt ({error})") from error
 
 
 def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
@@ -304,7 +310,7 @@ def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
             while chunk := reader.read(_CHUNK):
                 yield chunk
     except zstandard.ZstdError as error:
-        raise BadBatchError(f"its zstd data is broken ({error})") from error
+        raise BadBatchError(f"its zstd data is corrupt ({error})") from error
 
 
 def _unlz4_into(data: memoryview, room: memoryview, _: Scratch) -> int:

@@ -52,14 +52,14 @@ def load(kernel: str) -> ModuleType | str:
     name = kernel.rpartition(".")[2]
     binaries = [os.path.join(folder, name + suffix) for suffix in EXTENSION_SUFFIXES]
     if not any(map(os.path.exists, binaries)):
-        return "it isn't built"
+        return "not compiled"
     try:
         module = importlib.import_module(kernel)
     except ImportError as error:
-        return f"it can't be loaded ({error})"
+        return f"can't be loaded ({error})"
     expected = digest(folder, kernel)
     if expected is not None and expected != module.SOURCES:
-        return "its sources have changed since it was built"
+        return "the sources have changed since it was compiled"
     return module
 
 
@@ -73,7 +73,7 @@ def choose_kernel(asked: str | None, *kernels: str) -> str:
     if asked == "python":
         return "python"
     if asked and asked != "native":
-        raise ConfigurationError(f"ODRADEK_KERNEL={asked!r}; known are native and python")
+        raise ConfigurationError(f"ODRADEK_KERNEL must be native or python, not {asked!r}")
     warning = kernel_warning(*kernels)
     if warning is None:
         return "native"
@@ -89,10 +89,10 @@ def kernel_warning(*kernels: str) -> str | None:
     if not reasons:
         return None
     return (
-        f"the native record kernel can't be used ({'; '.join(reasons)}). Records go through plain "
-        "Python without it, many times slower. Install a wheel for this platform, or compile it: "
-        "in a checkout with `make kernel`, else with a C compiler and "
-        "`pip install --force-reinstall --no-binary odradek odradek`"
+        f"the native record kernel can't be used ({'; '.join(reasons)}). Without it, records are "
+        "processed in pure Python, many times slower. Install a wheel for this platform, or "
+        "compile it: in a checkout with `make kernel`, otherwise with a C compiler and `pip "
+        "install --force-reinstall --no-binary odradek odradek`"
     )
 
 

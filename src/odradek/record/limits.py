@@ -53,13 +53,13 @@ class Limits(NamedTuple):
         """Refuse a batch that claims too many records."""
         if count > self.records:
             raise BeyondLimitError(
-                f"it has {count} records, and {RECORDS} is {self.records}", RECORDS, count
+                f"it has {count} records, but {RECORDS} is {self.records}", RECORDS, count
             )
 
     def too_many_headers(self, offset: int, count: int) -> BeyondLimitError:
         """The error for one record with too many headers."""
         return BeyondLimitError(
-            f"the record at offset {offset} has {count} headers, and {HEADERS} is {self.headers}",
+            f"the record at offset {offset} has {count} headers, but {HEADERS} is {self.headers}",
             HEADERS,
             count,
             offset,
@@ -72,8 +72,8 @@ class Limits(NamedTuple):
     def costly_headers(self, offset: int, count: int) -> BeyondLimitError:
         """The error for a batch with too many headers up to a record; those before it do fit."""
         return BeyondLimitError(
-            f"with the record at offset {offset} there are {count} headers, of {HEADER_COST} bytes "
-            f"each in columns beside the batch, and {DECOMPRESSED} is {self.decompressed}",
+            f"up to the record at offset {offset}, the batch has {count} headers, which need "
+            f"{HEADER_COST} bytes each, but {DECOMPRESSED} is {self.decompressed}",
             DECOMPRESSED,
             count * HEADER_COST,
             offset,

@@ -60,7 +60,8 @@ class RecordLists(NamedTuple):
         for name, items in found.items():
             if len(items) != count:
                 raise ArgumentError(
-                    f"{name} has {len(items)} items, values {count}: one for each record is wanted"
+                    f"{name} has {len(items)} items, but values has {count}: pass one item for "
+                    "each record"
                 )
         return cls(**found)
 
@@ -129,7 +130,7 @@ class RecordLists(NamedTuple):
 
 
 def _listed(name: str, given: Any) -> list[Any]:
-    wanted = "a list with an item for each record"
+    wanted = "a list with one item for each record"
     if isinstance(given, Mapping | AbstractSet):  # whose order isn't meant
         raise refusal(name, wanted, given)
     return iterable(name, given, wanted)
@@ -168,7 +169,7 @@ def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | 
         given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items[first:last]]
         found = gather(given, 0, len(given), PIECE_BYTES)
     if found is None:
-        raise TypeError("an item was changed to what can't be sent")
+        raise TypeError("an item was changed to an invalid value while it was sent")
     return found
 
 

@@ -132,7 +132,7 @@ def read_into(data: memoryview, room: memoryview) -> int:
                 at += layout.block_checksum
             at += _BLOCK.size + layout.content_checksum
             if at > len(data):
-                raise BadBatchError("its lz4 data ends early")
+                raise BadBatchError("its lz4 data is truncated")
         if content_size not in (None, total - before):
             raise BadBatchError(
                 f"an lz4 frame claims {content_size} bytes and has {total - before}"
@@ -173,7 +173,7 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
     except DecompressionError as error:
         if len(room) < min(block_size, _LARGEST_RATIO * len(block)):
             return NO_ROOM  # or broken: with more room the library will tell
-        raise BadBatchError(f"its lz4 data is broken ({error})") from error
+        raise BadBatchError(f"its lz4 data is corrupt ({error})") from error
 
 
 def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
@@ -183,7 +183,7 @@ def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
     except DecompressionError as error:
         if len(room) < most:
             return NO_ROOM
-        raise BadBatchError(f"its lz4 data is broken ({error})") from error
+        raise BadBatchError(f"its lz4 data is corrupt ({error})") from error
 
 
 def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:
@@ -195,22 +195,24 @@ def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:
         at = end + layout.block_checksum
     end = at + _BLOCK.size + layout.content_checksum
     if end > len(data):
-        raise BadBatchError("its lz4 data ends early")
+        raise BadBatchError("its lz4 data is truncated")
     return end, most
 
 
 def _header(data: memoryview, start: int) -> tuple[_Layout, int, int | None]:
     """Read the header of the frame at `start`: layout, where blocks begin, the size it claims."""
     if len(data) - start < _HEADER_SIZE:
-        raise BadBatchError("its lz4 data ends early")
+        raise BadBatchError("its lz4 data is truncated")
     magic, flags, sizes = _FRAME.unpack_from(data, start)
     if magic != _MAGIC:
-        raise BadBatchError(f"its lz4 data begins with {data[start : start + 4].hex()}, no frame")
+        raise BadBatchError(
+            f"its lz4 data begins with {data[start : start + 4].hex()}, which isn't an lz4 frame"
+        )
     layout = _layout(flags, sizes)
     if not layout.has_content_size:
         return layout, start + _HEADER_SIZE, None
     if len(data) - start < _HEADER_SIZE + _CONTENT.size:
-        raise BadBatchError("its lz4 data ends early")
+        raise BadBatchError("its lz4 data is truncated")
     (claimed,) = _CONTENT.unpack_from(data, start + _FRAME.size)
     return layout, start + _HEADER_SIZE + _CONTENT.size, claimed
 
@@ -237,7 +239,7 @@ def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] 
     start = at + _BLOCK.size
     left = len(data) - start
     if left < 0:
-        raise BadBatchError("its lz4 data ends early")
+        raise BadBatchError("its lz4 data is truncated")
     (field,) = _BLOCK.unpack_from(data, at)
     if not field:
         return None

@@ -55,12 +55,12 @@ def blocks(data: memoryview) -> list[Block]:
     while at < total:
         start = at + 4
         if start > total:
-            raise BadBatchError("its snappy data ends early")
+            raise BadBatchError("its snappy data is truncated")
         (length,) = length_at(data, at)
         if length == _MAGIC_HEAD and bytes(data[at : at + len(_MAGIC)]) == _MAGIC:
             at += len(_HEADER)  # also in between: streams may be joined
             if at > total:
-                raise BadBatchError("its snappy data ends early")
+                raise BadBatchError("its snappy data is truncated")
             continue
         at = start + length
         if at > total:
@@ -93,7 +93,7 @@ def read_into(data: memoryview, found: list[Block], room: memoryview) -> None:
         try:
             written = _decompress_raw_into(data[start:end], room[at : at + size])
         except DecompressionError as error:
-            raise BadBatchError(f"its snappy data is broken ({error})") from error
+            raise BadBatchError(f"its snappy data is corrupt ({error})") from error
         if written != size:
             raise BadBatchError(f"a snappy block holds {written} bytes, not {size}")
         at += size

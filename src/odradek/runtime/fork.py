@@ -76,6 +76,6 @@ class ForkGuard:
         """Raise in a forked child."""
         if os.getpid() != self._pid:
             raise ClientForkedError(
-                f"this client was made in process {self._pid} and this is its forked child "
-                f"{os.getpid()}: make a new client here"
+                f"this client was created in process {self._pid}, but this is its forked child "
+                f"{os.getpid()}: create a new client here"
             )

@@ -55,7 +55,7 @@ class Opened:
         """Its records are being sent, or its transaction ended."""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r} (made at {self.file}:{self.line})"
+        return f"{self.kind} {self.name!r} (created at {self.file}:{self.line})"
 
     @property
     def used(self) -> bool:
@@ -71,9 +71,9 @@ class Opened:
 
     def warn(self) -> None:
         """Warn, with the line that created it."""
-        cure = "close() it, or use it in a `with` block"
+        cure = "call close(), or use it in a `with` block"
         if self.kind.startswith("Async"):
-            cure = "await its close(), or use it in an `async with` block"
+            cure = "call `await close()`, or use it in an `async with` block"
         warnings.warn_explicit(f"unclosed {self}: {cure}", ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
@@ -91,7 +91,10 @@ class Opened:
         try:
             self.host.check()
         except BaseException as error:
-            say(f"a callback of {self} raised {error!r}, and no call was left to raise it")
+            say(
+                f"a callback of {self} raised {error!r} after the last call, so no call could "
+                "raise it"
+            )
 
 
 _open: dict[Opened, weakref.finalize[[Opened], Any]] = {}
@@ -177,7 +180,7 @@ def _end(what: Opened) -> None:
     """Take no record any more, and have all be sent that were taken."""
     if (producer := what.producer) is None:
         return
-    ends = ClientClosedError(f"{what} takes no more records: the program ends")
+    ends = ClientClosedError(f"{what} accepts no more records, because the program is ending")
     producer.accumulator.refuse(ends)
     producer.accumulator.close_all()  # `send` asks no open batch
     if what.host.in_use:
@@ -246,17 +249,18 @@ class LastFlush:
         from odradek.clients.producer.doubt import counted, were  # only where something was lost
 
         if what.host.gone:
-            blame = "its event loop had ended: use it in an `async with` block"
+            blame = "its event loop had already ended: use the client in an `async with` block"
         elif open_still:
-            blame = f"close.timeout.ms ({what.timeout:g} s) was too short for them"
+            blame = f"close.timeout.ms ({what.timeout:g} s) was too short to deliver them"
         else:
-            blame = "their outcome was not asked for"
+            blame = "the program didn't check the result"
         sent = {leaf for leaf in open_still if leaf.attempts}
         perhaps = sum(count for leaf, count in lost.items() if leaf.doubtful or leaf in sent)
         also = f" ({perhaps} of them may have been written)" if perhaps else ""
         total = sum(lost.values())
         text = (
-            f"{counted(total)} of {what} {were(total)} lost{also}: it wasn't closed, and {blame}."
+            f"{counted(total)} of {what} {were(total)} lost{also}: the client wasn't closed, and "
+            f"{blame}."
         )
         for leaf in refused:
             return f"{text} {type(leaf.done.error).__name__}: {leaf.done.error}"
@@ -268,14 +272,17 @@ class LastFlush:
         if self.committing and ended:
             return ""
         if self.committing:
-            how = "whose commit hadn't ended: it isn't known whether that is carried out"
+            how = "the result of its commit is unknown"
         elif ended:
-            how = "which was aborted: none of its records is committed"
+            how = "it was aborted, so none of its records is committed"
         else:
             seconds = self.what.engine.config["transaction.timeout.ms"]
             how = (
-                "which couldn't be aborted: none of its records is committed. Its coordinator "
-                f"aborts it {seconds:g} s after its begin (transaction.timeout.ms)"
+                "it couldn't be aborted, so none of its records is committed; the coordinator "
+                f"aborts it {seconds:g} s after it began (transaction.timeout.ms)"
             )
         name = f"transaction {transaction.transactional_id!r}"
-        return f"{self.what} ended amid its {name}, {how}. Call commit_transaction(), then close()."
+        return (
+            f"{self.what} ended with {name} still open: {how}. Call commit_transaction(), then "
+            "close()."
+        )

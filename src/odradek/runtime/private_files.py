@@ -39,11 +39,11 @@ def append_privately(path: str | os.PathLike[str]) -> int:
         if Path(path).is_symlink():
             raise UnsafeFileError(f"{path} is a symbolic link") from None
         if Path(path).is_fifo():
-            raise UnsafeFileError(f"{path} isn't a file") from None
+            raise UnsafeFileError(f"{path} isn't a regular file") from None
         raise error from None
     try:
         found = os.fstat(descriptor)
-        wrong = "isn't a file" if not stat.S_ISREG(found.st_mode) else _shared(found)
+        wrong = "isn't a regular file" if not stat.S_ISREG(found.st_mode) else _shared(found)
         if wrong:
             raise UnsafeFileError(f"{path} {wrong}")
     except BaseException:
@@ -57,13 +57,13 @@ def _shared(found: os.stat_result) -> str:
     if os.name != "posix":
         return ""
     if found.st_uid != os.geteuid():
-        return "is somebody else's file"
+        return "belongs to another user"
     if found.st_nlink > 1:
-        return "has a second name (a hard link): name a file that isn't there"
+        return "has a second hard link: choose a path that doesn't exist"
     if found.st_mode & _OTHERS:
         return (
-            "is there already, and others than its owner may use it: chmod 600, or name a file "
-            "that isn't there"
+            "exists already and other users have access to it: run chmod 600, or choose a path "
+            "that doesn't exist"
         )
     return ""
 
@@ -89,7 +89,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
     if who:
         _told.add(name)
         logger.warning(
-            "%s: %s holds a private key and %s may read it (mode %o): chmod 600",
+            "%s: %s contains a private key, but %s can read it (mode %o): run chmod 600",
             *(option, name, who[-1], stat.S_IMODE(mode)),
         )
 
@@ -104,5 +104,5 @@ def trusted_directory(path: Path) -> str:
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user (uid {found.st_uid})"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others than its owner may write to {path} (mode {stat.S_IMODE(found.st_mode):o})"
+        return f"other users can write to {path} (mode {stat.S_IMODE(found.st_mode):o})"
     return ""

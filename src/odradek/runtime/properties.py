@@ -1,7 +1,7 @@
-"""Reads a settings file of a Java client or of librdkafka's, to be used as it is.
+"""Read a properties file of a Java client or of librdkafka, for use as a client's configuration.
 
 In: a path. Out: a dict for `Producer`, `Consumer` or `Admin`. Must not: show a value, or drop a
-setting without a word: what means nothing here is warned of by name.
+setting silently: a warning names each setting without effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_PATH = 1000
 """Characters of a path that an error repeats whole: what it says of it comes after."""
 
 Settings = Mapping[str, Any] | str | os.PathLike[str] | None
-"""What a client takes as its configuration: options, or the path of a properties file."""
+"""Configuration of a client: options, or the path of a properties file."""
 
 
 def settings(given: Settings, client: str) -> dict[str, Any]:
@@ -77,18 +77,20 @@ def _tried(given: Any, client: str) -> tuple[dict[str, Any], Exception | None]:
 
 
 def read_properties(path: str | os.PathLike[str], client: str | None = None) -> dict[str, Any]:
-    """Read a file in Java's properties format (librdkafka's `name=value` files are such, too).
+    """Read a file in Java's properties format; librdkafka's `name=value` files work, too.
 
-    `client` is "producer", "consumer" or "admin" where a file serves several kinds of clients:
-    options of the others are left out then. Settings that mean nothing to Odradek (serializers,
-    metrics, librdkafka's queues …) are left out with a warning that names them; names that nobody
-    knows stay in, and are errors of the client. Passwords and keys come as `Secret`, which doesn't
-    print. Raises `ConfigurationError` where the file can't be read, and
-    names the line where one is no setting.
+    If a file serves several kinds of clients, set `client` to "producer", "consumer" or "admin" to
+    leave out the options of the others. Settings without effect in Odradek (serializers, metrics,
+    librdkafka's queues …) are left out, and a warning names them. Unknown names are kept, so that
+    the client raises an error for them. Passwords and keys are returned as `Secret`, which never
+    prints its text.
+
+    Raises `ConfigurationError` if the file can't be read, or if a line isn't a setting; the text
+    has the number of the line.
     """
     place = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(place, str) or not place:
-        raise refusal("path", "a file's path (str or Path)", path)
+        raise refusal("path", "the path of a file (str or Path)", path)
     if client is not None and (
         not isinstance(client, str) or client not in (PRODUCER, CONSUMER, ADMIN)
     ):
@@ -100,7 +102,9 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
     idle = idle_names(found, client)
     if idle:
-        logger.warning("%s: these mean nothing here: %s", place, ", ".join(sorted(idle)))
+        logger.warning(
+            "%s: these settings have no effect in this client: %s", place, ", ".join(sorted(idle))
+        )
     return {name: value for name, value in found.items() if name not in idle}
 
 
@@ -115,7 +119,7 @@ def _read(text: str) -> tuple[dict[str, Any], str | None]:
 def _text(place: str) -> str:
     if re.fullmatch(_HOST_PORT, place):
         raise ConfigurationError(
-            f"{place} is read as a properties file's path; for brokers give "
+            f"{place} is taken as the path of a properties file; to set brokers, pass "
             f'{{"bootstrap.servers": "{place}"}}'
         )
     from pathlib import Path  # only here: most clients start without it
@@ -125,13 +129,15 @@ def _text(place: str) -> str:
             data = file.read(LARGEST + 1)
         if len(data) <= LARGEST:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        problem = f"is no properties file: it has more than {LARGEST} bytes"
+        problem = f"isn't a properties file: it has more than {LARGEST} bytes"
     except OSError as error:
-        problem = f"can't be read: {error.strerror or error} (a str is a properties file's path)"
+        problem = (
+            f"can't be read: {error.strerror or error} (a str is the path of a properties file)"
+        )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character
-        raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
+        raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
     # What isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)
     where = place if is_path else f"path (a str of {len(place)} characters)"

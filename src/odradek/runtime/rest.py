@@ -119,7 +119,7 @@ class RestServers:
                     self._prefer(url)
                     return found
                 last, lasting = found, False
-                said.append(f"{found.place} answered HTTP {found.status}")
+                said.append(f"{found.place} sent HTTP status {found.status}")
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = said
@@ -171,7 +171,7 @@ def _json(answer: Any, place: str, secrets: Any) -> Any:
         pieces.append(piece)
         size += len(piece)
         if size > LONGEST_ANSWER:
-            raise NoAnswerError(f"{place} answered more than {LONGEST_ANSWER} bytes")
+            raise NoAnswerError(f"{place} sent more than {LONGEST_ANSWER} bytes")
     try:
         found = json.loads(b"".join(pieces).decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -204,12 +204,12 @@ def _forms(header: Secret) -> list[Secret]:
 def _failure(error: Exception, place: str) -> NoAnswerError:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, http.client.HTTPException):  # it holds the server's own words
-        return NoAnswerError(f"{place} didn't answer in HTTP ({type(reason).__name__})")
+        return NoAnswerError(f"{place} didn't send a valid HTTP response ({type(reason).__name__})")
     if isinstance(reason, ssl.SSLError):
         words = getattr(reason, "verify_message", "") or reason.reason or str(reason)
         failed = NoAnswerError(f"{place}: TLS failed: {words}")
         failed.lasting = True
         return failed
     if isinstance(reason, TimeoutError):
-        return NoAnswerError(f"{place} gave no answer in time")
-    return NoAnswerError(f"{place} can't be reached: {(str(reason) or 'no reason given')[:SAID]}")
+        return NoAnswerError(f"{place} didn't respond in time")
+    return NoAnswerError(f"{place} can't be reached: {(str(reason) or 'unknown reason')[:SAID]}")

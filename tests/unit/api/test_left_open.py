@@ -140,7 +140,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) ->
     with one_broker() as (_, servers):
         done = program(OPEN_TRANSACTION, servers, how, "{}")
         assert done.returncode == 0
-        assert "amid its transaction 'x', which was aborted: none" in done.stderr
+        assert "with transaction 'x' still open: it was aborted, so none" in done.stderr
         assert "Traceback" not in done.stderr
         with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
             last_stable = consumer.end_offsets([TP], PATIENCE)[TP]
@@ -152,7 +152,7 @@ def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinato
         done = program(OPEN_TRANSACTION, servers, "acknowledged", "{'close_timeout_ms': 0}")
         assert done.returncode == 0
         assert "none of its records is committed" in done.stderr
-        assert "60 s after its begin (transaction.timeout.ms)" in done.stderr
+        assert "60 s after it began (transaction.timeout.ms)" in done.stderr
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(4)", "KeyboardInterrupt()"])
@@ -172,7 +172,7 @@ for number in range(1000):
 """
     with one_broker() as (_, servers):
         done = program(sends, servers)
-        assert f"raised {raised}, and no call was left to raise it" in done.stderr
+        assert f"raised {raised} after the last call, so no call could raise it" in done.stderr
         assert written(servers) == 1001
 
 
@@ -300,7 +300,7 @@ producer.send("t", b"lost")
 """
     done = program(LOSES + AT_EXIT + BROKER + SHORT + late)
     assert done.stderr.count("1 record of Producer") == 1
-    assert "takes no more records: the program ends" in done.stderr
+    assert "accepts no more records, because the program is ending" in done.stderr
 
 
 def test_a_finaliser_behind_the_end_of_the_program_is_told_that_it_comes_too_late() -> None:

@@ -82,8 +82,8 @@ def test_a_setting_of_others_that_changes_nothing() -> None:
     assert (done.exit_code, done.stdout) == (0, "log.queue is accepted and changes nothing.\n")
     done = run("batch.num.messages")
     assert done.exit_code == 0
-    assert "a batch is limited by its bytes here, not by its records: batch.size" in done.stdout
+    assert "batches are limited by bytes, not by records: batch.size" in done.stdout
     assert set(INSTEAD) <= IDLE
     done = run("schema.registry.url")
     assert done.exit_code == 0
-    assert "it belongs to SchemaRegistryClient" in done.stdout
+    assert "it belongs to the registry client" in done.stdout

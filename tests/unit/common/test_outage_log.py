@@ -71,7 +71,7 @@ def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
     lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2, "connection": 0}
     client.emit(10.0, "disconnected", address="b1:9092", **lost)
     assert client.lines() == [
-        "outage begun: known broker b1:9092: connection lost (reset), 2 requests in flight"
+        "outage started: known broker b1:9092: connection lost (reset), 2 requests in flight"
     ]
     client.refused(10.1, "b1:9092")
     client.refused(10.2, "b2:9092")
@@ -80,12 +80,12 @@ def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
     client.emit(10.5, "round_failed", round=7, backoff=0.1)
     assert client.lines() == [
         (
-            "rebootstrap: none of the 3 is available; starting again from bootstrap.servers, "
-            "3 known brokers until now"
+            "rebootstrap: none of the 3 is available; starting again from bootstrap.servers "
+            "(3 known brokers before)"
         ),
         (
-            "no broker answers: all candidates of round 7 failed "
-            "(connection refused: b1:9092, b2:9092, front:9092); rounds go on, the next in 0.10 s"
+            "no broker answers: the metadata refresh failed with every address "
+            "(connection refused: b1:9092, b2:9092, front:9092); next refresh in 0.10 s"
         ),
     ]
     client.emit(11.0, "round_failed", round=8, backoff=0.2)
@@ -94,20 +94,21 @@ def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
     client.outages.advance(15.0)
     assert client.lines() == [
         (
-            "still out after 5.0 s (no broker answers); 2 dials of known brokers, 2 failed "
-            "attempts; 1 dial of bootstrap addresses, 1 failed attempt; 2 failed rounds; "
-            "1 retry of a request; 1 rebootstrap; connection refused: b1:9092, b2:9092, front:9092"
+            "outage continues after 5.0 s (no broker answers); known brokers: 2 connection "
+            "attempts, 2 failures; bootstrap addresses: 1 connection attempt, 1 failure; "
+            "2 failed metadata refreshes; 1 retried request; 1 rebootstrap; "
+            "connection refused: b1:9092, b2:9092, front:9092"
         )
     ]
     client.emit(20.0, "metadata", address=FRONT)
     client.emit(20.0, "rebootstrapped", address=FRONT, seconds=9.7, cluster_id="abc")
     assert client.lines() == [
         (
-            "outage over after 10.0 s: front:9092 answered; 2 dials of known brokers, 2 failed "
-            "attempts; 1 dial of bootstrap addresses, 1 failed attempt; 2 failed rounds; "
-            "1 retry of a request; 1 rebootstrap"
+            "outage over after 10.0 s: front:9092 answered; known brokers: 2 connection "
+            "attempts, 2 failures; bootstrap addresses: 1 connection attempt, 1 failure; "
+            "2 failed metadata refreshes; 1 retried request; 1 rebootstrap"
         ),
-        "rebootstrapped after 9.7 s: front:9092 answered for cluster abc",
+        "rebootstrap done after 9.7 s: front:9092 answered for cluster abc",
     ]
     assert client.outages.current is None
 
@@ -124,7 +125,9 @@ def test_a_client_that_never_reached_the_cluster_says_so(caplog: pytest.LogCaptu
     client = Client(caplog, reached=False)
     client.refused(0.0, FRONT)
     (line,) = client.lines()
-    assert line.startswith("outage begun (the cluster wasn't reached so far): bootstrap address")
+    assert line.startswith(
+        "outage started (the cluster hasn't been reached yet): bootstrap address"
+    )
     client.outages.advance(5.0)
     assert "no broker answers" in client.lines()[0]
     client.emit(6.0, "metadata", address=FRONT)
@@ -148,10 +151,13 @@ def test_a_broker_that_is_dead_alone_ends_with_its_own_proof(client: Client) -> 
     client.refused(10.0, "b2:9092")
     client.emit(10.1, "metadata", address="b1:9092")  # the others answer
     client.emit(11.0, "proved", address="b1:9092")
-    assert [line[:12] for line in client.lines()] == ["outage begun"]
+    assert [line[:14] for line in client.lines()] == ["outage started"]
     client.emit(12.0, "proved", address="b2:9092")
     assert client.lines() == [
-        "outage over after 2.0 s: b2:9092 answers again; 1 dial of known brokers, 1 failed attempt"
+        (
+            "outage over after 2.0 s: b2:9092 answers again; "
+            "known brokers: 1 connection attempt, 1 failure"
+        )
     ]
 
 
@@ -166,8 +172,8 @@ def test_a_broker_that_nobody_needs_any_more_ends_it_too(client: Client) -> None
     client.outages.advance(due)
     assert client.lines() == [
         (
-            "outage over after 0.5 s: others answer, and b2:9092 is no longer needed; "
-            "1 dial of known brokers, 1 failed attempt"
+            "outage over after 0.5 s: other brokers answer, and the client no longer "
+            "needs b2:9092; known brokers: 1 connection attempt, 1 failure"
         )
     ]
 
@@ -178,7 +184,7 @@ def test_a_pending_dial_keeps_it_open(client: Client) -> None:
     client.emit(11.0, "dial", address="b2:9092", connection=99)
     client.lines()
     client.outages.advance(19.0)
-    assert client.lines()[0].startswith("still out after 9.0 s (others answer)")
+    assert client.lines()[0].startswith("outage continues after 9.0 s (other brokers answer)")
     assert client.outages.current is not None
 
 
@@ -186,14 +192,14 @@ def test_silence_is_an_outage_until_bytes_come(client: Client) -> None:
     client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=False)
     client.emit(10.1, "metadata", address="b1:9092")
     assert client.lines() == [
-        "outage begun: known broker b2:9092: connected, but silent (no byte for 2.0 s)"
+        "outage started: known broker b2:9092: no response (nothing received for 2.0 s)"
     ]
     client.outages.advance(17.0)
     assert client.outages.current is not None  # still silent, however long the others answer
     client.lines()
     client.emit(18.0, "heard", address="b2:9092", ready=True)
     (line,) = client.lines()
-    assert line == "outage over after 8.0 s: b2:9092 answers again; nothing tried yet"
+    assert line == "outage over after 8.0 s: b2:9092 answers again; no attempts yet"
     assert client.outages.current is None
 
 
@@ -209,7 +215,7 @@ def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
         client.emit(second + 1.0, "metadata", address=FRONT)
         client.emit(second + 1.0, "rebootstrapped", address=FRONT, seconds=1.0, cluster_id="abc")
     lines = client.lines()
-    begun = [line for line in lines if line.startswith("outage begun")]
+    begun = [line for line in lines if line.startswith("outage started")]
     assert len(begun) == TOLD_IN_FULL
     assert "number 3 in a row" in begun[-1]
     assert sum("rebootstrap:" in line for line in lines) == TOLD_IN_FULL
@@ -223,8 +229,8 @@ def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
     client.outages.advance(due)
     (last,) = client.lines()
     assert "60 outages in a row" in last
-    assert "and back now" in last
-    assert "58 dials of known brokers, 58 failed attempts" in last  # from the third one on
+    assert ", now up; " in last
+    assert "known brokers: 58 connection attempts, 58 failures" in last  # from the third one on
     assert client.outages.next_deadline(due) is None
 
 
@@ -233,16 +239,18 @@ def test_after_a_calm_time_an_outage_is_a_new_one(client: Client) -> None:
         client.refused(begin, "b1:9092")
         client.emit(begin + 0.5, "proved", address="b1:9092")
     lines = client.lines()
-    assert lines[-2].startswith("outage begun: known broker")
+    assert lines[-2].startswith("outage started: known broker")
     assert client.outages.in_a_row == 1
 
 
 def test_what_runs_out_of_time_is_said_once_then_counted(client: Client) -> None:
     for n in range(500):
         client.emit(100.0 + n / 1000, "expired", what=f"1 records of t-{n}")
-    assert client.lines() == ["out of time: 1 records of t-0"]
+    assert client.lines() == ["timed out: 1 records of t-0"]
     client.emit(106.0, "expired", what="3 records of t-0")
-    assert client.lines() == ["out of time: 3 records of t-0 (and 499 more like it before)"]
+    assert client.lines() == [
+        "timed out: 3 records of t-0 (499 similar messages suppressed before)"
+    ]
 
 
 def test_a_foreign_cluster_at_an_address_is_said_once(
@@ -251,14 +259,17 @@ def test_a_foreign_cluster_at_an_address_is_said_once(
     for n in range(4):
         client.emit(float(n), "foreign_cluster", address="b1:9092", expected="abc", found="xyz")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
-    assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer is refused"]
+    assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer was rejected"]
 
 
 def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:
     for n in range(4):
         client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")
     assert client.lines() == [
-        "the name of front:9092 doesn't resolve (Name or service not known); it is tried again"
+        (
+            "the host name of front:9092 can't be resolved (Name or service not known); "
+            "the client will retry"
+        )
     ]
 
 
@@ -267,7 +278,10 @@ def test_closing_ends_all_lines(client: Client) -> None:
     client.lines()
     client.emit(3.0, "closed")
     assert client.lines() == [
-        "closed during an outage of 3.0 s; 1 dial of known brokers, 1 failed attempt"
+        (
+            "the client was closed during an outage of 3.0 s; "
+            "known brokers: 1 connection attempt, 1 failure"
+        )
     ]
     client.refused(4.0, "b1:9092")
     client.outages.advance(100.0)
@@ -278,7 +292,7 @@ def test_closing_ends_all_lines(client: Client) -> None:
 def test_a_broken_client_says_why(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.emit(0.0, "broken", error="KeyError()")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
-    assert client.lines() == ["the client can't go on: KeyError()"]
+    assert client.lines() == ["the client failed and can't continue: KeyError()"]
 
 
 def test_rebootstraps_without_an_outage_are_spaced_as_well(client: Client) -> None:
@@ -344,9 +358,9 @@ def test_whatever_happens_it_is_told_in_few_lines(
         per_row = 5 * TOLD_IN_FULL + 6 if answers else 12
         spaced = 9 * (2 + now / LONGEST_SPACING + 5)
         assert len(lines) <= rows * per_row + spaced
-        outages = [line for line in lines if line.startswith(("outage", "still", "no broker"))]
+        outages = [line for line in lines if line.startswith(("outage", "no broker"))]
         if not answers:
-            assert sum("outage begun" in line for line in outages) <= 1
+            assert sum("outage started" in line for line in outages) <= 1
             assert len(outages) <= 3 + 5 + now / LONGEST_SPACING
 
     check()

@@ -234,25 +234,25 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL"),
     ({**SCRAM, "sasl.username": "u"}, "SCRAM-SHA-512 needs sasl.password"),
     ({**SCRAM, "sasl.password": PLANTED}, "SCRAM-SHA-512 needs sasl.username"),
-    ({**SASL, **LOGIN}, "sasl.mechanism is missing: PLAIN, SCRAM"),
+    ({**SASL, **LOGIN}, "sasl.mechanism is missing: set PLAIN, SCRAM"),
     ({**SASL, "sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism must be"),
     ({**SCRAM, "sasl.mechanism": ["PLAIN", "GSSAPI"]}, "one mechanism, not 2"),
     (
         jaas(f"{MODULES}.scram.ScramLoginModule", f"username=u password={PLANTED}"),
-        "ScramLoginModule goes with SCRAM-SHA-256 and",
+        "with ScramLoginModule set SCRAM-SHA-256 or",
     ),
     (
         {**jaas("PlainLoginModule", f"username=u password={PLANTED}"), **SCRAM},
-        "names PlainLoginModule, but sasl.mechanism is SCRAM-SHA-512, which goes with ScramLogin",
+        "has PlainLoginModule, but sasl.mechanism=SCRAM-SHA-512 needs ScramLogin",
     ),
     (
         {**jaas("PlainLoginModule", f"username=u password={PLANTED}"), "sasl.username": "v"},
-        "sasl.username is given, and sasl.jaas.config says something else",
+        "sasl.username and sasl.jaas.config have different values",
     ),
     (jaas("com.example.VaultLoginModule", f"password={PLANTED}"), f"{OAUTH}.token.provider=<a"),
     (
         {**SASL, "sasl.mechanism": "OAUTHBEARER"},
-        f"OAUTHBEARER needs a source of tokens: {OAUTH}.token.provider",
+        f"OAUTHBEARER needs a source of tokens: set {OAUTH}.token.provider",
     ),
     (
         {**SASL, "sasl.mechanism": "OAUTHBEARER", f"{OAUTH}.method": "oidc"},
@@ -260,12 +260,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**SSL, "ssl.truststore.location": "/x", "ssl.truststore.certificates": PEM},
-        "ssl.truststore.location and ssl.truststore.certificates can't be given together",
+        "ssl.truststore.location and ssl.truststore.certificates can't be combined",
     ),
-    ({**SSL, "ssl.keystore.key": KEY}, "ssl.keystore.key needs the cert"),
+    ({**SSL, "ssl.keystore.key": KEY}, "ssl.keystore.key needs the matching cert"),
     (
         {**SSL, "ssl.keystore.certificate.chain": PEM},
-        "ssl.keystore.certificate.chain needs the key",
+        "ssl.keystore.certificate.chain needs the private key",
     ),
     (
         {
@@ -276,11 +276,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         },
         "ssl.keystore.location and ssl.key.location and ssl.certificate.location can't",
     ),
-    ({**SSL, "ssl.keystore.key": PLANTED}, "ssl.keystore.key holds no PEM"),
-    ({**SSL, "ssl.ca.pem": "/ca.pem"}, "holds no PEM.*ssl.truststore.loc"),
+    ({**SSL, "ssl.keystore.key": PLANTED}, "ssl.keystore.key must contain PEM"),
+    ({**SSL, "ssl.ca.pem": "/ca.pem"}, "must contain PEM.*ssl.truststore.loc"),
     (
         {**SSL, "ssl_certfile": "/c", "ssl.ca.pem": KEY.replace(PLANTED, "x") + PEM},
-        "ssl.truststore.certificates holds a private key: that one goes to ssl.keystore.key",
+        "ssl.truststore.certificates contains a private key: set that with ssl.keystore.key",
     ),
     ({**SSL, "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
     ({**SSL, "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
@@ -289,20 +289,23 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**SSL, "ssl_cadata": b"\x30\x82"}, "ssl.cadata must be PEM text; DER certificates"),
     (
         {"sasl.username": "a", "sasl.plain.username": "b"},
-        "sasl.username is given twice, as sasl.plain.username as well",
+        "sasl.username is set twice, also as sasl.plain.username",
     ),
-    ({f"{OAUTH}.token.provider": "json:loads"}, "can't be a text: settings name no code"),
+    (
+        {f"{OAUTH}.token.provider": "json:loads"},
+        "can't be a text, because configuration never names code",
+    ),
     ({f"{OAUTH}.token.provider": b"json:loads"}, "token.endpoint.url with"),
     ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "can't be a text"),
-    ({"oauth_cb": f"{PLANTED}:x"}, "In Python give the function itself"),
+    ({"oauth_cb": f"{PLANTED}:x"}, "In Python, pass the function itself"),
     ({"sasl_oauth_token_provider": "os:system"}, "ODRADEK_ALLOWED_FILES"),
     ({f"{OAUTH}.extensions": "a"}, "must be key=value"),
     ({"ssl.truststore.lokation": "x"}, "did you mean ssl.truststore.location"),
-    ({"pasword": PLANTED}, "there is no option 'pasword'"),
-    ({"sasl_plain_passwort": PLANTED}, "there is no option"),
-    ({"client.secrets": PLANTED}, "there is no option"),
-    ({"sasl.user.passwd": PLANTED}, "there is no option"),
-    ({"api.token": PLANTED}, "there is no option"),
+    ({"pasword": PLANTED}, "unknown option 'pasword'"),
+    ({"sasl_plain_passwort": PLANTED}, "unknown option"),
+    ({"client.secrets": PLANTED}, "unknown option"),
+    ({"sasl.user.passwd": PLANTED}, "unknown option"),
+    ({"api.token": PLANTED}, "unknown option"),
 ]
 
 
@@ -327,36 +330,44 @@ def test_what_others_have_and_we_have_not(name: str) -> None:
     "name", ["ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.login.class"]
 )
 def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=f"{name}: the Java class Mine.*use "):
+    with pytest.raises(
+        UnsupportedFeatureError, match=f"{name}: Python can't run the Java class Mine; use "
+    ):
         config({name: "com.example.Mine"})
 
 
 @pytest.mark.parametrize(
     ("given", "warning"),
     [
-        ({"ssl.truststore.location": "/x"}, "no effect with security.protocol=PLAINTEXT; is SSL"),
+        (
+            {"ssl.truststore.location": "/x"},
+            "no effect with security.protocol=PLAINTEXT; did you mean SSL",
+        ),
         (
             {**SSL, "sasl.username": "u"},
-            "sasl.username: no effect with security.protocol=SSL; is SASL_SSL meant",
+            "sasl.username: no effect with security.protocol=SSL; did you mean SASL_SSL",
         ),
-        ({**PLAINTEXT, "sasl.mechanism": "PLAIN"}, "sees the credentials; SASL_SSL hides them"),
+        ({**PLAINTEXT, "sasl.mechanism": "PLAIN"}, "can read the credentials; use SASL_SSL"),
         (
             {**SCRAM, **PLAINTEXT, "bootstrap.servers": "localhost:1,broker:9092"},
-            "SCRAM-SHA-512 to broker:9092: whoever sees the network's packets can try passwords",
+            "SCRAM-SHA-512 to broker:9092: an attacker on the network can try passwords",
         ),
         (
             {**SSL, "enable.ssl.certificate.verification": "false"},
-            "anybody can pass for the brokers of h:9092",
+            "any server can impersonate the brokers of h:9092",
         ),
-        ({**SSL, SAME_HOST: ""}, "host names of brokers aren't checked"),
-        ({"ssl.provider": "SunJSSE"}, "ssl.provider has no effect: it chooses among parts"),
+        ({**SSL, SAME_HOST: ""}, "host names of brokers aren't verified"),
+        (
+            {"ssl.provider": "SunJSSE"},
+            "ssl.provider has no effect: it selects a component of the JVM",
+        ),
         (
             {**jaas("PlainLoginModule", f"usrname=u password={PLANTED}"), "sasl.username": "u"},
-            "PlainLoginModule doesn't know 'usrname' (is username meant?); it has no effect",
+            "PlainLoginModule doesn't know 'usrname' (did you mean username?), which has no effect",
         ),
         (
             jaas("IAMLoginModule", f"Pa55_{PLANTED[:5]}=required"),
-            "IAMLoginModule doesn't know one of its options; it has no effect",
+            "IAMLoginModule doesn't know one of its options, which has no effect",
         ),
     ],
 )
@@ -391,7 +402,7 @@ def test_an_own_context_goes_alone() -> None:
     found = Context()
     given = {**SSL, "ssl_context": found}
     assert config(given)["ssl.context"] is found
-    with pytest.raises(ConfigurationError, match="what ssl.truststore.location should do"):
+    with pytest.raises(ConfigurationError, match="can't be combined with ssl.truststore.location"):
         config({**given, "ssl_cafile": "/x"})
 
 

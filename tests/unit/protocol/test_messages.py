@@ -156,8 +156,8 @@ def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
 @pytest.mark.parametrize(
     ("frame", "version", "reason", "position"),
     [
-        (b"", 1, "cut off", 0),
-        (b"\x00\x00\x00", 1, "cut off", 0),
+        (b"", 1, "truncated", 0),
+        (b"\x00\x00\x00", 1, "truncated", 0),
         (b"\xff\xff\xff\xfe", 1, "a count of -2", 0),
         (b"\x7f\xff\xff\xff", 1, "a count of 2147483647", 4),
         (b"\x00\x00\x00\x01\xff\xff", 1, "a length of -1", 6),

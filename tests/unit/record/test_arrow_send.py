@@ -113,16 +113,16 @@ def test_a_header_without_key() -> None:
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"key": ["a"]}, "'value' is missing; there are key"),
-        ({}, "'value' is missing; there are none"),
-        ({"value": ["a"], "Key": ["a"]}, "'Key' has no meaning here; .* value, key, headers"),
+        ({"key": ["a"]}, "'value' is missing; the data has key"),
+        ({}, "'value' is missing; the data has no columns"),
+        ({"value": ["a"], "Key": ["a"]}, "'Key' is unknown; .* value, key, headers"),
         (
             {"value": ["a"], "offset": [1], "topic": ["t"]},
-            r"columns 'offset', 'topic' have no meaning here; .* as in table.select\(\['value'\]\)",
+            r"columns 'offset', 'topic' are unknown; .* for example table.select\(\['value'\]\)",
         ),
-        ({"value": [1]}, "'value' has type int64; it must be binary or string"),
+        ({"value": [1]}, "'value' has type int64, but must be binary or string"),
         ({"value": ["a"], "key": [1.5]}, "'key' has type double"),
-        ({"value": ["a"], "partition": ["0"]}, "'partition' has type string; .* an integer"),
+        ({"value": ["a"], "partition": ["0"]}, "'partition' has type string, .* an integer"),
         ({"value": ["a"], "timestamp": [1.0]}, "'timestamp' has type double"),
         ({"value": ["a"], "headers": [["x"]]}, "'headers' has type list"),
         ({"value": ["a"], "headers": ["x"]}, "'headers' has type string"),
@@ -225,7 +225,7 @@ def test_dictionaries_of_views() -> None:
 
 def test_twice_the_same_column() -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["value", "value"])
-    with pytest.raises(ArrowSchemaError, match="stands twice"):
+    with pytest.raises(ArrowSchemaError, match="occurs twice"):
         records_from_arrow(table)
 
 
@@ -311,7 +311,7 @@ def test_columns_with_names_of_your_own() -> None:
         (b"a", None, (), None, None)
     ]
     for wrong in (ColumnNames(key="nowhere"), ColumnNames(partition="p")):
-        with pytest.raises(ArrowSchemaError, match="is missing; there are id, text, value, ts"):
+        with pytest.raises(ArrowSchemaError, match="is missing; the data has id, text, value, ts"):
             columns_from_arrow(table, wrong)
-    with pytest.raises(ArrowSchemaError, match="'id', 'text', 'ts' have no meaning here"):
+    with pytest.raises(ArrowSchemaError, match="'id', 'text', 'ts' are unknown"):
         columns_from_arrow(table)

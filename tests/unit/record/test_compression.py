@@ -42,7 +42,7 @@ def test_a_bomb_takes_no_memory(codec: str) -> None:
     with (
         # What the batch itself excuses, 64 times its size, and some: lz4 packs 255 to 1 only.
         peak_below(16 * MB + max(32 * MB, 64 * len(buffer))),
-        pytest.raises(CorruptRecordError, match=r"offset 0: .*larger than 268435456 bytes"),
+        pytest.raises(CorruptRecordError, match=r"offset 0: .*exceed 268435456 bytes"),
     ):
         decode(buffer, start_offset=0)
 
@@ -50,7 +50,7 @@ def test_a_bomb_takes_no_memory(codec: str) -> None:
 def test_a_bomb_in_one_zstd_frame() -> None:
     packer = zstandard.ZstdCompressor().compressobj()
     payload = b"".join(packer.compress(bytes(MB)) for _ in range(400)) + packer.flush()
-    with peak_below(16 * MB), pytest.raises(BadBatchError, match="larger than"):
+    with peak_below(16 * MB), pytest.raises(BadBatchError, match="exceed"):
         decompress(4, payload)
 
 
@@ -62,7 +62,7 @@ def test_what_fits_comes_back(codec: str, size: int) -> None:
         packed = compress(codec_number(codec), None, memoryview(data))
         assert decompress(codec_number(codec), packed, limit=size) == data
         if len(data) > 1:
-            with pytest.raises(BadBatchError, match="larger than"):
+            with pytest.raises(BadBatchError, match="exceed"):
                 decompress(codec_number(codec), packed, limit=len(data) - 1)
 
 
@@ -79,7 +79,7 @@ def test_broken_data(codec: str) -> None:
             with pytest.raises(BadBatchError, match=codec):
                 decompress(codec_number(codec), data)
     if codec in ("gzip", "lz4"):
-        with pytest.raises(BadBatchError, match="ends early"):
+        with pytest.raises(BadBatchError, match="is truncated"):
             decompress(codec_number(codec), packed[:-1])
 
 
@@ -99,13 +99,17 @@ def test_names_and_levels() -> None:
     assert [codec_number(name) for name in names] == [0, 0, 1, 2, 3, 4]
     assert codec_number("gzip", 9) == 1
     assert codec_number("zstd", -5) == 4
-    with pytest.raises(ConfigurationError, match="'brotli' is none of none, gzip"):
+    with pytest.raises(ConfigurationError, match="must be one of none, gzip.*, not 'brotli'"):
         codec_number("brotli")
-    with pytest.raises(ConfigurationError, match=r"compression\.gzip\.level 10 isn't 1 to 9"):
+    with pytest.raises(
+        ConfigurationError, match=r"compression\.gzip\.level must be 1 to 9, not 10"
+    ):
         codec_number("gzip", 10)
-    with pytest.raises(ConfigurationError, match=r"compression\.zstd\.level 23"):
+    with pytest.raises(ConfigurationError, match=r"compression\.zstd\.level must be .*, not 23"):
         codec_number("zstd", 23)
-    with pytest.raises(ConfigurationError, match=r"compression\.lz4\.level 18 isn't 1 to 17"):
+    with pytest.raises(
+        ConfigurationError, match=r"compression\.lz4\.level must be 1 to 17, not 18"
+    ):
         codec_number("lz4", 18)
     assert codec_number("snappy", 99) == 2  # has no levels, so nothing looks at it
 
@@ -134,7 +138,7 @@ def test_without_intels_zlib_pythons_own_does_it(monkeypatch: pytest.MonkeyPatch
     assert theirs != ours
     for packed in (*theirs, *ours):
         assert decompress(1, bytes(packed)) == data
-    with pytest.raises(BadBatchError, match="gzip data is broken"):
+    with pytest.raises(BadBatchError, match="gzip data is corrupt"):
         decompress(1, b"garbage that is longer than a header")
 
 

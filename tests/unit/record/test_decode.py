@@ -219,15 +219,15 @@ def test_the_checksum_is_always_checked(codec: str | None) -> None:
     ("layout", "at", "value", "reason"),
     [
         (">b", 16, 3, "format .* is 3"),
-        (">i", 8, 13, "length field says 13"),
-        (">i", 8, -1, "length field says -1"),
-        (">i", 8, 40, "length field says 52, less than a header"),
+        (">i", 8, 13, "length field contains 13"),
+        (">i", 8, -1, "length field contains -1"),
+        (">i", 8, 40, "length field contains 52, less than the size of a header"),
         (">i", 57, -1, "claims -1 records"),
         (">i", 57, 2**31 - 1, "claims 2147483647 records in 4"),
         (">i", 57, 5, "claims 5 records in 4"),
         (">i", 23, -1, "last offset delta is -1"),
         (">i", 23, 2, "claims 4 records in 3"),
-        (">h", 21, 5, "unknown number 5"),
+        (">h", 21, 5, "unknown codec number 5"),
         (">q", 27, 2**63 - 1, "timestamp doesn't fit"),
     ],
 )
@@ -324,7 +324,7 @@ def test_an_unknown_codec_behind_good_batches_waits_for_the_next_call() -> None:
     unknown = changed(span(5, 6), ">h", 21, 5)
     found = decode(log(span(0, 5), unknown), start_offset=0)
     assert (found.columns.count, found.finished) == (5, False)
-    with pytest.raises(CorruptRecordError, match=r"offset 5: .*unknown number 5"):
+    with pytest.raises(CorruptRecordError, match=r"offset 5: .*unknown codec number 5"):
         decode(log(unknown), start_offset=5)
 
 

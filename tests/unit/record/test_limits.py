@@ -44,7 +44,7 @@ def test_millions_of_headers_in_a_few_bytes(raw: bool) -> None:
     with (
         peak_below(80 * MB),  # it is decompressed, which are 17 MB, and not one header is looked at
         pytest.raises(
-            RecordLimitError, match=r"offset 0 has 8400000 headers, and max.headers"
+            RecordLimitError, match=r"offset 0 has 8400000 headers, but max.headers"
         ) as e,
     ):
         decode(made, start_offset=0, raw_headers=raw, limits=Limits(headers=10_000))
@@ -79,7 +79,9 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
     fits = Limits(decompressed=len(records) + 1000 * HEADER_COST)
     assert decode(made, start_offset=0, limits=fits).columns.count == 10
     less = Limits(decompressed=len(records) + 1000 * HEADER_COST - 1)
-    with pytest.raises(RecordLimitError, match="offset 9 there are 1000 headers, of 16") as caught:
+    with pytest.raises(
+        RecordLimitError, match="offset 9, the batch has 1000 headers, which need 16"
+    ) as caught:
         decode(made, start_offset=0, limits=less)
     error = caught.value
     assert (error.option, error.found) == ("max.decompressed.batch.bytes", 1000 * HEADER_COST)
@@ -93,7 +95,7 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
     # A batch that isn't compressed was paid for when it was fetched; its headers weren't.
     plain = batch(records, 10, "none")
     assert decode(plain, start_offset=0, limits=Limits(decompressed=16_000)).columns.count == 10
-    with pytest.raises(RecordLimitError, match="offset 9 there are 1000 headers"):
+    with pytest.raises(RecordLimitError, match="offset 9, the batch has 1000 headers"):
         decode(plain, start_offset=0, limits=Limits(decompressed=15_999))
 
 
@@ -126,7 +128,7 @@ def test_more_records_than_a_batch_may_have(codec: str) -> None:
     made = batch(b"".join(record(n, 0) for n in range(100)), 100, codec)
     assert decode(made, start_offset=0, limits=Limits(records=100)).columns.count == 100
     with pytest.raises(
-        RecordLimitError, match="it has 100 records, and max.records.per.batch is 99"
+        RecordLimitError, match="it has 100 records, but max.records.per.batch is 99"
     ):
         decode(made, start_offset=0, limits=Limits(records=99))
 
@@ -137,9 +139,7 @@ def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
     made = encode([(5, 0, 0, None, bytes(32 * MB), ())], compression=codec)
     with (
         peak_below(8 * MB),
-        pytest.raises(
-            RecordLimitError, match=r"at offset 5: .*larger than 1048576 bytes"
-        ) as caught,
+        pytest.raises(RecordLimitError, match=r"at offset 5: .*exceed 1048576 bytes") as caught,
     ):
         decode(memoryview(made), start_offset=5, limits=Limits(decompressed=MB))
     assert (caught.value.option, caught.value.found) == ("max.decompressed.batch.bytes", MB)
@@ -153,7 +153,7 @@ def test_a_ratio_beyond_what_every_batch_may_become() -> None:
     made = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO), ())], compression="zstd")
     with (
         peak_below(8 * MB),
-        pytest.raises(RecordLimitError, match=r"larger than 33554432 .* \(max.decompression.ratio"),
+        pytest.raises(RecordLimitError, match=r"exceed 33554432 .* \(max.decompression.ratio"),
     ):
         decode(memoryview(made), start_offset=0, limits=Limits(ratio=1000))
     assert decode(memoryview(made), start_offset=0).columns.count == 1

@@ -28,11 +28,11 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_kernel("python") == "python"
-    with pytest.raises(ConfigurationError, match="known are native and python"):
+    with pytest.raises(ConfigurationError, match="must be native or python"):
         choose_kernel("rust")
-    monkeypatch.setattr(kernel_sources, "load", lambda name: "it isn't built")
+    monkeypatch.setattr(kernel_sources, "load", lambda name: "not compiled")
     assert choose_kernel(None) == choose_kernel("") == "python"
-    with pytest.raises(UnsupportedFeatureError, match=r"kernel: it isn't built"):
+    with pytest.raises(UnsupportedFeatureError, match=r"kernel: not compiled"):
         choose_kernel("native")
     monkeypatch.setattr(kernel_sources, "load", lambda name: kernel_sources)
     assert choose_kernel(None) == choose_kernel("native") == "native"
@@ -91,13 +91,13 @@ def test_a_binary_whose_sources_changed_counts_as_not_built(
     assert built == kernel_sources.digest(RECORD, name)
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(SOURCES=built))
     monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
-    assert kernel_sources.load(name) == "it isn't built"  # never the source as slow Python
+    assert kernel_sources.load(name) == "not compiled"  # never the source as slow Python
     (tmp_path / f"kernel{EXTENSION_SUFFIXES[0]}").touch()
     assert not isinstance(kernel_sources.load(name), str)
     for source in kernel_sources.sources(name):
         before = (tmp_path / source).read_bytes()
         (tmp_path / source).write_bytes(before + b"\n")
-        assert kernel_sources.load(name) == "its sources have changed since it was built"
+        assert kernel_sources.load(name) == "the sources have changed since it was compiled"
         (tmp_path / source).write_bytes(before)
     (tmp_path / "native.h").unlink()  # an installation without sources: nothing to compare
     assert not isinstance(kernel_sources.load(name), str)

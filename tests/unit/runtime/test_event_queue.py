@@ -111,7 +111,7 @@ def not_to_be_had() -> Taken:
 NOT_YET = [AuthenticationError("not yet"), ProxyRefusedError("403")] * 3
 AWAY = KafkaTimeoutError("no metadata")
 ENDED = "[c] events are no longer published to t at h:1: "
-WAITING = "[c] events wait to be published to t at h:1: "
+WAITING = "[c] publishing events to t at h:1 is delayed: "
 
 
 @pytest.mark.parametrize(

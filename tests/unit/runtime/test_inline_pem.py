@@ -68,7 +68,7 @@ def test_what_is_between_blocks_stays_away_and_what_is_broken_is_refused(
     trust = authority.certificate.read_text()
     build(settings(f"# a word\n{key}", f"subject=CN=alice\n{chain} and another", trust))
     broken = key.replace("-----END", "!\n-----END")
-    with pytest.raises(ConfigurationError, match="broken or cut off") as caught:
+    with pytest.raises(ConfigurationError, match="corrupt or truncated") as caught:
         build(settings(broken, chain, trust))
     assert key.splitlines()[1] not in str(caught.value)
 

@@ -105,7 +105,7 @@ def test_a_refusal_is_final_and_says_what_the_server_said(server: TokenServer) -
     asked = asking(server.url("/token?key=hush"), clock)
     server.faults.append((400, b'{"error": "invalid_scope", "error_description": "no\\nsuch"}'))
     error = refused(asked)
-    assert f"{server.url()} answered HTTP 400: invalid_scope: no such" in str(error)
+    assert f"{server.url()} sent HTTP status 400: invalid_scope: no such" in str(error)
     assert "sasl.oauthbearer.scope" in str(error)
     assert "hush" not in str(error)
     assert clock.pauses == []
@@ -129,7 +129,7 @@ def test_a_trouble_that_lasts_is_told_within_the_budget(server: TokenServer) -> 
     server.faults += [(503, b"")] * 50
     clock = VirtualClock()
     error = refused(asking(server.url(), clock))
-    assert "answered HTTP 503" in str(error)
+    assert "sent HTTP status 503" in str(error)
     assert "attempts in 8 s" in str(error)
     assert sum(clock.pauses) < 8
 
@@ -148,7 +148,7 @@ def test_a_server_that_hangs() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
         limits = oidc.TokenTimeouts(8.0, connect=5.0, read=0.01)
         error = refused(asking(url, limits=limits))
-    assert "no answer in time" in str(error)
+    assert "no response in time" in str(error)
 
 
 PIECES = 3000
@@ -176,7 +176,7 @@ def test_a_server_that_drips(server: TokenServer, head: bytes, piece: bytes) -> 
         handler.wfile.write(piece * PIECES)
 
     server.faults.append(drip)
-    assert "no answer in time" in str(refused(asking(server.url(), clock)))
+    assert "no response in time" in str(refused(asking(server.url(), clock)))
     assert len(server.forms) == 1
 
 
@@ -195,7 +195,7 @@ def test_a_server_that_drips_the_reasons_of_its_refusal(
     monkeypatch.setattr(oidc, "_said", late)
     server.faults.append((status, b'{"error": "too_late"}' + b" " * 100_000))
     error = refused(asking(server.url(), clock))
-    assert f"answered HTTP {status}" in str(error)
+    assert f"sent HTTP status {status}" in str(error)
     assert "too_late" not in str(error)
     assert len(server.forms) == 1
 
@@ -253,7 +253,7 @@ def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
 
     asked = asking("http://tokens.test/", limits=oidc.TokenTimeouts(8.0, connect=0.01))
     asked._resolver = Resolver(slow)
-    assert "no answer in time" in str(refused(asked))
+    assert "no response in time" in str(refused(asked))
     go.set()
 
 
@@ -269,7 +269,7 @@ def test_the_next_address_of_a_name(server: TokenServer) -> None:
 def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
     where = f"Location: {server.url('/elsewhere')}".encode()
     server.faults.append(_status(b"HTTP/1.1 %d There\r\n%b" % (status, where)))
-    assert f"answered HTTP {status}" in str(refused(asking(server.url())))
+    assert f"sent HTTP status {status}" in str(refused(asking(server.url())))
     assert len(server.forms) == 1
 
 
@@ -280,7 +280,7 @@ def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
         (b"[1]", "aren't a JSON object"),
         (b"<html>login</html>", "aren't a JSON object"),
         (b"[" * 100000, "aren't a JSON object"),
-        (b'{"token": "a.b.c", "x": 1}', r"no access_token \(its answer has: token, x\)"),
+        (b'{"token": "a.b.c", "x": 1}', r"no access_token \(its response contains: token, x\)"),
         (b'{"access_token": ""}', "no access_token"),
         (b'{"access_token": 5}', "no access_token"),
         (b" " * ((1 << 20) + 1), "more than 1048576 bytes"),
@@ -377,7 +377,7 @@ def test_only_the_listed_urls_where_there_is_a_list(url: str, taken: bool) -> No
     if taken:
         assert allowed_url(url, listed) == url
     else:
-        with pytest.raises(ConfigurationError, match="isn't among the token servers"):
+        with pytest.raises(ConfigurationError, match="isn't one of the token servers"):
             allowed_url(url, listed)
 
 

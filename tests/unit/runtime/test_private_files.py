@@ -30,12 +30,12 @@ def _dangling_link(path: Path) -> str:
 def _hard_link(path: Path) -> str:
     path.with_name("victim").touch(0o600)
     os.link(path.with_name("victim"), path)
-    return "second name"
+    return "second hard link"
 
 
 def _pipe(path: Path) -> str:
     os.mkfifo(path, 0o600)
-    return "isn't a file"
+    return "isn't a regular file"
 
 
 def _wide(path: Path) -> str:
@@ -75,7 +75,7 @@ def test_a_pipe_that_somebody_reads_gets_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o600)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(UnsafeFileError, match="isn't a file"):
+    with pytest.raises(UnsafeFileError, match="isn't a regular file"):
         append_privately(path)
     assert os.read(reader, 10) == b""
     os.close(reader)
@@ -97,7 +97,7 @@ def test_another_users_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "file"
     os.close(append_privately(path))
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
-    with pytest.raises(UnsafeFileError, match="somebody else's"):
+    with pytest.raises(UnsafeFileError, match="belongs to another user"):
         append_privately(path)
 
 
@@ -118,4 +118,4 @@ def test_a_key_that_others_may_read_is_warned_of_once(
         warn_of_readers("ssl.key.location", path)
     assert len(caplog.records) == (mode != 0o600)
     if who:
-        assert f"key.location: {path} holds a private key and {who} may read it" in caplog.text
+        assert f"key.location: {path} contains a private key, but {who} can read it" in caplog.text

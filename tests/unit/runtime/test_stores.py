@@ -138,7 +138,7 @@ def test_words_between_certificates_are_passed_over(authority: Authority, tmp_pa
         ("JKS", None, None, r"\(option ssl.keystore.password\)"),
         ("two", STORE_PASSWORD, None, "key's password is wrong.*ssl.key.password"),
         ("two", STORE_PASSWORD, "planted-wrong", "key's password is wrong.*ssl.key.password"),
-        ("PEM", "planted-wrong", None, "doesn't go with PEM.*ssl.key.password"),
+        ("PEM", "planted-wrong", None, "can't be used with PEM.*ssl.key.password"),
     ],
 )
 def test_wrong_passwords_name_the_option(
@@ -154,10 +154,13 @@ def test_wrong_passwords_name_the_option(
         (None, "ssl.truststore.location: .*No such file"),
         (b"", "is empty"),
         (b"hello", "neither PEM nor PKCS12 nor JKS"),
-        (b"\xce\xce\xce\xce\0\0\0\2", "of the kind JCEKS.*-deststoretype PKCS12"),
-        (b"\x30\x03\x02\x01\x03", "broken"),
-        (b"-----BEGIN EC KEY-----", "no certificate in it"),
-        (b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----", "certificate 1 isn't PEM"),
+        (b"\xce\xce\xce\xce\0\0\0\2", "a JCEKS store.*-deststoretype PKCS12"),
+        (b"\x30\x03\x02\x01\x03", "corrupt"),
+        (b"-----BEGIN EC KEY-----", "contains no certificate"),
+        (
+            b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----",
+            "certificate 1 isn't valid PEM",
+        ),
     ],
 )
 def test_what_is_no_store(tmp_path: Path, data: bytes | None, problem: str) -> None:
@@ -173,9 +176,9 @@ def test_stores_without_a_key_and_a_folder(authority: Authority, tmp_path: Path)
         key_source(authority.certificate, None),
         key_source(authority.truststore("PKCS12")),
     ):
-        with pytest.raises(ConfigurationError, match="no private key in it"):
+        with pytest.raises(ConfigurationError, match="contains no private key"):
             own_key(source)
-    with pytest.raises(ConfigurationError, match="it isn't a file"):
+    with pytest.raises(ConfigurationError, match="it isn't a regular file"):
         trusted(trust_source(tmp_path))
 
 
@@ -203,7 +206,7 @@ def test_a_key_that_everybody_can_read_is_warned_of_once(
         for _ in range(2):
             own_key(key_source(path, None))
         assert len(caplog.records) == (mode == 0o644)
-    assert f"{path} holds a private key that isn't encrypted" in caplog.text
+    assert f"{path} contains an unencrypted private key" in caplog.text
 
 
 def loads(source: StoreSource) -> None:
@@ -274,7 +277,7 @@ def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
     text = Counting(piece * (108_000 // len(piece)))
     assert list(_blocks(text)) == []
     assert sum(looked) <= len(text)
-    with pytest.raises(ConfigurationError, match="there is no certificate"):
+    with pytest.raises(ConfigurationError, match="it contains no certificate"):
         certificates_of(text, "here")
 
 
@@ -362,7 +365,7 @@ def test_a_key_in_a_pkcs12_may_have_another_password(
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     changed.write_bytes(data)
-    with pytest.raises(ConfigurationError, match="its password is wrong, or the file is broken"):
+    with pytest.raises(ConfigurationError, match="its password is wrong, or the file is corrupt"):
         trusted(trust_source(changed))
     with pytest.raises(ConfigurationError):
         own_key(key_source(path))

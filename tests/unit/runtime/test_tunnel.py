@@ -116,7 +116,7 @@ def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: s
     for said, kind, text in (
         (b"SSH-2.0-x\r\n", NotAProxyError, "doesn't speak"),
         (b"HTTP/1.1 200 Fine\r\n" + b"x: y\r\n" * 10_000, NotAProxyError, endless),
-        (b"", ProxyError, "hung up"),
+        (b"", ProxyError, "closed the connection"),
     ):
 
         def talk(sock: socket.socket, said: bytes = said) -> None:

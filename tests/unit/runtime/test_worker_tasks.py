@@ -70,7 +70,7 @@ def test_a_task_that_is_cancelled_has_an_outcome() -> None:
         hands.abandon(list(hands.busy))
         [(ended, error)] = await hands.done(10.0)
         assert ended is one
-        assert str(error) == "its task was cancelled"
+        assert str(error) == "the task was cancelled"
         assert not hands.busy
 
     asyncio.run(main())

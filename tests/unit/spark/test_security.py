@@ -75,7 +75,7 @@ def test_partitions_are_no_place_for_them(monkeypatch: pytest.MonkeyPatch, clust
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"kafka.sasl.mechanism": "PLAIN"}, "PLAIN, which goes with PlainLoginModule"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "mechanism=PLAIN needs PlainLoginModule"),
         ({"kafka.sasl.jaas.config": PLANTED}, "login module"),
         ({"kafka.security.protocol": "TLS", "Kafka.Security.Protocol": "TLS"}, "must be one of"),
         ({"startingOffsets": "never"}, "startingOffsets"),

@@ -137,4 +137,4 @@ def test_a_large_row_brings_its_memory_where_nobody_set_it() -> None:
         64 << 20
     )
     both = {"kafka.max.request.size": "1048576", "kafka.buffer.memory": "16384"}
-    assert "max.request.size (1048576) can't be above buffer.memory (16384)" in refused(**both)
+    assert "max.request.size (1048576) can't exceed buffer.memory (16384)" in refused(**both)

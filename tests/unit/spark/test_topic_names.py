@@ -32,13 +32,16 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
         ({"subscribe": "a b"}, "option subscribe: 'a b' .*: separate names by commas"),
         ({"subscribe": "a;b"}, "option subscribe: 'a;b' .*: separate names by commas"),
         ({"subscribe": "flights.*"}, "use option subscribePattern for regular expressions"),
-        ({"subscribe": "flüge"}, "it has 1 to 249 letters"),
-        ({"subscribe": "x" * 250}, "it has 1 to 249 letters"),
+        ({"subscribe": "flüge"}, "a topic name has 1 to 249 letters"),
+        ({"subscribe": "x" * 250}, "a topic name has 1 to 249 letters"),
         ({"subscribe": ".."}, "option subscribe: '..' is not a valid topic name"),
         ({"subscribe": ", ,"}, "option subscribe names no topic: list topic names"),
         ({"subscribePattern": "'t.*'"}, "option subscribePattern: .* leave out the quotes"),
         ({"assign": '{"a b":[0]}'}, "option assign: 'a b' is not a valid topic name"),
-        ({"assign": '{"":[0]}'}, "option assign: '' is not a valid topic name: it has 1 to 249"),
+        (
+            {"assign": '{"":[0]}'},
+            "option assign: '' is not a valid topic name: a topic name has 1 to 249",
+        ),
     ],
 )
 def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) -> None:

@@ -1,10 +1,10 @@
-"""The errors a user can meet, and the three properties that decide what the client does with them.
+"""The exception classes of Odradek, and the properties that decide how the client reacts to them.
 
 In: nothing. Out: exception classes; `errors.kafka` (generated from Kafka's own table) adds one
-class per broker error code. Must not: format anything that could hold a secret.
+class per broker error code. Must not: format anything that could contain a secret.
 
-R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a
-call site. `str()` of any of them can be shown: what peers have put in is printable (R-IN-3).
+R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a call
+site. `str()` of each error is printable, even if a peer chose the text (R-IN-3).
 """
 
 from __future__ import annotations
@@ -19,38 +19,43 @@ from odradek.common.types import Address, TopicPartition
 
 
 class KafkaError(Exception):
-    """Base of every error that Odradek raises on purpose."""
+    """Base class of all errors that Odradek raises."""
 
     code: ClassVar[int | None] = None
-    """Kafka's error code, where a broker gave one."""
+    """Kafka's error code; None if the error isn't a broker's answer."""
     retriable: ClassVar[bool] = False
-    """The same request may succeed later without the caller changing anything."""
+    """Whether the same request may succeed later, without a change by the caller."""
     refresh_metadata: ClassVar[bool] = False
-    """What the client believes of the cluster is out of date."""
+    """Whether the client's metadata is out of date."""
     fatal: ClassVar[bool] = False
-    """The client can't go on; every later call raises the same error."""
+    """Whether the client is unusable: every later call raises the same error."""
     requires_abort: ClassVar[bool] = False
-    """The transaction can't be committed; after `abort_transaction()` the producer goes on."""
+    """Whether the transaction has to be aborted; after `abort_transaction()` the producer can
+    continue.
+    """
     sticky: ClassVar[bool] = False
-    """What answers at an address won't have this client, however long it waits: somebody has to
-    change something, so every waiting call gets the error at once."""
+    """Whether the server at this address will keep rejecting this client until its configuration
+    changes. Each waiting call raises the error at once instead of waiting for its timeout.
+    """
     several_lines: ClassVar[bool] = False
-    """It is put together of lines, each of which is printable by itself."""
+    """Whether the text has several lines, each of which is printable by itself."""
     results: Mapping[Any, Any] = MappingProxyType({})
-    """Of a call with many items, which tries them all: what it has done all the same, by item."""
+    """Results of the items that succeeded, by item, if a call tried several items."""
     errors: Mapping[Any, KafkaError] = MappingProxyType({})
-    """And what failed, by item; the first of these is raised."""
+    """Errors of the items that failed, by item, if a call tried several items; the first one is
+    raised.
+    """
 
     def beside(self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> Self:
-        """The same as the error of a call with many items."""
+        """Return a copy of this error for a call with several items."""
         made = copy(self)
         made.__cause__ = self.__cause__
         made.results, made.errors = results, errors
         count = len(results) + len(errors)
         if count > 1:
             made.add_note(
-                f"{len(errors)} of {count} failed: this error's `errors` has each one's, its "
-                "`results` what was done."
+                f"{len(errors)} of {count} items failed: this error's `errors` has the error of "
+                "each, its `results` the result of each other item."
             )
         return made
 
@@ -63,9 +68,9 @@ class KafkaError(Exception):
 
 
 class ExplainedError(KafkaError):
-    """An error that says where, what happened and what to do.
+    """Base class of errors that say where they happened and what to do.
 
-    `address` stays None where it isn't known yet; `at()` gives the same error with it.
+    `address` is None while it isn't known; `at()` returns the same error with an address.
     """
 
     usual_cure: ClassVar[str] = ""
@@ -76,7 +81,7 @@ class ExplainedError(KafkaError):
         self.cure = self.usual_cure if cure is None else cure
 
     def at(self, address: Address) -> Self:
-        """The same, with its address; an error that has one stays as it is."""
+        """Return the same error with an address; an address that is already set isn't replaced."""
         if self.address is not None:
             return self
         made = type(self)(self.what, address, self.cure)
@@ -84,7 +89,7 @@ class ExplainedError(KafkaError):
         return made
 
     def saying(self, known: str) -> Self:
-        """Return the same error, which says first what is known of its subject."""
+        """Return the same error with a prefix that describes its subject."""
         made = copy(self)
         made.what = f"{known}: {self.what}"
         return made
@@ -98,42 +103,43 @@ class ExplainedError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code; `errors.kafka` has a subclass for each."""
+    """Error code in a broker's answer; `errors.kafka` has a subclass for each code."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
-        """The same; only a refusal for want of a right takes note of which one it was."""
+        """Return this error; authorization errors note the missing permission."""
         return self
 
     def of(self, user: str | None) -> Self:
-        """The same; only a refusal for want of a right takes note of who lacks it."""
+        """Return this error; authorization errors note the user that lacks the permission."""
         return self
 
 
 class AuthorizationError(BrokerError):
-    """The broker knows who asks, and that one has no right to do this.
+    """The broker refused a request because the user lacks a permission.
 
-    Only this request is refused: what the user may do goes on working. `operation` and `resource`
-    say what an ACL has to allow.
+    Only this request fails; permitted requests still work. `operation` and `resource` say what an
+    ACL has to allow.
     """
 
     operation: str | None = None
-    """Kafka's name of the right that is missing, for example `WRITE`."""
+    """Kafka's name of the missing permission, for example `WRITE`; None if it isn't known."""
     resource: str | None = None
-    """What it is missing on, for example "topic 'orders'"."""
+    """Resource of the missing permission, for example "topic 'orders'"."""
     user: str | None = None
-    """Who lacks it, where this client logs in with a name (PLAIN, SCRAM)."""
+    """User that lacks the permission, if this client authenticates with a user name (PLAIN, SCRAM).
+    """
 
     def of(self, user: str | None) -> Self:
-        """Note who lacks the right."""
+        """Note the user that lacks the permission."""
         self.user = user
         return self
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
-        """Note which right on what; the first to say so knows best.
+        """Note the missing permission and its resource, unless they are already set.
 
-        With a `kind` ("topic" …) only where it is one of those that was refused.
+        If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged.
         """
         refused = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
         if self.operation is None and kind in ("", refused):
@@ -147,122 +153,131 @@ class AuthorizationError(BrokerError):
             return said
         who = "This client's user" if self.user is None else f"User {self.user!r}"
         return (
-            f"{said.rstrip('.')}. {who} needs {self.operation} on {self.resource}: "
-            "add an ACL that allows it."
+            f"{said.rstrip('.')}. {who} needs {self.operation} on {self.resource}: add an ACL "
+            "that allows it."
         )
 
 
 class UnknownErrorCodeError(BrokerError):
-    """A broker answered with a code that this release doesn't know."""
+    """A broker answered with an error code that this release doesn't know."""
 
     name = "UNKNOWN_ERROR_CODE"
 
     def __init__(self, number: int, message: str = "") -> None:
-        super().__init__(f"broker error {number}, unknown to this release. {message}".rstrip())
+        super().__init__(f"unknown broker error code {number}. {message}".rstrip())
         self.number = number
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """A configuration name or value can't be used; the text says which and what is allowed."""
+    """The name or value of an option is invalid; the text says which, and what is allowed."""
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """A package that this needs isn't installed; the text has the line to type."""
+    """An optional package isn't installed; the text contains the pip command."""
 
 
 class ArgumentError(ConfigurationError, TypeError):
-    """An argument of a call has a wrong type; the text names it, what came and what to give.
+    """An argument of a call has a wrong type; the text names the argument, its value and the
+    expected type.
 
-    It is a `TypeError`, too. Nothing was done: no record was taken, no request sent.
+    It is also a `TypeError`. The call had no effect: no record was accepted, no request was sent.
     """
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """The call doesn't fit what was done before (for example `poll` without `assign`)."""
+    """The call isn't allowed in the object's current state (`poll` without `assign`)."""
 
 
 class WakeupError(KafkaError):
-    """`consumer.wakeup()` has ended a call that hands out records: it was asked to end.
+    """`consumer.wakeup()` interrupted a call that returns records.
 
-    Nothing is lost: the next call goes on where this one was.
+    No record is lost: the next call continues at the same position.
     """
 
 
 class SystemLimitError(KafkaError, OSError):
-    """The system refuses what a client needs to work at all, as file descriptors (`errno`).
+    """The operating system refused a resource that the client needs, such as a file descriptor
+    (`errno`).
 
-    Nothing was done; once it is to be had, a later call of the same client works.
+    The call had no effect; it works again once the resource is available.
     """
 
     retriable = True
 
 
 class UnsupportedFeatureError(KafkaError):
-    """Asked for something that this release of Odradek doesn't do yet."""
+    """The feature isn't supported in this release of Odradek."""
 
 
 class MalformedMessageError(KafkaError):
-    """Bytes from a peer don't follow the protocol (cut off, negative or huge lengths …)."""
+    """A peer sent data that violates the protocol (truncated, negative or too large lengths …)."""
 
 
 class NotKafkaError(ExplainedError, MalformedMessageError):
-    """The peer isn't a Kafka broker with this security protocol (HTTP, TLS alert …)."""
+    """The server isn't a Kafka broker with this security protocol (HTTP, TLS alert …)."""
 
     sticky = True
-    usual_cure = "Look where host and port of bootstrap.servers lead."
+    usual_cure = "Check host and port in bootstrap.servers."
 
 
 class TlsPortError(NotKafkaError):
-    """This client speaks plaintext, and the port wants TLS."""
+    """The client connected without TLS to a port that expects TLS."""
 
     usual_cure = "Set security.protocol to SSL (or SASL_SSL), or use the broker's plaintext port."
 
 
 class CorruptRecordError(KafkaError):
-    """A record batch fails its checksum or its own lengths; `str()` names offset and place.
+    """A record batch has a wrong checksum or inconsistent lengths; the text contains the offset and
+    the position.
 
-    From a consumer: of `partition`, and a `seek()` to `next_offset` goes on after it; None where
-    the bytes there don't say where it ends. `on.corrupt.record=skip` does that by itself.
+    A consumer sets `partition` and `next_offset`: `seek()` to `next_offset` continues after the
+    batch. `next_offset` is None if the end of the batch can't be determined.
+    `on.corrupt.record=skip` skips such batches without an error.
     """
 
     retriable = True
     partition: TopicPartition | None = None
     offset: int | None = None
-    """Where reading stopped: the record, or the first one wanted of the batch."""
+    """Offset at which reading stopped: that of the corrupt record, or the first requested one of
+    the batch.
+    """
     next_offset: int | None = None
 
 
 class RecordTooLargeError(KafkaError):
-    """A record is larger than `max.request.size`, `buffer.memory` or its topic allows."""
+    """A record is larger than `max.request.size`, `buffer.memory` or the topic's limit."""
 
 
 class PartitionerError(KafkaError, ValueError):
-    """The function given as `partitioner` raised (it is the cause), or gave no partition there is.
+    """The `partitioner` function raised an error (the cause), or returned a partition that doesn't
+    exist.
 
-    Nothing was written of the record, or of the piece of Arrow data, that it was asked about.
+    The record, or the piece of Arrow data, was not written.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message if row is None else f"row {row}: {message}")
         self.row = row
-        """The row of `send_arrow`'s data, None for a record of `send`."""
+        """Row in the data of `send_arrow`; None for a record of `send`."""
 
 
 class BufferExhaustedError(KafkaError):
-    """`buffer.memory` had no room for the records within `max.block.ms`."""
+    """`buffer.memory` stayed full for `max.block.ms`."""
 
     retriable = True
 
 
 class DisconnectedError(KafkaError):
-    """The connection went away before the answer came; the request may have been carried out."""
+    """The connection was lost before the response arrived; the broker may have executed the
+    request.
+    """
 
     retriable = True
     refresh_metadata = True
 
 
 class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
-    """An answer says that it is larger than this client takes; its connection is closed."""
+    """A response is larger than the client's limit; the connection is closed."""
 
     def __init__(self, message: str, size: int = 0) -> None:
         super().__init__(message, size)
@@ -273,25 +288,25 @@ class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
 
 
 class ResponseTimeoutError(DisconnectedError):
-    """No answer within `request.timeout.ms`."""
+    """No response arrived within `request.timeout.ms`."""
 
 
 class ConnectionFailedError(KafkaError):
-    """A dial didn't lead to a usable connection."""
+    """A connection attempt failed."""
 
     retriable = True
 
 
 class DnsError(ConnectionFailedError):
-    """A host name doesn't resolve."""
+    """A host name can't be resolved."""
 
 
 class ConnectionRefusedByPeerError(ConnectionFailedError):
-    """Nothing listens at the address."""
+    """No server listens at the address."""
 
 
 class ConnectionSetupTimeoutError(ConnectionFailedError):
-    """TCP, TLS and ApiVersions weren't done within the setup timeout (KIP-601)."""
+    """TCP, TLS and ApiVersions took longer than the connection setup timeout (KIP-601)."""
 
 
 class TlsError(ExplainedError, ConnectionFailedError):
@@ -299,109 +314,113 @@ class TlsError(ExplainedError, ConnectionFailedError):
 
 
 class CertificateUntrustedError(TlsError):
-    """Nobody that this client trusts has signed the broker's certificate."""
+    """The broker's certificate isn't signed by an authority that this client trusts."""
 
     sticky, retriable = True, False
     usual_cure = (
-        "Name the authority that signed it: ssl.ca.location (PEM) or ssl.truststore.location."
+        "Set the certificate of the authority that signed it: ssl.ca.location (PEM) or "
+        "ssl.truststore.location."
     )
 
 
 class CertificateExpiredError(TlsError):
-    """The broker's certificate isn't valid any more, or not yet."""
+    """The broker's certificate has expired or isn't valid yet."""
 
     sticky, retriable = True, False
-    usual_cure = "The broker needs a new certificate; or this machine's clock is wrong."
+    usual_cure = "Renew the broker's certificate, or correct this machine's clock."
 
 
 class HostNameMismatchError(TlsError):
-    """The broker's certificate is for other names than the one that was dialled."""
+    """The broker's certificate is for other host names than the client connected to."""
 
     sticky, retriable = True, False
     usual_cure = (
-        "Use a name that is in the certificate in bootstrap.servers (and in the broker's "
-        "advertised.listeners), or have a certificate made for this one: names count as "
-        "subjectAltName, a common name (CN) alone doesn't."
+        "Use a name from the certificate in bootstrap.servers (and in the broker's "
+        "advertised.listeners), or create a certificate with this name as subjectAltName; a "
+        "common name (CN) isn't enough."
     )
 
 
 class ClientCertificateRequiredError(TlsError):
-    """The broker wants a certificate of the client's: it got none, or one that it refuses."""
+    """The broker requires a client certificate, and received none or one that it doesn't trust."""
 
     sticky, retriable = True, False
     usual_cure = (
-        "Give this client a certificate that the broker trusts: ssl.keystore.location, or "
+        "Set a client certificate that the broker trusts: ssl.keystore.location, or "
         "ssl.certificate.location with ssl.key.location."
     )
 
 
 class TlsProtocolError(TlsError):
-    """Client and broker have no protocol version or cipher in common."""
+    """Client and broker have no TLS version or cipher suite in common."""
 
     sticky, retriable = True, False
     usual_cure = (
-        "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; a broker that "
-        "only speaks TLS 1.0 or 1.1 has to be upgraded."
+        "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's settings; upgrade "
+        "brokers that support only TLS 1.0 or 1.1."
     )
 
 
 class PlaintextPortError(TlsError):
-    """This client speaks TLS, and the port doesn't."""
+    """The client connected with TLS to a port without TLS."""
 
     sticky, retriable = True, False
     usual_cure = (
-        "Use the broker's TLS port, or find out what answers in its place: anybody on the way can, "
-        "and without TLS this client goes no further."
+        "Use the broker's TLS port. If this should be one, check what answers there: without "
+        "TLS, any machine on the network path can, so the client stops here."
     )
 
 
 class ProxyError(ExplainedError, ConnectionFailedError):
-    """The proxy isn't there, or doesn't reach the broker; that may pass by itself."""
+    """The proxy can't be reached, or can't reach the broker; the client retries."""
 
     usual_cure = (
-        "Usually the broker is away, or the proxy doesn't know its name (socks5:// resolves names "
-        "on this machine); or the proxy has trouble of its own."
+        "The broker may be down, or the proxy can't resolve its name (socks5:// resolves names "
+        "on this machine instead), or the proxy itself has failed."
     )
 
 
 class ProxyAuthenticationError(ProxyError):
-    """The proxy wants a user and a password, or others than those in `proxy.url`."""
+    """The proxy requires a user and password, or rejected those in `proxy.url`."""
 
     sticky, retriable = True, False
-    usual_cure = "Give both in proxy.url: scheme://user:password@host:port (@ is written %40)."
+    usual_cure = "Set both in proxy.url: scheme://user:password@host:port (write @ as %40)."
 
 
 class ProxyRefusedError(ProxyError):
-    """The proxy won't make this connection, whoever asks."""
+    """The proxy doesn't allow this connection."""
 
     sticky, retriable = True, False
-    usual_cure = "Have the proxy's operator allow connections to the brokers' hosts and ports."
+    usual_cure = "Ask the proxy's operator to allow connections to the brokers' hosts and ports."
 
 
 class NotAProxyError(ProxyError):
-    """What listens where `proxy.url` leads isn't a proxy of that kind."""
+    """The server at `proxy.url` isn't a proxy of this kind."""
 
     sticky, retriable = True, False
-    usual_cure = "Look where proxy.url leads, and whether its scheme fits what listens there."
+    usual_cure = "Check host, port and scheme of proxy.url."
 
 
 class AuthenticationError(ExplainedError):
-    """The broker refused the credentials; every call that waits gets this error at once."""
+    """The broker rejected the credentials; each waiting call raises this error at once."""
 
     sticky = True  # R-CS-4: nothing changes by trying again
 
 
 class CredentialsRefusedError(AuthenticationError):
-    """Wrong password, unknown user, or a token that the broker doesn't accept.
+    """The password is wrong, the user is unknown, or the broker rejected the token.
 
-    Brokers don't say which of the first two it was, so that nobody can look for users' names.
+    Brokers don't distinguish the first two, so that attackers can't find out user names.
     """
 
-    usual_cure = "Check sasl.username and sasl.password, and that sasl.mechanism is the user's."
+    usual_cure = (
+        "Check sasl.username, sasl.password, and whether sasl.mechanism is the one configured "
+        "for this user."
+    )
 
 
 class MechanismUnsupportedError(AuthenticationError):
-    """The broker doesn't do this SASL mechanism; `mechanisms` are those that it does."""
+    """The broker doesn't support this SASL mechanism; `mechanisms` contains the supported ones."""
 
     def __init__(
         self,
@@ -413,28 +432,28 @@ class MechanismUnsupportedError(AuthenticationError):
         self.mechanisms = tuple(mechanisms)
         if cure is None:
             known = ", ".join(self.mechanisms) or "none"
-            cure = f"Set sasl.mechanism to one that the broker offers: {known}."
+            cure = f"Set sasl.mechanism to one that the broker supports: {known}."
         super().__init__(what, address, cure)
         self.args = (what, address, cure, self.mechanisms)
 
     def at(self, address: Address) -> Self:
-        """The same, with its address."""
+        """Return the same error with an address."""
         if self.address is not None:
             return self
         return type(self)(self.what, address, self.cure, self.mechanisms)
 
 
 class SaslNotExpectedError(AuthenticationError):
-    """This client wants to authenticate, and the port doesn't do that."""
+    """The client tried to authenticate on a port without SASL."""
 
     usual_cure = (
-        "Use the broker's port that does SASL; leave SASL out of security.protocol only if the "
-        "cluster has none on purpose."
+        "Use the broker's SASL port, or remove SASL from security.protocol if the cluster "
+        "intentionally works without authentication."
     )
 
 
 class SaslExpectedError(AuthenticationError):
-    """The port wants SASL, and this client wasn't told to authenticate."""
+    """The port requires SASL, but this client isn't configured to authenticate."""
 
     usual_cure = (
         "Set security.protocol to SASL_SSL (or SASL_PLAINTEXT), sasl.mechanism and the credentials."
@@ -442,45 +461,48 @@ class SaslExpectedError(AuthenticationError):
 
 
 class TokenError(AuthenticationError):
-    """No token to show: the function or server that gives them raised, hung, or gave nonsense."""
+    """The token function or token server failed, timed out, or returned an invalid token."""
 
-    usual_cure = "Look at the function or server that gives the tokens; the cause is chained."
+    usual_cure = "Check the token function or token server; its error is the cause of this one."
 
 
 class TokenExpiredError(TokenError):
-    """The token's time is over already, as the token itself or the broker says."""
+    """The token has expired, according to the token itself or to the broker."""
 
-    usual_cure = "Let the function give a fresh token at each call; compare the machines' clocks."
+    usual_cure = (
+        "Return a new token from each call of the token function, and compare the clocks of both "
+        "machines."
+    )
 
 
 class ServerNotTrustedError(AuthenticationError):
-    """The broker couldn't prove that it knows the password, or broke the rules of the mechanism.
+    """The broker couldn't prove that it knows the password, or violated the SASL mechanism.
 
-    Nothing that would help to guess the password was sent after that.
+    After that, the client sent nothing that helps to guess the password.
     """
 
     usual_cure = (
-        "Something that isn't the cluster may be listening there: check the address, and use "
-        "SASL_SSL so that the broker has to show a certificate."
+        "The server may not be a broker of your cluster: check the address, and use SASL_SSL so "
+        "that the broker has to present a certificate."
     )
 
 
 class ClientClosedError(KafkaError, RuntimeError):
-    """The client was closed."""
+    """The client is closed."""
 
 
 class ClientForkedError(KafkaError, RuntimeError):
-    """The client was made in the parent process; a forked child needs its own."""
+    """The client was created in the parent process; create a new one in each forked child."""
 
 
 class ClientBrokenError(KafkaError, RuntimeError):
-    """An internal error escaped the engine; the cause is chained and the client can't go on."""
+    """An internal error stopped the client (the cause); it can't be used any more."""
 
     fatal = True
 
 
 class Attempt(NamedTuple):
-    """One attempt that failed: where, what, when."""
+    """One failed attempt: address, operation, error and time."""
 
     address: Address | None
     what: str
@@ -488,22 +510,22 @@ class Attempt(NamedTuple):
     at: float
 
     def describe(self, now: float) -> str:
-        """Say it in words, with its age."""
+        """Return the attempt as text, with its age."""
         place = f"{self.address}: " if self.address else ""
         said = printable(f"{self.what}: {self.error}")
         return f"{place}{said} ({max(0.0, now - self.at):.1f} s ago)"
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """A call's time is up. `attempts` lists what was tried meanwhile."""
+    """A call timed out; `attempts` lists the failed attempts."""
 
     retriable = True
     several_lines = True
     remaining: int | None = None
-    """From `producer.flush()`: how many records have no outcome yet."""
+    """Number of records without a result yet, if `producer.flush()` timed out."""
 
     def leaving(self, remaining: int) -> Self:
-        """Note how many records have no outcome yet."""
+        """Note the number of records without a result."""
         self.remaining = remaining
         return self
 
@@ -514,35 +536,35 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
 
 class NoBrokerAvailableError(KafkaTimeoutError):
-    """No known broker (and no bootstrap address) can be reached."""
+    """No broker can be reached, neither a known one nor a bootstrap address."""
 
 
 class CommitFailedError(KafkaError):
-    """The group refused a commit, because this consumer isn't the owner of the partitions any more.
+    """The group rejected a commit, because this consumer no longer owns the partitions.
 
-    The cause is the broker's error. Somebody else reads on from the last commit.
+    The cause is the broker's error. The new owners continue from the last commit.
     """
 
 
 class ClusterIdMismatchError(KafkaError):
-    """The bootstrap address leads to another cluster than before (KIP-899)."""
+    """The bootstrap address belongs to a different cluster than before (KIP-899)."""
 
     fatal = True  # R-RB-5: the other cluster is never written to
 
     def __init__(self, expected: str, found: str | None, address: Address | None) -> None:
         self.expected, self.found, self.address = expected, found, address
         super().__init__(
-            f"{address} belongs to cluster {found!r}, but this client works with cluster "
-            f"{expected!r}. Nothing was sent to the other cluster. If the move is wanted, start "
-            "a new client; else look where the bootstrap address leads."
+            f"{address} belongs to cluster {found!r}, but this client uses cluster {expected!r}. "
+            "Nothing was sent to the other cluster. If the cluster was replaced on purpose, "
+            "create a new client; otherwise check the bootstrap address."
         )
 
 
 class AbortableTransactionError(KafkaError):
-    """The transaction can't be committed: call `abort_transaction()`, then begin another one.
+    """The transaction can't be committed: call `abort_transaction()`, then begin a new one.
 
-    KIP-1050's abortable errors. Where a broker's error is the reason, it is an instance of that
-    one's class as well (`IllegalGenerationError` …); else the reason is its `__cause__`.
+    These are KIP-1050's abortable errors. If a broker's error is the reason, this error is also an
+    instance of its class (`IllegalGenerationError` …); otherwise the reason is the `__cause__`.
     """
 
     retriable = False
@@ -550,10 +572,11 @@ class AbortableTransactionError(KafkaError):
 
 
 class FatalTransactionError(KafkaError):
-    """A transactional producer can't go on: close it; a new one's `init_transactions()` ends what
-    it left open.
+    """A transactional producer can't continue: close it; `init_transactions()` of a new one aborts
+    the open transaction.
 
-    It is an instance of the broker's error as well (`ProducerFencedError` …), as above.
+    If a broker's error is the reason, this error is also an instance of its class
+    (`ProducerFencedError` …).
     """
 
     retriable = False
@@ -561,6 +584,6 @@ class FatalTransactionError(KafkaError):
 
 
 class TransactionAbortedError(KafkaError):
-    """A record wasn't sent, because its transaction is aborted; the cause says why, if not by the
-    application's own wish.
+    """A record wasn't sent, because its transaction was aborted; the cause is the reason, unless
+    the application aborted it.
     """

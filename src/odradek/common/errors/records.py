@@ -1,7 +1,7 @@
-"""Errors about records that are sound and cost more than this client wants to spend on them.
+"""Errors about valid records that exceed one of the client's limits.
 
-In: nothing. Out: exception classes, which say the option that decides it (R-IN-4). Their bases are
-in `errors`. Must not: hold a record's bytes.
+In: nothing. Out: exception classes, which name the option with the limit (R-IN-4). Their bases are
+in `errors`. Must not: keep a record's bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from odradek.common.types import TopicPartition
 
 
 class RecordLimitError(CorruptRecordError):
-    """A record or its batch is beyond a limit of this client's: `option` says which.
+    """A record or its batch exceeds a limit of this client; `option` names the limit.
 
-    It would cost far more memory than it has bytes. `found` is what it has or claims of it, for
-    decompressed bytes the limit that it passed. Raise the option to read it, or go on after it.
+    Reading it would need far more memory than it has bytes. `found` is the value that exceeds the
+    limit, as read from the data; for decompressed bytes, it is the limit itself. Raise the option
+    to read the record, or `seek()` past it.
     """
 
     retriable = False
@@ -27,16 +28,16 @@ class RecordLimitError(CorruptRecordError):
         super().__init__(message, option, found, record)  # as given, for copies and pickles
         self.option, self.found = option, found
         self.record = record
-        """The offset of the record, where it is one record and not its whole batch."""
+        """Offset of the record; None if the whole batch exceeds the limit."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class FetchTooLargeError(RecordTooLargeError):
-    """A partition's next batch is larger than this client takes in one answer (KIP-74).
+    """A partition's next batch is larger than this client accepts in one response (KIP-74).
 
-    Brokers send a first batch whole. Raise `option`, or `seek()` past it.
+    Brokers always send the first batch completely. Raise `option`, or `seek()` past the batch.
     """
 
     option = "fetch.max.bytes"
@@ -47,17 +48,18 @@ class FetchTooLargeError(RecordTooLargeError):
 
     def __str__(self) -> str:
         return (
-            f"{self.partition}: the answer to a fetch at offset {self.offset} has {self.size} "
-            f"bytes, and this client takes {self.limit}: one record batch is that large. Set "
-            f"{self.option} to {self.size}, from which that limit follows, or seek() past it."
+            f"{self.partition}: the response to a fetch at offset {self.offset} has {self.size} "
+            "bytes, because of a large record batch, but this client accepts at most "
+            f"{self.limit}. Set {self.option} to {self.size}, or seek() past the batch."
         )
 
 
 class SchemaNotAtHandError(KafkaError):
-    """A schema has to be fetched first, where nobody may wait: an event loop calls `fetch` in a
-    thread and tries again. No user meets it.
+    """Internal: a schema has to be fetched first, and the event loop must not block.
+
+    The loop calls `fetch` in a thread and tries again; users never see this error.
     """
 
     def __init__(self, fetch: Callable[[], object]) -> None:
-        super().__init__("a schema isn't at hand")
+        super().__init__("the schema has to be fetched first")
         self.fetch = fetch

@@ -1,7 +1,7 @@
-"""The error of an operation that was meant for a topic that has been deleted and created again.
+"""The error of operations on a topic that has been deleted and created again.
 
-In: the topic ids before and now, where brokers have them (KIP-516). Out: an exception class. Must
-not: look anything up.
+In: the topic ids before and now, if brokers have them (KIP-516). Out: an exception class. Must not:
+look anything up.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from odradek.common.types import TopicPartition
 
 
 class TopicRecreatedError(UnknownTopicIdError):
-    """The topic was deleted and created again: this was meant for the deleted one.
+    """The topic was deleted and created again after the operation began.
 
-    `read_id` is the id of the topic that it was meant for, `current_id` that of the topic that has
-    the name now; None where they aren't known. `maybe_stored`: the new topic, or the deleted one,
-    may have stored it. Offsets of a deleted topic are of no use; `poll()` continues with
-    the new topic.
+    `read_id` is the id of the deleted topic, `current_id` that of the new one; None if they aren't
+    known. `maybe_stored` is true if the commit may have been stored for either of them. Offsets of
+    a deleted topic can't be used; `poll()` continues with the new topic.
     """
 
     retriable = refresh_metadata = False
@@ -31,7 +30,7 @@ class TopicRecreatedError(UnknownTopicIdError):
         maybe_stored: bool = False,
         outcome: str = "",
     ) -> None:
-        """`outcome`: what became of it, where it isn't a commit."""
+        """Create the error; `outcome` describes the result if the operation isn't a commit."""
         given = partition, what, read_id, current_id, maybe_stored, outcome
         super().__init__(*given)  # as given, for copies and pickles
         self.partition, self.what = partition, what
@@ -42,12 +41,13 @@ class TopicRecreatedError(UnknownTopicIdError):
     def __str__(self) -> str:
         ids = ""
         if self.read_id is not None:
-            now = "" if self.current_id is None else f", now it has id {self.current_id}"
-            ids = f" (it had topic id {self.read_id}{now})"
+            now = "" if self.current_id is None else f", now {self.current_id}"
+            ids = f" (its topic id was {self.read_id}{now})"
         outcome = f"Nothing was stored for {self.partition}."
         if self.maybe_stored:
             outcome = (
-                "The request went by the topic's name: it may have been stored for the new topic."
+                "The request identified the topic by name, so the offset may have been stored "
+                "for the new topic."
             )
         outcome = self.outcome or (
             f"{outcome} The deleted records are gone: continue with poll(), which reads the new "

@@ -54,13 +54,21 @@ def arrow_html(data: Any) -> str:
 
 def _explanation(value: Any) -> str:
     """What `explain()` gives: its diagnosis, its addresses, and all of it as text."""
-    heads = ("address", "role", "state", "failures", "next dial in s", "last error", "cure")
+    heads = (
+        "address",
+        "role",
+        "state",
+        "failures",
+        "next connection attempt in s",
+        "last error",
+        "cure",
+    )
     rows = [
         (a.address, a.role, a.state, a.failures, a.next_dial_in, a.last_error, a.cure)
         for a in value.addresses
     ]
     page = _Page()
-    name = f"{value.client} {value.client_id}, cluster {value.cluster_id or 'not known yet'}"
+    name = f"{value.client} {value.client_id}, cluster {value.cluster_id or 'unknown'}"
     told = f"<p><b>{page.text(name)}</b><br>{page.text(value.diagnosis, 2000)}</p>"
     whole = escape(printable(str(value), limit=LONGEST // 4, lines=True))
     more = f"<details><summary>all</summary><pre>{whole}</pre></details>"
@@ -104,7 +112,7 @@ class _Page:
         found = [f"<tr>{''.join(f'<th>{self.text(head)}</th>' for head in heads)}</tr>"]
         for n, row in enumerate(rows):
             if n == most or self._left <= 0:
-                found.append("<tr><td>… and more</td></tr>")
+                found.append("<tr><td>… and more rows</td></tr>")
                 break
             cells = [f"<td>{self.of(cell, depth + 1)}</td>" for cell in row]
             self._left -= TAGS * (1 + len(cells))  # of empty cells there may be very many
@@ -140,7 +148,7 @@ class _Page:
         """Items with commas between."""
         told = [self.text(one) for one in items[:ITEMS]]
         return (
-            ", ".join([*told, f"… ({len(items)} in all)"] if len(items) > ITEMS else told) or NONE
+            ", ".join([*told, f"… ({len(items)} in total)"] if len(items) > ITEMS else told) or NONE
         )
 
 

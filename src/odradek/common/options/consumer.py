@@ -21,26 +21,28 @@ from odradek.common.options.values import (
 CONSUMER_OPTIONS = owned(
     OF_CONSUMERS,
     Option("auto.offset.reset", reset, "latest", "medium", "KIP-1106").says(
-        "A partition without a valid position is read from its end (latest), from its beginning "
-        "(earliest), or from the first record that is no older than a duration "
-        "(by_duration:P7D); with none the consumer raises an error."
+        "If a partition has no valid position, the consumer starts at its end (latest), at its "
+        "beginning (earliest), or at the first record that is no older than a duration "
+        "(by_duration:P7D). With none, it raises an error."
     ),
     unset("client.rack", sent_name, kip="KIP-392").says(
-        "The consumer is in this rack: brokers whose replica.selector.class knows racks have it "
-        "read from a replica there, and assignors are told the rack."
+        "The consumer is in this rack. Brokers with a rack-aware replica.selector.class direct "
+        "it to a replica in the same rack, and assignors use the rack."
     ),
     Option("fetch.min.bytes", integer(0, INT_MAX), 1, "high").says(
-        "A broker answers a fetch once it has this many bytes for it, or when fetch.max.wait.ms "
-        "has passed."
+        "A broker answers a fetch request once it has this many bytes for it, or when "
+        "fetch.max.wait.ms has passed."
     ),
     Option("fetch.max.wait.ms", milliseconds(0, INT_MAX), 0.5).says(
-        "A broker lets a fetch wait for fetch.min.bytes for at most this many milliseconds, which "
-        "must be below request.timeout.ms. What is sought, resumed or assigned meanwhile is asked "
-        "for beside it, with what is there at once, and so are offsets."
+        "A broker waits at most this many milliseconds for fetch.min.bytes before it answers a "
+        "fetch request; the value must be below request.timeout.ms. Meanwhile, partitions that "
+        "are sought, resumed or assigned are fetched by another request that doesn't wait, and "
+        "so are offsets."
     ),
     Option("fetch.max.bytes", integer(1, INT_MAX), 52428800, "medium").says(
-        "An answer to a fetch has at most this many bytes, and so have answers under way and "
-        "records that wait for poll() together; a single batch that is larger comes all the same."
+        "A fetch response has at most this many bytes. The same limit applies to responses in "
+        "flight and records buffered for poll() together. A single larger batch is returned "
+        "anyway."
     ),
     Option(
         "max.partition.fetch.bytes",
@@ -50,30 +52,33 @@ CONSUMER_OPTIONS = owned(
         java="1048576",
         librdkafka="1048576",
     ).says(
-        "An answer to a fetch has at most this many bytes of one partition; a single batch that "
-        "is larger comes all the same.",
-        why="A fetch has a fixed price in Python, which is small beside an answer of this size; "
-        "larger ones cost memory and don't stay in the processor's cache until they are decoded.",
+        "A fetch response has at most this many bytes of each partition; a single larger batch "
+        "is returned anyway.",
+        why="Each fetch has a fixed cost in Python, which is small relative to a response of "
+        "this size; larger ones need more memory and leave the processor's cache before they "
+        "are decoded.",
     ),
     Option("max.poll.records", integer(1, INT_MAX), 500, "medium").says(
-        "A call of poll() returns at most this many records, unless it is given max_records."
+        "A call of poll() returns at most this many records, unless it is called with max_records."
     ),
     Option("max.decompressed.batch.bytes", integer(1, 384 << 20), 268435456, "medium").says(
-        "A compressed batch that becomes larger than this many bytes is a RecordLimitError."
+        "A compressed batch that decompresses to more than this many bytes raises RecordLimitError."
     ),
     Option("max.decompression.ratio", integer(1, INT_MAX), 1000).says(
-        "A compressed batch that becomes more than this many times its own size is a "
-        "RecordLimitError, once that is more than 32 MiB."
+        "A compressed batch that decompresses to more than 32 MiB and more than this many times "
+        "its own size raises RecordLimitError."
     ),
     Option("max.records.per.batch", integer(1, INT_MAX), 10000000).says(
-        "A batch of more than this many records is a RecordLimitError."
+        "A batch with more than this many records raises RecordLimitError."
     ),
     Option("max.headers.per.record", integer(0, INT_MAX), 10000).says(
-        "A record with more than this many headers is a RecordLimitError, where headers are read."
+        "A record with more than this many headers raises RecordLimitError, if the consumer "
+        "reads headers."
     ),
     Option("on.corrupt.record", choice("fail", "skip"), "fail", "medium").says(
-        "Where records are corrupt, or beyond a limit such as max.records.per.batch, fail raises "
-        "an error and stays there; skip leaves them out, with a warning and an event each time."
+        "If records are corrupt or exceed a limit such as max.records.per.batch, the consumer "
+        "raises an error and stays at that position (fail), or skips them with a warning and an "
+        "event each time (skip)."
     ),
     Option(
         "isolation.level",
@@ -83,7 +88,8 @@ CONSUMER_OPTIONS = owned(
         "KIP-98",
         librdkafka="read_committed",
     ).says(
-        "With read_committed a consumer sees records of a transaction once it is committed, and "
-        "never those of one that was aborted; with read_uncommitted it sees all records."
+        "With read_committed, the consumer returns records of a transaction only after it was "
+        "committed, and never those of an aborted one. With read_uncommitted, it returns all "
+        "records."
     ),
 )

@@ -26,8 +26,8 @@ def parse_duration(name: str, text: str) -> float:
     groups: tuple[str | None, ...] = found.groups() if found is not None else ()
     if not any(groups[i] for i in (1, 3, 4, 5) if groups) or (groups[2] or "").upper() == "T":
         raise ConfigurationError(
-            f"{name}: {text!r} isn't a duration of days, hours, minutes and seconds as in P7D, "
-            "PT1H30M or P1DT0.5S (weeks, months and years can't be used)"
+            f"{name}: {text!r} isn't a duration of days, hours, minutes and seconds such as P7D, "
+            "PT1H30M or P1DT0.5S (weeks, months and years aren't supported)"
         )
     sign, days, _, hours, minutes, seconds, fraction = groups
     whole = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60

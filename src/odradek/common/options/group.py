@@ -37,7 +37,7 @@ NOT_WITH_NEW = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assign
 NOT_WITH_CLASSIC = ("group.remote.assignor",)
 
 
-@reads("list", f"{', '.join(ASSIGNORS.values())}, with commas between, or objects")
+@reads("list", f"{', '.join(ASSIGNORS.values())}, separated by commas, or objects")
 def assignors(name: str, value: Any) -> tuple[Any, ...]:
     """Assignors by name, by Java's class name, or as objects (or classes) of the user's."""
     if isinstance(value, str):
@@ -46,7 +46,9 @@ def assignors(name: str, value: Any) -> tuple[Any, ...]:
         value = [value]
     found = [_assignor(name, v) for v in value if not isinstance(v, str) or v.strip()]
     if not found:
-        raise ConfigurationError(f"{name} names no assignor")
+        raise ConfigurationError(
+            f"{name} must name at least one assignor: {', '.join(ASSIGNORS.values())}"
+        )
     names = [v if isinstance(v, str) else v.name for v in found]
     if len(set(names)) != len(names):
         raise ConfigurationError(f"{name} names an assignor twice: {', '.join(names)}")
@@ -60,8 +62,8 @@ def _assignor(name: str, value: Any) -> Any:
         known = {"round-robin": "roundrobin"}.get(known, known)
         if known not in ASSIGNORS.values():
             raise ConfigurationError(
-                f"{name}: there is no assignor {value.strip()!r}; there are "
-                f"{', '.join(ASSIGNORS.values())}, and objects of yours"
+                f"{name}: unknown assignor {value.strip()!r}; use "
+                f"{', '.join(ASSIGNORS.values())}, or an object with a name and assign()"
             )
         return known
     if isinstance(value, type):
@@ -70,7 +72,7 @@ def _assignor(name: str, value: Any) -> Any:
         getattr(value, "assign", None)
     ):
         raise ConfigurationError(
-            f"{name}: {value!r} is no assignor: it needs a name, a protocol and assign()"
+            f"{name}: {value!r} isn't an assignor: it needs a name, a protocol and assign()"
         )
     return value
 
@@ -78,20 +80,20 @@ def _assignor(name: str, value: Any) -> Any:
 GROUP_OPTIONS = owned(
     OF_CONSUMERS,
     unset("group.id", sent_name, "high").says(
-        "The consumer belongs to this group: it shares the partitions of its topics with the "
-        "other members, and commits offsets there."
+        "The consumer joins this group: it shares the partitions of its topics with the other "
+        "members, and commits offsets to the group."
     ),
     unset("group.instance.id", sent_name, "medium", "KIP-345").says(
-        "A member with this name is static: when it restarts within session.timeout.ms, it gets "
-        "its partitions back and nobody else's are moved. Each member needs a name of its own."
+        "A member with this name is static: if it restarts within session.timeout.ms, it gets "
+        "its partitions back without a rebalance. Each member needs a different name."
     ),
     Option("group.protocol", choice(CLASSIC, NEW), CLASSIC, "high", "KIP-848").says(
-        "With classic a member of the group divides the partitions; with consumer the broker "
+        "With classic, a member of the group assigns the partitions; with consumer, the broker "
         "does (KIP-848)."
     ),
     unset("group.remote.assignor", sent_name, "medium", "KIP-848").says(
-        "With group.protocol=consumer the broker divides the partitions by this assignor of its "
-        "own, uniform or range; where none is named, it chooses itself."
+        "With group.protocol=consumer, the broker uses this server-side assignor, uniform or "
+        "range. If this isn't set, the broker chooses one."
     ),
     Option(
         "partition.assignment.strategy",
@@ -101,40 +103,39 @@ GROUP_OPTIONS = owned(
         "KIP-429",
         librdkafka="range,roundrobin",
     ).says(
-        "With group.protocol=classic the member offers these assignors, the one it likes best "
-        "first: range, roundrobin, sticky, cooperative-sticky, Java's class names, or objects "
-        "with a name and assign()."
+        "With group.protocol=classic, the member offers these assignors in order of preference: "
+        "range, roundrobin, sticky, cooperative-sticky, Java's class names, or objects with a "
+        "name and assign()."
     ),
     Option("session.timeout.ms", milliseconds(1, INT_MAX), 45.0, "high").says(
-        "The coordinator removes a member of which it has heard no heartbeat for this many "
-        "milliseconds. With group.protocol=consumer the broker sets it "
-        "(group.consumer.session.timeout.ms)."
+        "The coordinator removes a member that has sent no heartbeat for this many milliseconds. "
+        "With group.protocol=consumer, the broker sets this (group.consumer.session.timeout.ms)."
     ),
     Option("heartbeat.interval.ms", milliseconds(1, INT_MAX), 3.0, "high").says(
-        "A member sends a heartbeat every so many milliseconds, which must be below "
-        "session.timeout.ms. With group.protocol=consumer the broker sets it "
+        "A member sends a heartbeat at this interval in milliseconds, which must be below "
+        "session.timeout.ms. With group.protocol=consumer, the broker sets this "
         "(group.consumer.heartbeat.interval.ms)."
     ),
     Option("max.poll.interval.ms", milliseconds(1, INT_MAX), 300.0, "medium").says(
-        "A member whose application asks for no records for this many milliseconds leaves its "
-        "group, so that others read its partitions."
+        "If the application doesn't ask for records for this many milliseconds, the member "
+        "leaves its group, so that other members can read its partitions."
     ),
     Option("enable.auto.commit", boolean, True, "medium").says(
-        "With true the consumer commits by itself the offsets of records that the application "
-        "has finished: those it was given before it asked for more. An offset that "
-        "auto.offset.reset has found other than the beginning is committed at once. With false "
-        "the consumer commits nothing by itself: a partition for which the application commits "
-        "nothing begins at auto.offset.reset again after a restart or a rebalance, and with "
-        "latest skips what was written meanwhile; commit() without arguments commits the positions "
-        "of all partitions, those without records included. Without group.id it is off."
+        "With true, the consumer commits the offsets of finished records by itself; a record is "
+        "finished when the application asks for more after it. If auto.offset.reset finds a "
+        "position other than the beginning, the consumer commits it at once. With false, the "
+        "consumer commits nothing by itself: after a restart or a rebalance, a partition without "
+        "a commit starts at auto.offset.reset again, and with latest it skips the records "
+        "written in between. commit() without arguments commits the positions of all partitions, "
+        "even those that returned no records. Without group.id, this option is off."
     ),
     Option("auto.commit.interval.ms", milliseconds(), 5.0).says(
-        "With enable.auto.commit the consumer commits every so many milliseconds, and also "
-        "before it gives partitions back and when it is closed."
+        "With enable.auto.commit, the consumer commits at this interval in milliseconds, and "
+        "also before it gives up partitions and when it is closed."
     ),
     Option("exclude.internal.topics", boolean, True, "medium").says(
-        "With true the pattern of subscribe() matches no topic that Kafka keeps for itself, such "
-        "as __consumer_offsets."
+        "With true, the pattern of subscribe() never matches Kafka's internal topics, such as "
+        "__consumer_offsets."
     ),
 )
 
@@ -145,15 +146,15 @@ def check_group(values: dict[str, Any], given: Collection[str]) -> None:
     """Java's checks across options."""
     if values["group.id"] is None:
         if "enable.auto.commit" in given and values["enable.auto.commit"]:
-            raise ConfigurationError("enable.auto.commit can't be true without group.id")
+            raise ConfigurationError("enable.auto.commit=true needs a group.id")
         values["enable.auto.commit"] = False
     new = values["group.protocol"] == NEW
     for name in NOT_WITH_NEW if new else NOT_WITH_CLASSIC:
         if name in given and values[name] is not None:
             advice = (
-                "the broker decides it there, by its group.consumer.* settings"
+                "the broker decides this through its group.consumer.* settings"
                 if new
-                else "the members divide the partitions there, see partition.assignment.strategy"
+                else "the members assign the partitions; use partition.assignment.strategy"
             )
             raise ConfigurationError(
                 f"{name} can't be set with group.protocol={values['group.protocol']}: {advice}"

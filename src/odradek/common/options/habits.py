@@ -63,37 +63,39 @@ IDLE = frozenset(
 )
 """Settings that are taken and change nothing: nothing that a program does depends on them here."""
 INSTEAD = {
-    "batch.num.messages": "a batch is limited by its bytes here, not by its records: batch.size "
-    "says how many, and a batch that is full is sent at once",
-    "queued.min.messages": "what is fetched ahead is limited by its bytes: fetch.max.bytes",
-    "queued.max.messages.kbytes": "fetch.max.bytes limits what is fetched ahead",
-    "receive.message.max.bytes": "an answer may be as large as fetch.max.bytes asks for",
-    "message.copy.max.bytes": "records are copied into their batch, whatever their size",
-    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms says how old metadata gets",
-    "topic.metadata.refresh.fast.interval.ms": "retry.backoff.ms spaces refreshes that failed",
-    "topic.metadata.refresh.fast.cnt": "refreshes go on until one is answered",
-    "topic.metadata.refresh.sparse": "only topics in use are asked for",
-    "topic.metadata.propagation.max.ms": "a topic that isn't there is waited for, max.block.ms "
-    "at most by a producer",
-    "socket.timeout.ms": "request.timeout.ms says how long an answer may take",
-    "socket.max.fails": "a connection is given up at its first failure, and made anew",
-    "socket.nagle.disable": "Nagle's algorithm is off on every connection",
-    "fetch.error.backoff.ms": "retry.backoff.ms is waited after a fetch that failed",
+    "batch.num.messages": "batches are limited by bytes, not by records: batch.size; a full "
+    "batch is sent at once",
+    "queued.min.messages": "prefetched records are limited by bytes: fetch.max.bytes",
+    "queued.max.messages.kbytes": "prefetched records are limited by fetch.max.bytes",
+    "receive.message.max.bytes": "responses are limited by fetch.max.bytes",
+    "message.copy.max.bytes": "records of any size are copied into their batch",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms sets the refresh interval",
+    "topic.metadata.refresh.fast.interval.ms": "retry.backoff.ms sets the wait between failed "
+    "refreshes",
+    "topic.metadata.refresh.fast.cnt": "refreshes are retried until one succeeds",
+    "topic.metadata.refresh.sparse": "metadata covers only topics in use",
+    "topic.metadata.propagation.max.ms": "the client waits for a missing topic; a producer for "
+    "at most max.block.ms",
+    "socket.timeout.ms": "request.timeout.ms sets the timeout of responses",
+    "socket.max.fails": "the client closes a connection at its first failure and reconnects",
+    "socket.nagle.disable": "Nagle's algorithm is off for every connection",
+    "fetch.error.backoff.ms": "retry.backoff.ms sets the wait after a failed fetch",
     "reconnect.backoff.jitter.ms": "every wait varies by 20 %; reconnect.first.jitter.ms spreads "
-    "the first dials of a fleet",
-    "statistics.interval.ms": "client.metrics(), health() and explain() are asked when they are "
-    "wanted; odradek.compat.confluent_kafka calls stats_cb",
+    "the first connection attempts of many clients",
+    "statistics.interval.ms": "call client.metrics(), health() or explain() when you need them; "
+    "odradek.compat.confluent_kafka calls stats_cb",
     "debug": "the client logs to logging.getLogger('odradek'), each event at DEBUG",
     "log.level": "the client logs to logging.getLogger('odradek')",
-    "api.version.request": "every broker is asked for its versions (KIP-35)",
-    "broker.version.fallback": "every broker is asked for its versions (KIP-35)",
-    "api.version": "every broker is asked for its versions (KIP-35)",
-    "delivery.report.only.error": "give on_delivery to send(), or ask the future, or neither",
-    "coordinator.query.interval.ms": "a coordinator is looked for as soon as it is lost",
-    "enable.incremental.fetch.sessions": "fetch sessions (KIP-227) are used where there are any",
-    "metric.reporters": "client.metrics() has them, for PrometheusCollector and "
-    "OpenTelemetryMetrics, and events what happened (events.topic, events.dir)",
-    "check.crcs": "every batch's checksum is checked",
+    "api.version.request": "the client asks every broker for its API versions (KIP-35)",
+    "broker.version.fallback": "the client asks every broker for its API versions (KIP-35)",
+    "api.version": "the client asks every broker for its API versions (KIP-35)",
+    "delivery.report.only.error": "pass on_delivery to send(), use the returned future, or neither",
+    "coordinator.query.interval.ms": "the client looks for a lost coordinator immediately",
+    "enable.incremental.fetch.sessions": "fetch sessions (KIP-227) are used if the broker "
+    "supports them",
+    "metric.reporters": "client.metrics() returns all metrics, PrometheusCollector and "
+    "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
+    "check.crcs": "the checksum of every batch is verified",
 }
 """Of those that somebody may miss: what there is here, in words that fit after a colon."""
 IDLE_FOR = {
@@ -116,20 +118,22 @@ OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
 """What settings of a registry's client begin with."""
 IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
 
-_BYTES_OUT = "a function, so no setting: Producer(key_serializer=..., value_serializer=...)"
-_BYTES_IN = "a function, so no setting: Consumer(key_deserializer=..., value_deserializer=...)"
-_EVENTS = "client.listen(function) hears every event, and client.explain() gives the whole picture"
-_METRICS = "client.metrics() tells what is counted and measured, whenever it is asked"
-_RAISED = "errors are raised by the call that they concern; client.listen(f) hears of all else"
+_BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
+_BYTES_IN = (
+    "a function can't be an option; use Consumer(key_deserializer=..., value_deserializer=...)"
+)
+_EVENTS = "use client.listen(function) for all events, and client.explain() for the current state"
+_METRICS = "use client.metrics(), at any time"
+_RAISED = "the call that failed raises its error; use client.listen(function) for other errors"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _LOOP = (
-    "a loop over records() or batches() commits what it has finished; with "
-    "enable.auto.commit=false commit(record) does"
+    "a loop over records() or batches() commits finished records; with enable.auto.commit=false, "
+    "use commit(record)"
 )
-_DELIVERY = "send(..., on_delivery=function) calls it for one record; or ask the future"
-_ROOM = "buffer.memory limits what waits, in bytes"
+_DELIVERY = "use send(..., on_delivery=function) or the future that send() returns"
+_ROOM = "use buffer.memory, which limits buffered records in bytes"
 _HANDLERS = "subscribe(topics, on_assigned=..., on_revoked=...)"
-_NO_CODE = "no code of others is loaded into this client"
+_NO_CODE = "this client loads no third-party code"
 CURES: dict[str, str] = {
     "stats.cb": _METRICS,
     **dict.fromkeys(("throttle.cb", "background.event.cb", "closesocket.cb"), _EVENTS),
@@ -143,32 +147,37 @@ CURES: dict[str, str] = {
     "value.serializer": _BYTES_OUT,
     "key.deserializer": _BYTES_IN,
     "value.deserializer": _BYTES_IN,
-    "consumer.timeout.ms": "records(timeout=5.0) ends when nothing has come for that many seconds",
-    "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() gives the ends",
+    "consumer.timeout.ms": "records(timeout=5.0) ends after 5 seconds without a record",
+    "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() returns the end "
+    "offsets",
     "enable.auto.offset.store": _LOOP,
-    "auto.commit.enable": "give enable.auto.commit",
+    "auto.commit.enable": "use enable.auto.commit",
     "queue.buffering.max.messages": _ROOM,
     "queue.buffering.max.kbytes": _ROOM,
-    "compression.level": "give compression.zstd.level, or that of another codec",
+    "compression.level": "set compression.zstd.level, or the level option of another codec",
     "error.cb": _RAISED,
     "log.cb": _LOG,
     "logger": _LOG,
     "rebalance.cb": _HANDLERS,
-    "consume.cb": "poll() gives records, poll_arrow() columns",
-    "partitioner.class": "give partitioner: a name, or a function of yours",
-    "partitioner.cb": "give partitioner: a name, or a function of yours",
-    "oauthbearer.token.refresh.cb": "give sasl.oauthbearer.token.provider: a function",
-    "default.topic.conf": "give its options beside the others",
-    "topic.blacklist": "subscribe(pattern=...) takes a regular expression that leaves them out",
-    "interceptor.classes": "call your code around send() and poll(); client.listen(f) hears events",
-    "socket.cb": "give proxy.url for a way through a proxy",
-    "connect.cb": "give proxy.url for a way through a proxy",
-    "resolve.cb": "names are resolved by the system, again at each dial",
-    "ssl.engine.callback.data": "make an ssl.SSLContext that does it and give it as ssl.context",
-    "enable.gapless.guarantee": "a failed record is its future's error; see transactions",
-    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't in this release",
-    "sasl.kerberos.name": "give sasl.kerberos.service.name",
-    "rebalance.timeout.ms": "give max.poll.interval.ms, which is the time for a rebalance, too",
+    "consume.cb": "use poll() for records, poll_arrow() for columns",
+    "partitioner.class": "set partitioner to a name or a function",
+    "partitioner.cb": "set partitioner to a name or a function",
+    "oauthbearer.token.refresh.cb": "set sasl.oauthbearer.token.provider to a function",
+    "default.topic.conf": "set topic options beside the other options",
+    "topic.blacklist": "use a regular expression that excludes these topics: "
+    "subscribe(pattern=...)",
+    "interceptor.classes": "call your code around send() and poll(), or use "
+    "client.listen(function) for events",
+    "socket.cb": "set proxy.url to connect through a proxy",
+    "connect.cb": "set proxy.url to connect through a proxy",
+    "resolve.cb": "the system resolves names, again at each connection attempt",
+    "ssl.engine.callback.data": "configure this in an ssl.SSLContext and set it as ssl.context",
+    "enable.gapless.guarantee": "the future of a failed record raises its error; use "
+    "transactions to write all records or none",
+    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't supported in this "
+    "release",
+    "sasl.kerberos.name": "set sasl.kerberos.service.name",
+    "rebalance.timeout.ms": "set max.poll.interval.ms, which also limits the time for a rebalance",
 }
 """What isn't taken, in dots; what is written instead."""
 
@@ -187,7 +196,7 @@ CLASSES: dict[str, str] = {
     "AdminClient": _ADMIN,
     "KafkaAdminClient": _ADMIN,
     "AIOKafkaAdminClient": "AsyncAdmin(config)",
-    "KafkaException": "KafkaError, above all errors of this package",
+    "KafkaException": "KafkaError, the base class of all errors of this package",
     "Message": "ConsumerRecord, a named tuple",
     "OffsetAndMetaData": "OffsetAndMetadata",
     "ConsumerRebalanceListener": _HANDLERS,
@@ -195,7 +204,7 @@ CLASSES: dict[str, str] = {
     "OFFSET_END": "consumer.seek_to_end(partitions)",
 }
 """Names of other clients' modules."""
-_NOTHING = "nothing: callbacks run by themselves, in the producer's thread"
+_NOTHING = "nothing: callbacks run in the producer's thread, without a call"
 _LISTS = "Admin(config).list_topics()"
 METHODS: dict[str, dict[str, str]] = {
     "Producer": {
@@ -224,8 +233,8 @@ METHODS: dict[str, dict[str, str]] = {
         "highwater": "high_watermarks()[partition]",
         "current_lag": "lag(partition)",
         "unassign": "assign([])",
-        "incremental_assign": "assign(partitions), with all of them",
-        "incremental_unassign": "assign(partitions), with those that stay",
+        "incremental_assign": "assign(partitions), with the complete list",
+        "incremental_unassign": "assign(partitions), with the remaining partitions",
         "bootstrap_connected": "health()",
         "start": "nothing: it connects by itself",
         "stop": "close(timeout)",
@@ -249,11 +258,11 @@ METHODS: dict[str, dict[str, str]] = {
         "list_consumer_group_offsets": "list_group_offsets(groups)",
         "list_consumer_groups": "list_groups(protocol_types=['consumer'])",
         "list_partition_offsets": "list_offsets({partition: 'LATEST'})",
-        "poll": "nothing: calls wait",
+        "poll": "nothing: calls block until they are done",
         "remove_members_from_consumer_group": "remove_group_members(group, instance_ids)",
         "reset_configs": "incremental_alter_configs, with AlterConfigOp(name, None, 'DELETE')",
         "reset_group_offsets": "list_offsets(specs), then alter_group_offsets(group, offsets)",
-        "wait_for_topics": "nothing: create_topics waits until they have leaders",
+        "wait_for_topics": "nothing: create_topics() waits until the topics have leaders",
     },
 }
 """Methods of other clients, by our classes."""
@@ -261,7 +270,7 @@ _STOP = "await close(timeout)"
 METHODS["AsyncProducer"] = {
     **METHODS["Producer"],
     "produce": "await send(topic, value, key, on_delivery=function)",
-    "poll": "nothing: callbacks run by themselves, in the loop",
+    "poll": "nothing: callbacks run in the event loop, without a call",
     "list_topics": "await AsyncAdmin(config).list_topics()",
     "create_batch": "await send_many(topic, values, keys)",
     "send_batch": "await send_many(topic, values, keys)",
@@ -273,7 +282,7 @@ METHODS["AsyncConsumer"] = {
     **METHODS["Consumer"],
     "consume": "await poll(timeout, max_records), or await poll_arrow() for columns",
     "getone": "await poll(timeout, max_records=1), or async for record in consumer",
-    "getmany": "await poll(timeout, max_records), which gives one list",
+    "getmany": "await poll(timeout, max_records), which returns one list",
     "get_watermark_offsets": "await beginning_offsets([partition]), await end_offsets([partition])",
     "partitions_for_topic": "await partitions_for(topic)",
     "topics": "await list_topics()",
@@ -294,7 +303,7 @@ METHODS["DeliveryFuture"] = {
 KEYWORDS: dict[str, dict[str, str]] = {
     "commit": {
         "message": "commit(record)",
-        "asynchronous": "commit_async(offsets, callback) for what isn't waited for",
+        "asynchronous": "commit_async(offsets, callback), which doesn't wait",
     },
     "subscribe": {
         "on_assign": "on_assigned=function(consumer, partitions)",
@@ -324,8 +333,8 @@ def belongs(name: str) -> str | None:
         )
     if name.startswith(OF_REGISTRIES):
         return (
-            f"it belongs to SchemaRegistryClient({{{name!r}: ...}}), which a serializer is given: "
-            "value_serializer=AvroSerializer(registry, schema)"
+            "it belongs to the registry client of a serializer: "
+            f"value_serializer=AvroSerializer(SchemaRegistryClient({{{name!r}: ...}}), schema)"
         )
     return None
 
@@ -336,7 +345,7 @@ def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
 
     def look(keywords: dict[str, Any]) -> None:
         for keyword in keywords.keys() & cures.keys():
-            raise ArgumentError(f"{name}() takes no {keyword}: write {cures[keyword]}")
+            raise ArgumentError(f"{name}() has no argument {keyword}: write {cures[keyword]}")
 
     @wraps(method)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
@@ -353,7 +362,10 @@ def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", awaited) if flags & CO_COROUTINE else call
 
 
-_STAY = "; or leave the program as it is, with `from odradek.compat.{} import {}`"
+_STAY = (
+    "; or keep the program as it is and import the name from odradek: `from odradek.compat.{} "
+    "import {}`"
+)
 _COMPAT = {
     **dict.fromkeys(
         ("AIOKafkaProducer", "AIOKafkaConsumer", "ConsumerRebalanceListener"), "aiokafka"
@@ -379,7 +391,7 @@ def missing_name(module: str, name: str) -> AttributeError | ImportError:
     if name not in CLASSES:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     stay = _STAY.format(_COMPAT[name], name) if name in _COMPAT else ""
-    text = f"{name} is another client's name: write {CLASSES[name]}{stay} (docs/switching.md)"
+    text = f"{name} is a name of another client: write {CLASSES[name]}{stay} (docs/switching.md)"
     return ImportError(text, name=name)
 
 

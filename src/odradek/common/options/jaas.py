@@ -69,8 +69,9 @@ def parse_jaas(jaas: Secret) -> LoginModule:
     if isinstance(found, LoginModule):
         return found
     raise ConfigurationError(
-        f"{OPTION}: {found}. It has to look like: org.apache.kafka.common.security.plain."
-        'PlainLoginModule required username="…" password="…";'
+        f"{OPTION}: {found}. Expected for example: "
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="…" '
+        'password="…";'
     )
 
 
@@ -79,7 +80,7 @@ def _read(jaas: Secret) -> LoginModule | str:
     try:
         module = _module(tokens)
         for kind, _ in tokens:
-            return f"a second login module, or something else, follows the first ({kind})"
+            return f"a second login module or other text follows the first one ({kind})"
     except _JaasError as problem:
         return str(problem)
     return module
@@ -96,7 +97,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         elif kind == "word":
             yield "word", found
         elif found in "\"'":
-            raise _JaasError("a quotation mark isn't closed on its line")
+            raise _JaasError("a quoted value isn't closed on its line")
         else:
             yield "character", found
 
@@ -109,14 +110,14 @@ def _unescaped(match: re.Match[str]) -> str:
 def _module(tokens: Iterator[tuple[str, str]]) -> LoginModule:
     kind, name = next(tokens, ("end", ""))
     if kind == "end":
-        raise _JaasError("it is empty")
+        raise _JaasError("the value is empty")
     if kind == "word" and name == "KafkaClient":
-        raise _JaasError("it begins with KafkaClient: give what stands between { and } only")
+        raise _JaasError("the value begins with KafkaClient: use only the text between { and }")
     if kind not in ("word", "text") or not re.fullmatch(r"[\w$.]+", name):
-        raise _JaasError("it doesn't begin with the class name of a login module")
+        raise _JaasError("the value doesn't begin with the class name of a login module")
     kind, flag = next(tokens, ("end", ""))
     if kind not in ("word", "text") or flag.lower() not in FLAGS:
-        raise _JaasError(f"one of {', '.join(FLAGS)} has to follow the login module's name")
+        raise _JaasError(f"the login module's name must be followed by one of {', '.join(FLAGS)}")
     options: dict[str, Secret] = {}
     last = "the flag"
     while True:
@@ -124,19 +125,17 @@ def _module(tokens: Iterator[tuple[str, str]]) -> LoginModule:
         if (kind, key) == ("character", ";"):
             return LoginModule(name.rpartition(".")[2], options)
         if kind == "end":
-            raise _JaasError("there is no semicolon at its end")
+            raise _JaasError("the semicolon at the end is missing")
         if kind == "character":
             raise _JaasError(
-                f"after {last} stands a character that can't: a value with anything but letters, "
-                "digits, - _ . and $ has to be in quotes"
+                f"{last} is followed by an unexpected character: quote values that contain "
+                "anything but letters, digits, - _ . and $"
             )
         here = key if key in NAMEABLE else "an option"
         if next(tokens, ("end", "")) != ("character", "="):
-            raise _JaasError(f"no = follows the name of {here} (after {last})")
+            raise _JaasError(f"the = after the name of {here} is missing (after {last})")
         kind, value = next(tokens, ("end", ""))
         if kind not in ("word", "text"):
-            raise _JaasError(
-                f"{here} has no value that could be read: put it in quotes (a number too)"
-            )
+            raise _JaasError(f"{here} has no readable value: put it in quotes (numbers too)")
         options[key] = Secret(value)
         last = f"the value of {here}"

@@ -48,8 +48,8 @@ def _settings(text: str) -> Iterable[tuple[int, str, str]]:
 def _no_line(text: str) -> str:
     """Say what is wrong with a file, without a word of it: it may be one of secrets."""
     if text.lstrip()[:1] in ("{", "["):
-        return "this is JSON, and no properties (name=value): give json.load(file) to the client"
-    return "this is no line of a properties file: name=value"
+        return "the file is JSON, not properties (name=value): pass json.load(file) to the client"
+    return "expected name=value, as in a properties file"
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:

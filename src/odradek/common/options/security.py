@@ -58,8 +58,8 @@ def _ignored(why: str) -> Parse[str]:
 
 TOKEN_FUNCTION = f"{OAUTH}.token.provider=<a function>"
 JAVAS_OWN = (
-    "Java's own classes are accepted here and change nothing; any other is refused, since it can't "
-    "run here."
+    "Java's own classes are accepted and have no effect. Any other class is refused, because "
+    "Python can't run it."
 )
 
 
@@ -73,7 +73,7 @@ def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | 
         short = str(value).encode("utf-8", "backslashreplace").decode().strip().rpartition(".")[2]
         if short not in defaults:
             raise UnsupportedFeatureError(
-                f"{name}: the Java class {short} can't run here; use {instead}"
+                f"{name}: Python can't run the Java class {short}; use {instead}"
             )
         return short
 
@@ -85,7 +85,7 @@ def _text_or_list(name: str, value: Any) -> str:
         return text(name, value)
     found = names(name, value)
     if len(found) != 1:
-        raise ConfigurationError(f"{name} must name one mechanism, not {len(found)}")
+        raise ConfigurationError(f"{name} must name exactly one mechanism, not {len(found)}")
     return found[0]
 
 
@@ -97,16 +97,17 @@ def _mechanism(name: str, value: Any) -> str:
     return found
 
 
-JVM = "it chooses among parts of the Java machine; OpenSSL does that work here"
-CHECKED = "the broker checks the token"
-TICKETS = "tickets are taken when a connection needs one"
+JVM = "it selects a component of the JVM; this client uses OpenSSL"
+CHECKED = "only brokers validate tokens"
+TICKETS = "the client fetches tickets when a connection needs one"
 IGNORED: dict[str, str] = {
     "ssl.provider": JVM,
     "security.providers": JVM,
     "ssl.secure.random.implementation": JVM,
     "ssl.keymanager.algorithm": JVM,
     "ssl.trustmanager.algorithm": JVM,
-    "sasl.kerberos.kinit.cmd": "no command is run; keytab or ticket cache are read directly",
+    "sasl.kerberos.kinit.cmd": "no command is run; the client reads the keytab or the ticket "
+    "cache directly",
     "sasl.kerberos.min.time.before.relogin": TICKETS,
     "sasl.kerberos.ticket.renew.jitter": TICKETS,
     "sasl.kerberos.ticket.renew.window.factor": TICKETS,
@@ -143,134 +144,142 @@ SECRETS = frozenset(
 
 _TRANSPORT = (
     Option("security.protocol", upper(*PROTOCOLS), "PLAINTEXT", "medium").says(
-        "The client speaks to brokers without TLS and SASL (PLAINTEXT), in TLS (SSL), or with "
-        "SASL, in TLS (SASL_SSL) or without (SASL_PLAINTEXT)."
+        "The client connects without TLS and SASL (PLAINTEXT), with TLS (SSL), with SASL over "
+        "TLS (SASL_SSL), or with SASL without TLS (SASL_PLAINTEXT)."
     ),
     Option("security.protocol.probe.enable", boolean, False).says(
-        "With true a port that ended a TLS handshake without a word is asked in plaintext by the "
-        "next dial (ApiVersions alone, no credential), so that a port without TLS is told at once."
+        "With true, if a broker closes the connection during the TLS handshake without an alert, "
+        "the next connection attempt asks in plaintext whether the port expects TLS. It sends "
+        "ApiVersions only, no credentials. A port without TLS is then reported immediately."
     ),
     unset("ssl.truststore.location", path, "high").says(
-        "The client trusts the certificates in this PEM, PKCS12 or JKS file, or in this folder of "
-        "PEM files with OpenSSL's hashed names. Without it and ssl.truststore.certificates it "
-        "trusts whom the system trusts."
+        "The client trusts the certificates in this PEM, PKCS12 or JKS file, or in this folder "
+        "of PEM files with OpenSSL's hashed names. If neither this nor "
+        "ssl.truststore.certificates is set, it trusts the system's certificates."
     ),
     unset("ssl.truststore.password", secret, "high").says(
-        "This password opens the store at ssl.truststore.location, where it has one."
+        "This password opens the store at ssl.truststore.location, if the store has one."
     ),
     unset("ssl.truststore.type", store_type, "medium", java="JKS").says(
-        "The store at ssl.truststore.location is of the type JKS, PKCS12 or PEM. The content of "
-        "the file tells by itself, so this changes nothing.",
-        why="A file says by its content what it is.",
+        "This is the type of the store at ssl.truststore.location: JKS, PKCS12 or PEM. It has no "
+        "effect, because the client detects the type from the file's content.",
+        why="The client detects the type from the file's content.",
     ),
     unset("ssl.truststore.certificates", pem, "high", "KIP-651").says(
-        "The client trusts these certificates, given as PEM text instead of a file."
+        "The client trusts these certificates, passed as PEM text instead of a file."
     ),
     unset("ssl.keystore.location", path, "high").says(
-        "The client's own key and certificates are in this PEM, PKCS12 or JKS file."
+        "This PEM, PKCS12 or JKS file contains the client's private key and certificates."
     ),
     unset("ssl.keystore.password", secret, "high").says(
-        "This password opens the store at ssl.keystore.location, where it has one."
+        "This password opens the store at ssl.keystore.location, if the store has one."
     ),
     unset("ssl.keystore.type", store_type, "medium", java="JKS").says(
-        "The store at ssl.keystore.location is of the type JKS, PKCS12 or PEM. The content of the "
-        "file tells by itself, so this changes nothing.",
-        why="A file says by its content what it is.",
+        "This is the type of the store at ssl.keystore.location: JKS, PKCS12 or PEM. It has no "
+        "effect, because the client detects the type from the file's content.",
+        why="The client detects the type from the file's content.",
     ),
     unset("ssl.keystore.key", secret_pem, "high", "KIP-651").says(
-        "The client's private key, given as PEM text instead of a file, goes with "
+        "This is the client's private key as PEM text. Set the certificates with "
         "ssl.keystore.certificate.chain or ssl.certificate.location."
     ),
     unset("ssl.keystore.certificate.chain", pem, "high", "KIP-651").says(
-        "The client's certificates are given as PEM text, its own first; the key is that of "
-        "ssl.keystore.key or ssl.key.location."
+        "These are the client's certificates as PEM text, the client's own first. Set the key "
+        "with ssl.keystore.key or ssl.key.location."
     ),
     unset("ssl.key.password", secret, "high").says(
-        "This password decrypts the client's private key, wherever the key is given."
+        "This password decrypts the client's private key, regardless of which option contains "
+        "the key."
     ),
     unset("ssl.certificate.location", path).says(
-        "The client's certificates are in this PEM file, its own first; the key is in the same "
-        "file, or in that of ssl.key.location."
+        "This PEM file contains the client's certificates, the client's own first. The key is in "
+        "the same file, or in the file of ssl.key.location."
     ),
     unset("ssl.key.location", path).says(
-        "The client's private key is in this PEM file; ssl.certificate.location or "
-        "ssl.keystore.certificate.chain gives the certificates."
+        "This PEM file contains the client's private key. Set the certificates with "
+        "ssl.certificate.location or ssl.keystore.certificate.chain."
     ),
     unset("ssl.crl.location", path).says(
-        "A broker whose certificate is in this PEM file's list of revoked ones is refused."
+        "The client refuses a broker whose certificate is in this PEM file of revoked "
+        "certificates (CRL)."
     ),
     Option(
         "ssl.protocol",
-        upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older ones aren't spoken)"),
+        upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older versions aren't supported)"),
         "TLS",
         "medium",
         java="TLSv1.3",
     ).says(
-        "With TLSv1.2 no newer version is spoken; TLS and TLSv1.3 leave the choice to "
-        "ssl.enabled.protocols.",
-        why="It means the same: both speak the newest version that the broker speaks, too.",
+        "With TLSv1.2, the client uses no newer version; with TLS and TLSv1.3, "
+        "ssl.enabled.protocols decides.",
+        why="TLS and TLSv1.3 mean the same: client and broker use the newest version that both "
+        "support.",
     ),
     Option("ssl.enabled.protocols", names, ("TLSv1.2", "TLSv1.3"), "medium").says(
-        "The client speaks these versions of TLS: TLSv1.2, TLSv1.3 or both. Older ones are never "
-        "spoken."
+        "The client accepts these versions of TLS: TLSv1.2, TLSv1.3 or both. Older versions "
+        "aren't supported."
     ),
     unset("ssl.cipher.suites", ciphers).says(
-        "The client offers these cipher suites, by Java's or OpenSSL's names, or by a cipher "
-        "string of OpenSSL's. Among those of TLS 1.3 Python can't choose."
+        "The client offers these cipher suites, by Java's or OpenSSL's names, or as an OpenSSL "
+        "cipher string. Python can't select the cipher suites of TLS 1.3."
     ),
     Option("ssl.endpoint.identification.algorithm", endpoint_identification, "https").says(
-        "With https a broker's certificate must be for its host name; none or an empty text "
-        "takes a certificate for any host, of which a warning tells."
+        "With https, a broker's certificate must match its host name. With none or an empty "
+        "text, the client accepts a certificate for any host and logs a warning."
     ),
     Option("enable.ssl.certificate.verification", boolean, True).says(
-        "With false anybody can pass for a broker, since no certificate is checked: for tests only."
+        "With false, the client doesn't verify certificates, so that any server can impersonate "
+        "a broker: use it for tests only."
     ),
     unset("ssl.keylog.file", path).says(
-        "The keys of TLS connections are written to this file, for Wireshark; with the value "
-        "SSLKEYLOGFILE to the file that the variable of that name gives. Whoever has the file can "
-        "read everything."
+        "The client writes the keys of its TLS connections to this file, for Wireshark; with the "
+        "value SSLKEYLOGFILE, to the file in the environment variable of that name. With this "
+        "file, the traffic can be decrypted."
     ),
     unset("ssl.context", tls_context).says(
-        "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it."
+        "The client uses this ssl.SSLContext unchanged. Other TLS options are refused together "
+        "with it."
     ),
     unset(
         "ssl.engine.factory.class",
         _java_default("DefaultSslEngineFactory", instead="ssl.context=<an ssl.SSLContext>"),
     ).says(
-        "Java's own class is accepted here and changes nothing; any other is refused, since it "
-        "can't run here."
+        "Java's own class is accepted and has no effect. Any other class is refused, because "
+        "Python can't run it."
     ),
     unset("https.ca.location", path).says(
-        "A token server is trusted if one of the certificates in this file (PEM, PKCS12, JKS) or "
-        "folder vouches for it. Without it and https.ca.pem those of the system count."
+        "The client trusts token servers whose certificate is signed by one in this file (PEM, "
+        "PKCS12, JKS) or folder. If neither this nor https.ca.pem is set, it trusts the system's "
+        "certificates."
     ),
     unset("https.ca.password", secret).says(
-        "This password opens the store at https.ca.location, where it has one."
+        "This password opens the store at https.ca.location, if the store has one."
     ),
     unset("https.ca.pem", pem).says(
-        "A token server is trusted if one of these certificates, given as PEM text, vouches for it."
+        "The client trusts token servers whose certificate is signed by one of these, passed as "
+        "PEM text."
     ),
 )
 
 _SASL = (
     unset("sasl.mechanism", _mechanism, "medium", java="GSSAPI", librdkafka="GSSAPI").says(
-        "The client logs in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) "
-        "or AWS_MSK_IAM. Where it isn't given, sasl.jaas.config or a source of tokens decides; "
-        "with neither it is GSSAPI.",
-        why="What else is given often says it; only where nothing does, GSSAPI is assumed.",
+        "The client authenticates with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI "
+        "(Kerberos) or AWS_MSK_IAM. If this isn't set, the client derives it from "
+        "sasl.jaas.config or from a token option; without those it is GSSAPI.",
+        why="Other options often imply the mechanism; GSSAPI is assumed only if none does.",
     ),
     unset("sasl.username", sent_name, "high").says(
-        "The client logs in as this user, with PLAIN and SCRAM."
+        "The client authenticates as this user, with PLAIN and SCRAM."
     ),
     unset("sasl.password", secret, "high").says(
-        "The client logs in with this password, with PLAIN and SCRAM."
+        "The client authenticates with this password, with PLAIN and SCRAM."
     ),
     unset("sasl.jaas.config", secret, "medium", "KIP-85").says(
-        "A login module with its options, as Java's clients have it, says how to log in; it is "
-        "read as if this client's own options said it."
+        "This is a JAAS login module with its options, as in the configuration of Java's "
+        "clients. It is translated to the equivalent options of this client."
     ),
     Option("sasl.scram.tokenauth", boolean, False, kip="KIP-48").says(
-        "With true sasl.username and sasl.password are the id and the HMAC of a delegation token."
+        "With true, sasl.username and sasl.password are the id and the HMAC of a delegation token."
     ),
     unset(
         "sasl.client.callback.handler.class",
@@ -282,8 +291,8 @@ _SASL = (
         ),
         "medium",
     ).says(
-        "Java's and Amazon's own classes are accepted here and change nothing; any other is "
-        "refused, since it can't run here."
+        "Java's and Amazon's own classes are accepted and have no effect. Any other class is "
+        "refused, because Python can't run it."
     ),
     unset(
         "sasl.login.callback.handler.class",
@@ -293,9 +302,9 @@ _SASL = (
         ),
         "medium",
     ).says(
-        "Java's and Amazon's own classes are accepted; those for AWS and for tokens without a "
-        f"signature choose that source, as {OAUTH}.method does. Any other is refused, since it "
-        "can't run here."
+        "Java's and Amazon's own classes are accepted; those for AWS and for unsigned tokens "
+        f"select that source, as {OAUTH}.method does. Any other class is refused, because Python "
+        "can't run it."
     ),
     unset(
         "sasl.login.class",
@@ -303,97 +312,101 @@ _SASL = (
         "medium",
     ).says(JAVAS_OWN),
     Option(f"{LOGIN}.refresh.window.factor", number(0.5, 1), 0.8).says(
-        "A new token is asked for when this share of the old one's life is over."
+        "The client requests a new token after this share of the current token's lifetime."
     ),
     Option(f"{LOGIN}.refresh.window.jitter", number(0, 0.25), 0.05).says(
-        "A new token is asked for up to this share of the old one's life later, by chance, so "
-        "that not all clients ask at once."
+        "The client delays the request for a new token by a random time of up to this share of "
+        "the current token's lifetime, so that clients don't all send it at once."
     ),
     Option(f"{LOGIN}.refresh.min.period.seconds", number(0, 900), 60.0).says(
-        "A new token is asked for no sooner than this many seconds after the last one came, "
-        "unless its life is too short for that."
+        "The client waits at least this many seconds between two requests for a token, unless "
+        "the token's lifetime is too short for that."
     ),
     Option(f"{LOGIN}.refresh.buffer.seconds", number(0, 3600), 300.0).says(
-        "A new token is asked for at least this many seconds before the old one ends, unless its "
-        "life is too short for that."
+        "The client requests a new token at least this many seconds before the current one "
+        "expires, unless the token's lifetime is too short for that."
     ),
     unset(f"{LOGIN}.connect.timeout.ms", milliseconds()).says(
-        "A connection to the token server may take this many milliseconds. Without it the time "
-        "for the whole token counts, 60 % of socket.connection.setup.timeout.ms."
+        "The client waits at most this many milliseconds for a connection to the token server. "
+        "If this isn't set, only the limit for the whole token request applies, 60 % of "
+        "socket.connection.setup.timeout.ms."
     ),
     unset(f"{LOGIN}.read.timeout.ms", milliseconds()).says(
-        "The token server may be silent for this many milliseconds. Without it the time for the "
-        "whole token counts, 60 % of socket.connection.setup.timeout.ms."
+        "The client waits at most this many milliseconds for data from the token server. If this "
+        "isn't set, only the limit for the whole token request applies, 60 % of "
+        "socket.connection.setup.timeout.ms."
     ),
     Option(f"{LOGIN}.retry.backoff.ms", milliseconds(), 0.1).says(
-        "A token server that failed is asked again after this many milliseconds; the wait doubles "
-        "with each failure."
+        "The client waits this many milliseconds before it retries a failed request to the token "
+        "server; the wait doubles with each failure."
     ),
     Option(f"{LOGIN}.retry.backoff.max.ms", milliseconds(), 10.0).says(
-        "A token server that failed is asked again after this many milliseconds at most."
+        "The client waits at most this many milliseconds before it retries a failed request to "
+        "the token server."
     ),
     Option("sasl.kerberos.service.name", text, "kafka", "medium", java="none").says(
-        "The brokers' service has this name in Kerberos: the first part of their principal.",
-        why="It is librdkafka's default; Java has none, and refuses to start without a name.",
+        "This is the Kerberos service name of the brokers: the first part of their principal.",
+        why="The default is librdkafka's; Java has none, and doesn't start without a name.",
     ),
     unset("sasl.kerberos.principal", text, librdkafka="kafkaclient").says(
-        "The client logs in as this principal. Without it the keytab or the ticket cache says "
-        "which.",
-        why="The keytab or the ticket cache knows the name; Java has no such option.",
+        "The client authenticates as this principal. If this isn't set, the keytab or the ticket "
+        "cache determines it.",
+        why="The keytab or the ticket cache contains the name; Java has no such option.",
     ),
     unset("sasl.kerberos.keytab", path).says(
-        "The keys of the client's principal are in this file: tickets are taken with them into "
-        "memory, without kinit."
+        "This file contains the keys of the client's principal. The client gets tickets with "
+        "them and keeps the tickets in memory; kinit isn't needed."
     ),
     unset("sasl.kerberos.ticket.cache", path).says(
-        "The client's tickets are in this file. Without it and sasl.kerberos.keytab they are "
-        "where krb5.conf says."
+        "This file contains the client's tickets. If neither this nor sasl.kerberos.keytab is "
+        "set, krb5.conf determines the ticket cache."
     ),
 )
 
 _OAUTHBEARER = (
     unset(f"{OAUTH}.token.provider", provider).says(
-        "This function gives a token and its end, in seconds since 1970; it may also be an object "
-        "with token(). It is never a text, since settings name no code."
+        "This function returns a token and its expiry time, in seconds since 1970; an object "
+        "with token() works too. It can't be a text, because configuration never names code to "
+        "run."
     ),
     Option(
         f"{OAUTH}.method", choice("default", "oidc", "aws_msk_iam", "unsecured"), "default"
     ).says(
-        "Tokens come from a token server (oidc), from AWS credentials (aws_msk_iam), or are made "
-        "here without a signature (unsecured); with default the other options say which. A "
-        "function given as sasl.oauthbearer.token.provider goes before all."
+        "Tokens come from a token server (oidc) or from AWS credentials (aws_msk_iam), or the "
+        "client creates unsigned ones (unsecured). With default, the other options determine the "
+        "source. A function in sasl.oauthbearer.token.provider takes precedence over this option."
     ),
     Option("enable.sasl.oauthbearer.unsecure.jwt", boolean, False).says(
-        "With true tokens are made here without a signature, for tests, with the claims in "
+        "With true, the client creates unsigned tokens, for tests, with the claims in "
         f"{OAUTH}.config."
     ),
     unset(f"{OAUTH}.config", secret).says(
-        "This text is the argument of the token function, or holds the claims (principal=… "
+        "This text is the argument of the token function, or contains the claims (principal=… "
         "scope=…) for enable.sasl.oauthbearer.unsecure.jwt."
     ),
     unset(f"{OAUTH}.unsecured", pairs, kip="KIP-255").says(
-        "Tokens are made here without a signature, for tests, with these claims: "
+        "The client creates unsigned tokens, for tests, with these claims: "
         "StringClaim_sub=alice, and so on, as in Java's unsecuredLogin options."
     ),
     unset(f"{OAUTH}.token.endpoint.url", text, "medium", "KIP-768").says(
-        "The token server at this http or https URL gives the tokens, or a file (file:///…) that "
-        "the variable ODRADEK_ALLOWED_FILES allows."
+        "The client requests tokens from the token server at this http or https URL, or reads "
+        "them from a file (file:///…) that the environment variable ODRADEK_ALLOWED_FILES allows."
     ),
     unset(f"{OAUTH}.client.credentials.client.id", text, "medium", "KIP-1139").says(
-        "The client shows this id to the token server."
+        "The client authenticates to the token server with this id."
     ),
     unset(f"{OAUTH}.client.credentials.client.secret", secret, "medium", "KIP-1139").says(
-        "The client shows this secret to the token server."
+        "The client authenticates to the token server with this secret."
     ),
     unset(f"{OAUTH}.scope", text, "medium", "KIP-1139").says(
-        "The token server is asked for a token with this scope."
+        "The client requests tokens with this scope from the token server."
     ),
     Option(f"{OAUTH}.extensions", pairs, {}, kip="KIP-342").says(
-        "These pairs are told to the broker along with the token (SASL extensions)."
+        "The client sends these pairs to the broker with the token (SASL extensions)."
     ),
     Option(f"{OAUTH}.header.urlencode", boolean, False, kip="KIP-1025").says(
-        "With true client id and secret are percent-encoded before they go to the token server, "
-        "as RFC 6749 wants it."
+        "With true, client id and secret are percent-encoded in requests to the token server, as "
+        "RFC 6749 requires."
     ),
     unset(
         f"{OAUTH}.grant.type",
@@ -401,44 +414,45 @@ _OAUTHBEARER = (
         librdkafka="client_credentials",
     ).says(
         "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
-        "accepted and change nothing: with an assertion the second is used, else the first.",
-        why="What else is given says which grant it is.",
+        "accepted and have no effect: the client uses the second one if an assertion is "
+        "configured, and the first one otherwise.",
+        why="Other options determine the grant.",
     ),
     unset(f"{OAUTH}.assertion.file", path, "medium", "KIP-1139").says(
-        "The assertion for the token server is in this file, which somebody else keeps fresh and "
-        "the variable ODRADEK_ALLOWED_FILES allows."
+        "This file contains the assertion for the token server. Another program has to renew the "
+        "file, and the environment variable ODRADEK_ALLOWED_FILES has to allow it."
     ),
     Option(
         f"{OAUTH}.assertion.algorithm", upper("RS256", "ES256"), "RS256", "medium", "KIP-1139"
     ).says(
-        "The client signs its assertion by this algorithm: RS256 with an RSA key, ES256 with one "
-        "of the curve P-256."
+        "The client signs its assertion with this algorithm: RS256 with an RSA key, ES256 with a "
+        "key on the curve P-256."
     ),
     unset(f"{OAUTH}.assertion.private.key.file", path, "medium", "KIP-1139").says(
         "The client signs its assertion with the private key in this PEM file, which the "
-        "variable ODRADEK_ALLOWED_FILES allows."
+        "environment variable ODRADEK_ALLOWED_FILES has to allow."
     ),
     unset(f"{OAUTH}.assertion.private.key.pem", secret_pem).says(
-        "The client signs its assertion with this private key, given as PEM text."
+        "The client signs its assertion with this private key, passed as PEM text."
     ),
     unset(f"{OAUTH}.assertion.private.key.passphrase", secret, "medium", "KIP-1139").says(
         "This passphrase decrypts the private key that signs the assertion."
     ),
     *(
         unset(f"{OAUTH}.assertion.claim.{claim}", text, "medium", "KIP-1139").says(
-            f"The client's assertion has this text as its claim {claim} ({meaning})."
+            f"The client's assertion has this text as its {claim} claim ({meaning})."
         )
         for claim, meaning in (("iss", "issuer"), ("sub", "subject"), ("aud", "audience"))
     ),
     Option(f"{OAUTH}.assertion.claim.exp.seconds", integer(1, INT_MAX), 300, kip="KIP-1139").says(
-        "The client's assertion ends this many seconds after it is made (claim exp)."
+        "The client's assertion expires this many seconds after it is created (exp claim)."
     ),
     Option(f"{OAUTH}.assertion.claim.nbf.seconds", integer(0, INT_MAX), 60, kip="KIP-1139").says(
-        "The client's assertion counts from this many seconds before it is made (claim nbf), as "
-        "clocks differ."
+        "The client's assertion is valid from this many seconds before it is created (nbf "
+        "claim), because clocks differ."
     ),
     Option(f"{OAUTH}.assertion.claim.jti.include", boolean, False, "medium", "KIP-1139").says(
-        "With true each assertion has a random id of its own (claim jti)."
+        "With true, each assertion has a random id (jti claim)."
     ),
     unset(
         f"{OAUTH}.jwt.retriever.class",
@@ -448,25 +462,31 @@ _OAUTHBEARER = (
         "medium",
         "KIP-1139",
         java="DefaultJwtRetriever",
-    ).says(JAVAS_OWN, why="What else is given says where tokens come from."),
+    ).says(JAVAS_OWN, why="Other options determine where tokens come from."),
 )
 
 _AWS = {
-    "profile": "Credentials come from this profile of AWS's files (odradek[aws]).",
-    "region": "Requests are signed for this AWS region. Without it the brokers' names, AWS_REGION, "
-    "AWS_DEFAULT_REGION or the profile say which.",
-    "access.key.id": "Requests are signed with the AWS credentials of this id. Without it those of "
-    "AWS_ACCESS_KEY_ID are used, or what botocore finds (odradek[aws]).",
-    "secret.access.key": f"This is the secret part of {IAM}.access.key.id.",
-    "session.token": f"Temporary credentials of {IAM}.access.key.id have this token.",
-    "role.arn": "The client takes on this AWS role, and signs as it (odradek[aws]).",
-    "role.session.name": f"The session of {IAM}.role.arn has this name; without it odradek.",
-    "role.external.id": f"The role {IAM}.role.arn asks for this external id.",
-    "role.access.key.id": f"The role {IAM}.role.arn is taken on with the credentials of this id. "
-    f"Without it those of {IAM}.access.key.id, or what botocore finds, are used.",
-    "role.secret.access.key": f"This is the secret part of {IAM}.role.access.key.id.",
-    "role.session.token": f"Temporary credentials of {IAM}.role.access.key.id have this token.",
-    "sts.region": f"The role {IAM}.role.arn is asked for in this AWS region.",
+    "profile": "The client takes its AWS credentials from this profile of AWS's configuration "
+    "files (needs odradek[aws]).",
+    "region": "The client signs requests for this AWS region. If this isn't set, the client "
+    "takes the region from the brokers' host names, AWS_REGION, AWS_DEFAULT_REGION or the "
+    "profile.",
+    "access.key.id": "This is the id of the AWS credentials that sign requests. If this isn't "
+    "set, the client uses the credentials of AWS_ACCESS_KEY_ID, or those that botocore finds "
+    "(needs odradek[aws]).",
+    "secret.access.key": f"This is the secret access key of {IAM}.access.key.id.",
+    "session.token": f"This is the session token of {IAM}.access.key.id, if those credentials are "
+    "temporary.",
+    "role.arn": "The client assumes this AWS role before it signs requests (needs odradek[aws]).",
+    "role.session.name": f"The session of {IAM}.role.arn has this name; the default is odradek.",
+    "role.external.id": f"The client passes this external id when it assumes {IAM}.role.arn.",
+    "role.access.key.id": f"This is the id of the AWS credentials that assume {IAM}.role.arn. If "
+    f"this isn't set, the client uses those of {IAM}.access.key.id, or those that botocore "
+    "finds.",
+    "role.secret.access.key": f"This is the secret access key of {IAM}.role.access.key.id.",
+    "role.session.token": f"This is the session token of {IAM}.role.access.key.id, if those "
+    "credentials are temporary.",
+    "sts.region": f"The client assumes {IAM}.role.arn through the STS endpoint of this AWS region.",
 }
 _MSK_IAM = tuple(
     unset(f"{IAM}.{name}", secret if f"{IAM}.{name}" in SECRETS else text).says(doc)
@@ -474,7 +494,7 @@ _MSK_IAM = tuple(
 )
 
 _IGNORED = tuple(
-    Option(name, _ignored(why), None).says(f"It is accepted and changes nothing: {why}.")
+    Option(name, _ignored(why), None).says(f"This option is accepted and has no effect: {why}.")
     for name, why in IGNORED.items()
 )
 

@@ -52,14 +52,14 @@ def upper(*allowed: str, hint: str = "") -> Parse[str]:
     return parse
 
 
-@reads("list", "words, with commas between, or a list")
+@reads("list", "words, separated by commas, or a list")
 def names(name: str, value: Any) -> tuple[str, ...]:
     """Words, as a list or with commas."""
     parts = value.split(",") if isinstance(value, str) else list(value or ())
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
-@reads("list", "names, with commas between, or OpenSSL's cipher string")
+@reads("list", "names, separated by commas, or an OpenSSL cipher string")
 def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
     """Names with commas as in Java, or a text in OpenSSL's own language, as librdkafka takes it."""
     if isinstance(value, str) and any(mark in value for mark in ":!+@"):
@@ -74,7 +74,9 @@ def endpoint_identification(name: str, value: Any) -> str:
         return "https"
     found = str(value).strip().lower()
     if found not in ("https", "", "none"):
-        raise ConfigurationError(f"{name} must be https, or empty for no check, not {value!r}")
+        raise ConfigurationError(
+            f"{name} must be https, or empty to disable the check, not {value!r}"
+        )
     return "" if found == "none" else found
 
 
@@ -85,11 +87,11 @@ def pem(name: str, value: Any) -> str:
     found = found.replace("\\r", "").replace("\\n", "\n")
     if "-----BEGIN " not in found:
         raise ConfigurationError(
-            f"{name} holds no PEM (-----BEGIN …): a file's name goes to "
+            f"{name} must contain PEM text (-----BEGIN …); set the name of a file with "
             f"{INSTEAD_OF_PEM.get(name, 'the option that ends in .location')}"
         )
     if "PRIVATE KEY-----" in found:
-        raise ConfigurationError(f"{name} holds a private key: that one goes to ssl.keystore.key")
+        raise ConfigurationError(f"{name} contains a private key: set that with ssl.keystore.key")
     return found
 
 
@@ -107,8 +109,8 @@ def secret_pem(name: str, value: Any) -> Secret:
     tidy = Secret(hidden.reveal().strip().replace("\\r", "").replace("\\n", "\n"))
     if "-----BEGIN " not in tidy.reveal():
         raise ConfigurationError(
-            f"{name} holds no PEM (-----BEGIN …): a file's name goes to ssl.keystore.location or "
-            "ssl.key.location"
+            f"{name} must contain PEM text (-----BEGIN …); set the name of a file with "
+            "ssl.keystore.location or ssl.key.location"
         )
     return tidy
 
@@ -120,13 +122,13 @@ def store_type(name: str, value: Any) -> str:
     found = {"P12": "PKCS12", "PFX": "PKCS12", "PKCS#12": "PKCS12"}.get(found, found)
     if found not in STORE_TYPES:
         raise ConfigurationError(
-            f"{name} must be one of {', '.join(STORE_TYPES)}, not {value!r}. keytool "
-            "-importkeystore … -deststoretype PKCS12 writes a store of another kind anew"
+            f"{name} must be one of {', '.join(STORE_TYPES)}, not {value!r}. Convert other stores "
+            "with: keytool -importkeystore … -deststoretype PKCS12"
         )
     return found
 
 
-@reads("pairs", "key=value, with commas between, or a dict")
+@reads("pairs", "key=value, separated by commas, or a dict")
 def pairs(name: str, value: Any) -> Mapping[str, str]:
     """A mapping, or `a=b,c=d`."""
     if isinstance(value, Mapping):
@@ -135,7 +137,7 @@ def pairs(name: str, value: Any) -> Mapping[str, str]:
     for part in names(name, value):
         key, equals, one = part.partition("=")
         if not equals or not key.strip():
-            raise ConfigurationError(f"{name} must be key=value, with commas between several")
+            raise ConfigurationError(f"{name} must be key=value pairs, separated by commas")
         found[key.strip()] = one.strip()
     return found
 
@@ -176,16 +178,16 @@ def provider(name: str, value: Any) -> Any:
     """
     if isinstance(value, str | Secret | NotText):  # not shown: it may be a token
         raise ConfigurationError(
-            f"{name} can't be a text: settings name no code to run. In Python give the function "
-            "itself; where there are only texts (a file of settings, Spark's options): "
+            f"{name} can't be a text, because configuration never names code to run. In Python, "
+            "pass the function itself. In a file or in Spark options, use "
             "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.* or "
-            "sasl.oauthbearer.assertion.*, a file that somebody keeps fresh (file:///…, as "
-            "ODRADEK_ALLOWED_FILES allows), or sasl.oauthbearer.method=aws_msk_iam"
+            "sasl.oauthbearer.assertion.*, a token file that another program renews (file:///…, "
+            "allowed by ODRADEK_ALLOWED_FILES), or sasl.oauthbearer.method=aws_msk_iam"
         )
     if callable(value) or callable(getattr(value, "token", None)):
         return value
     raise ConfigurationError(
-        f"{name} must be a function that gives (token, its end in seconds since 1970), or an "
+        f"{name} must be a function that returns (token, expiry in seconds since 1970), or an "
         f"object with token(), not {type(value).__name__}"
     )
 

@@ -53,7 +53,7 @@ ALIASES: dict[str, str] = {
     "max.batch.size": "batch.size",
 }
 
-_OWN_CONTEXT = "make an ssl.SSLContext that does it and give it as ssl.context"
+_OWN_CONTEXT = "configure this in an ssl.SSLContext and set it as ssl.context"
 REFUSED: dict[str, str] = {
     "ssl.curves.list": _OWN_CONTEXT,
     "ssl.sigalgs.list": _OWN_CONTEXT,
@@ -61,15 +61,15 @@ REFUSED: dict[str, str] = {
     "ssl.engine.location": _OWN_CONTEXT,
     "ssl.engine.id": _OWN_CONTEXT,
     "ssl.certificate.verify.cb": _OWN_CONTEXT,
-    "ssl.ca.certificate.stores": "give ssl.truststore.location",
-    "ssl.key": "give ssl.key.location or ssl.keystore.key",
-    "ssl.certificate": "give ssl.certificate.location or ssl.keystore.certificate.chain",
-    "ssl.ca": "give ssl.truststore.location or ssl.truststore.certificates",
-    "config.providers": "values like ${file:…} aren't looked up; give the values themselves",
-    "sasl.kerberos.domain.name": "the brokers' own host names are used",
-    f"{OAUTH}.metadata.authentication.type": f"give {OAUTH}.token.provider=<a function>",
-    f"{OAUTH}.assertion.template.file": f"give {OAUTH}.assertion.claim.* instead",
-    f"{OAUTH}.assertion.jwt.template.file": f"give {OAUTH}.assertion.claim.* instead",
+    "ssl.ca.certificate.stores": "set ssl.truststore.location",
+    "ssl.key": "set ssl.key.location or ssl.keystore.key",
+    "ssl.certificate": "set ssl.certificate.location or ssl.keystore.certificate.chain",
+    "ssl.ca": "set ssl.truststore.location or ssl.truststore.certificates",
+    "config.providers": "placeholders such as ${file:…} aren't resolved; set the values themselves",
+    "sasl.kerberos.domain.name": "the host names of the brokers are used",
+    f"{OAUTH}.metadata.authentication.type": f"set {OAUTH}.token.provider=<a function>",
+    f"{OAUTH}.assertion.template.file": f"set {OAUTH}.assertion.claim.* instead",
+    f"{OAUTH}.assertion.jwt.template.file": f"set {OAUTH}.assertion.claim.* instead",
 }
 """What others have and this release hasn't, with what to do instead."""
 
@@ -82,13 +82,13 @@ def dotted(name: object) -> str:
 def spelled(name: str, value: Any) -> tuple[str, Any]:
     """Kafka's name, and the value in its words."""
     if name in REFUSED:
-        raise UnsupportedFeatureError(f"{name} isn't in this release: {REFUSED[name]}")
+        raise UnsupportedFeatureError(f"{name} isn't supported in this release: {REFUSED[name]}")
     if name == "ssl.check.hostname":
         value = "https" if value is None or boolean(name, value) else ""
     elif name == "ssl.ca.location" and value == "probe":
         value = None  # librdkafka's word for the system's store
     elif name == "ssl.cadata" and isinstance(value, bytes) and not value.lstrip().startswith(b"-"):
-        raise ConfigurationError("ssl.cadata must be PEM text; DER certificates can't be given")
+        raise ConfigurationError("ssl.cadata must be PEM text; DER certificates aren't supported")
     return ALIASES.get(name, name), value
 
 
@@ -99,8 +99,8 @@ def sealed(given: Any) -> dict[str, Any]:
     """
     if given is not None and not isinstance(given, Mapping):
         kind, given = type(given).__name__, None  # this frame is shown too
-        cure = "names and values as keywords, or the dict that read_properties(path) gives"
-        raise ArgumentError(f"config must be a dict of options, not {kind}: give {cure}")
+        cure = "options as keyword arguments, or the dict that read_properties(path) returns"
+        raise ArgumentError(f"config must be a dict of options, not {kind}: pass {cure}")
     return {
         name: hidden(value) if _means_secret(dotted(name), value) else value
         for name, value in (given or {}).items()

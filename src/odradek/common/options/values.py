@@ -163,7 +163,7 @@ def boolean(name: str, value: Any) -> bool:
 def text(name: str, value: Any) -> str:
     """A text that isn't empty."""
     if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"{name} must be a text that isn't empty, not {value!r}")
+        raise ConfigurationError(f"{name} must be a non-empty text, not {value!r}")
     return value.strip()
 
 
@@ -179,12 +179,12 @@ def sent_name(name: str, value: Any) -> str:
         size = len(found.encode())
     except UnicodeEncodeError:
         raise ConfigurationError(
-            f"{name} can't be sent to a broker: {value!r} holds a lone surrogate, as arguments and "
-            "names of files do that aren't UTF-8"
+            f"{name} can't be sent to a broker: {value!r} contains a lone surrogate, as in "
+            "command line arguments and file names that aren't UTF-8"
         ) from None
     if size > LONGEST_NAME:
         raise ConfigurationError(
-            f"{name} must have {LONGEST_NAME} bytes at most, and has {size}: {found[:40]!r}…"
+            f"{name} must have at most {LONGEST_NAME} bytes, but has {size}: {found[:40]!r}…"
         )
     return found
 
@@ -231,25 +231,27 @@ def parse_address(name: str, text: str) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if "@" in rest:  # a password perhaps: it isn't shown
         raise ConfigurationError(
-            f"{name}: an address has an @; it is host:port, and who logs in is said by "
+            f"{name}: an address must be host:port, without a user and @; set the user with "
             "sasl.username and sasl.password"
         )
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
-        raise ConfigurationError(f"{name}: {text!r} isn't host:port, as in localhost:9092")
+        raise ConfigurationError(f"{name}: {text!r} isn't host:port, for example localhost:9092")
     return Address(host, int(port))
 
 
-@reads("addresses", "host:port, with commas between, or a list")
+@reads("addresses", "host:port, separated by commas, or a list")
 def addresses(name: str, value: Any) -> tuple[Address, ...]:
     """Addresses, as a list or with commas; each once."""
     parts = value.split(",") if isinstance(value, str) else value or ()
     raw = isinstance(parts, bytes | bytearray | memoryview)
     parts = () if raw else list(parts)
     if raw or any(isinstance(part, bytes) for part in parts):
-        raise ConfigurationError(f"{name} must be a str or a list of them, not bytes: .decode()")
+        raise ConfigurationError(
+            f"{name} must be a str or a list of them, not bytes: use .decode()"
+        )
     found = [parse_address(name, str(p).strip()) for p in parts if str(p).strip()]
     if not found:
-        raise ConfigurationError(f"{name} names no broker: give at least one host:port")
+        raise ConfigurationError(f"{name} must name at least one broker, as host:port")
     return tuple(dict.fromkeys(found))
 
 
@@ -266,12 +268,12 @@ def check_schemes(servers: Any, protocol: str) -> None:
         scheme, found, _ = str(part).strip().partition("://")
         if found and scheme.upper() in PROTOCOLS and scheme.upper() != protocol:
             raise ConfigurationError(
-                f"bootstrap.servers has an address with {scheme}://, and security.protocol is "
-                f"{protocol}: set security.protocol={scheme.upper()}, or leave {scheme}:// out"
+                f"bootstrap.servers has an address with {scheme}://, but security.protocol is "
+                f"{protocol}: set security.protocol={scheme.upper()}, or remove {scheme}://"
             )
         if found and scheme.lower() in ("http", "https"):
             raise ConfigurationError(
-                f"bootstrap.servers has an address with {scheme}://: give a broker's host:port"
+                f"bootstrap.servers has an address with {scheme}://: use the host:port of a broker"
             )
 
 
@@ -321,7 +323,7 @@ def partitioner(name: str, value: Any) -> str | PartitionFunction:
     return text
 
 
-@reads("word", f"latest, earliest, none, {BY_DURATION} and an ISO 8601 duration")
+@reads("word", f"latest, earliest, none, {BY_DURATION} with an ISO 8601 duration")
 def reset(name: str, value: Any) -> str:
     """`auto.offset.reset`, with durations (KIP-1106)."""
     text = str(value).strip()
@@ -333,8 +335,8 @@ def reset(name: str, value: Any) -> str:
         return BY_DURATION + duration
     if text.lower() not in ("latest", "earliest", "none"):
         raise ConfigurationError(
-            f"{name} must be latest, earliest, none or {BY_DURATION} and an ISO 8601 duration, "
-            f"as in {BY_DURATION}P7D, not {value!r}"
+            f"{name} must be latest, earliest, none or {BY_DURATION} with an ISO 8601 duration, "
+            f"for example {BY_DURATION}P7D, not {value!r}"
         )
     return text.lower()
 

@@ -57,8 +57,8 @@ def allowed_server(option: str, url: str, environment: Mapping[str, str] | None 
 
 def _not_allowed(option: str, url: str, kind: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{option}: {shown(url)} isn't among the {kind} that {ALLOWED_URLS} allows. "
-        "Whoever runs this process can add it to that environment variable"
+        f"{option}: {shown(url)} isn't one of the {kind} in {ALLOWED_URLS}. The operator of this "
+        "process can add it to that environment variable"
     )
 
 
@@ -70,10 +70,10 @@ def allowed_file(
     listed = _listed(ALLOWED_FILES, environment) or ()
     if not any(os.path.isabs(one) and os.path.abspath(one) == found for one in listed):  # noqa: PTH100, PTH117
         raise ConfigurationError(
-            f"{option}: the file {found} may not be read: settings alone can't name a file whose "
-            "content or signature goes to a server. Whoever runs this process can allow it: "
-            f"{ALLOWED_FILES}=<absolute paths, with commas between>; in Python a function that "
-            "reads it (sasl.oauthbearer.token.provider), or a key as text, does without"
+            f"{option}: reading {found} isn't allowed, because its content would be sent to a "
+            f"server. The operator of this process can allow it: {ALLOWED_FILES}=<absolute paths, "
+            "separated by commas>. Alternatives are a Python function that reads the file "
+            "(sasl.oauthbearer.token.provider), or a key as text"
         )
     return found
 

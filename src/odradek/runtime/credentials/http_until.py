@@ -40,7 +40,7 @@ class Until:
         """What a wait may take now; `TimeoutError` when that is nothing."""
         left = self.deadline - self.clock.now()
         if left <= 0:
-            raise TimeoutError("the answer came too slowly")
+            raise TimeoutError("the response took too long")
         return left if most is None else min(left, most)
 
 
@@ -132,17 +132,17 @@ class _Connection(http.client.HTTPConnection):
 
         self._resolver.resolve(self.host, self.port, deliver)
         if not told.wait(self._until.left(self._until.connect)):
-            raise TimeoutError("the name server gave no answer in time")
+            raise TimeoutError("the name server didn't answer in time")
         answer = answers[0]
         if isinstance(answer, OSError):
             raise answer
         if isinstance(answer, BaseException) or not answer:
-            raise OSError(f"{self.host} has no address")
+            raise OSError(f"{self.host} has no IP address")
         return answer
 
     def _dialled(self, addresses: list[str]) -> socket.socket:
         """The first address that takes the connection; each gets a share of what is left."""
-        until, failed = self._until, OSError(f"{self.host} has no address")
+        until, failed = self._until, OSError(f"{self.host} has no IP address")
         shares = len(addresses)
         for share, ip in enumerate(addresses):
             family, address = numeric_address(ip, self.port)

@@ -68,7 +68,7 @@ def _sign(settings: AssertionSettings, message: bytes) -> bytes:
         size = (key.curve.key_size + 7) // 8
         return r.to_bytes(size, "big") + s.to_bytes(size, "big")
     raise TokenError(
-        f"the key of the assertion isn't one for {settings.algorithm}",
+        f"the key of the assertion doesn't fit the algorithm {settings.algorithm}",
         cure="Set sasl.oauthbearer.assertion.algorithm to RS256 (RSA) or ES256 (P-256).",
     )
 
@@ -104,9 +104,9 @@ def assertion_in(path: Path) -> Secret:
         text = Secret(path.read_text("ascii").strip())
     except (OSError, UnicodeDecodeError) as error:
         raise TokenError(
-            f"the assertion's file {path} can't be read: {type(error).__name__}",
+            f"the assertion file {path} can't be read: {type(error).__name__}",
             cure="Check sasl.oauthbearer.assertion.file.",
         ) from error
     if not text:
-        raise TokenError(f"the assertion's file {path} is empty")
+        raise TokenError(f"the assertion file {path} is empty")
     return text

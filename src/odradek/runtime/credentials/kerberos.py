@@ -29,13 +29,13 @@ T = TypeVar("T")
 _numbers = itertools.count()
 
 SERVICE = (
-    "Is sasl.kerberos.service.name the brokers' service, and the name in bootstrap.servers (and "
-    "advertised.listeners) the one that their principal has?"
+    "Check that sasl.kerberos.service.name is the service name of the brokers, and that "
+    "bootstrap.servers (and advertised.listeners) has the host name of their principal."
 )
-KEYTAB = "Compare sasl.kerberos.principal with what `klist -k` says of sasl.kerberos.keytab."
-CENTRE = "Look at krb5.conf: realm, and where its key distribution centre is."
-TICKET = "Give sasl.kerberos.keytab and sasl.kerberos.principal, or get a ticket by kinit."
-CLOCK = "This machine's clock and the key distribution centre's are apart."
+KEYTAB = "Compare sasl.kerberos.principal with the output of: klist -k <sasl.kerberos.keytab>"
+CENTRE = "Check the realm and its key distribution centre in krb5.conf."
+TICKET = "Set sasl.kerberos.keytab and sasl.kerberos.principal, or get a ticket with kinit."
+CLOCK = "Synchronise the clocks of this machine and the key distribution centre."
 CURES = (
     (("server not found", "not found in kerberos database"), SERVICE),
     (("keytab", "key table", "preauthentication", "client not found"), KEYTAB),
@@ -43,7 +43,7 @@ CURES = (
     (("clock", "skew"), CLOCK),
     (("kdc", "realm", "resolve"), CENTRE),
 )
-USUAL_CURE = "Look at krb5.conf, sasl.kerberos.* and the tickets (klist)."
+USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
 def gssapi_mechanism(config: Config) -> Gssapi:
@@ -52,8 +52,9 @@ def gssapi_mechanism(config: Config) -> Gssapi:
         library = import_module("gssapi")
     except ImportError as error:
         raise ConfigurationError(
-            "sasl.mechanism=GSSAPI needs the package gssapi: install odradek[gssapi] (it is "
-            f"compiled against MIT Kerberos: libkrb5-dev and gcc). What is wrong: {error}"
+            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'odradek[gssapi]' (it "
+            "is compiled against MIT Kerberos and needs libkrb5-dev and gcc). The error was: "
+            f"{error}"
         ) from None
     return Gssapi(Kerberos(config, library).context)
 
@@ -133,7 +134,7 @@ class KerberosContext:
 def _readable(keytab: str) -> None:
     path = keytab.removeprefix("FILE:")
     if not os.access(path, os.R_OK):
-        why = "can't be read by this process" if os.path.lexists(path) else "isn't there"
+        why = "can't be read by this process" if os.path.lexists(path) else "doesn't exist"
         raise TokenError(f"sasl.kerberos.keytab: {path} {why}", cure=KEYTAB)
 
 
@@ -146,7 +147,7 @@ def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = ""
     except Exception as error:
         said = words_of(error)
         if heard:
-            raise ServerNotTrustedError(f"Kerberos doesn't accept the broker: {said}") from error
+            raise ServerNotTrustedError(f"Kerberos couldn't verify the broker: {said}") from error
         raise TokenError(f"Kerberos: {said}", cure=_cure(said, cure)) from error
 
 

@@ -29,8 +29,9 @@ SESSION_NAME = "odradek"
 AHEAD = 300.0
 """Seconds before its end from which a role is taken on again."""
 CURE = (
-    "Give sasl.aws.msk.iam.access.key.id and .secret.access.key, or set AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY; for profiles, roles and machines' own credentials install odradek[aws]."
+    "Set sasl.aws.msk.iam.access.key.id and .secret.access.key, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY in the environment. For profiles, roles and instance credentials: pip "
+    "install 'odradek[aws]'."
 )
 
 
@@ -78,7 +79,7 @@ class CredentialSource:
         given = [one for one in (name, secret) if self._config[one] is not None]
         if len(given) == 1:
             missing = secret if given == [name] else name
-            raise ConfigurationError(f"{missing} is missing: {given[0]} is of no use without it")
+            raise ConfigurationError(f"{missing} is missing: {given[0]} needs it")
 
     def region(self, address: Address | None) -> str:
         """The option, else what the broker's name says, else the environment, else a profile."""
@@ -91,7 +92,7 @@ class CredentialSource:
             found = self._open_session().get_config_variable("region")
         if not found:
             raise TokenError(
-                "the AWS region isn't known",
+                "the AWS region is unknown",
                 cure="Set sasl.aws.msk.iam.region, or AWS_REGION in the environment.",
             )
         return str(found)
@@ -104,7 +105,7 @@ class CredentialSource:
             raise
         except Exception as error:  # botocore's many
             raise TokenError(
-                f"AWS credentials can't be had: {type(error).__name__}", cure=CURE
+                f"getting AWS credentials failed: {type(error).__name__}", cure=CURE
             ) from error.with_traceback(None)
 
     def _credentials(self) -> AwsCredentials:
@@ -117,7 +118,7 @@ class CredentialSource:
                 return given
         found = self._of_session()
         if found is None:
-            raise TokenError("no AWS credentials were found", cure=CURE)
+            raise TokenError("no AWS credentials found", cure=CURE)
         return found
 
     def _given(self, name: str, secret: str, token: str) -> AwsCredentials | None:
@@ -135,7 +136,7 @@ class CredentialSource:
         """Whatever botocore finds; it renews by itself what ends."""
         if not self._botocore():
             wanted = "sasl.aws.msk.iam.profile" if self._option("profile") else "credentials"
-            raise TokenError(f"{wanted} can't be looked for without botocore", cure=CURE)
+            raise TokenError(f"botocore is needed to find {wanted}", cure=CURE)
         if self._found is None:
             self._found = self._open_session().get_credentials()
         if self._found is None:
@@ -149,7 +150,8 @@ class CredentialSource:
             return self._role[0]
         if not self._botocore():
             raise TokenError(
-                f"{OPTIONS}.role.arn needs botocore", cure="Install the extra: odradek[aws]."
+                f"{OPTIONS}.role.arn needs botocore",
+                cure="Install it with: pip install 'odradek[aws]'",
             )
         own = self._given("role.access.key.id", "role.secret.access.key", "role.session.token")
         own = own or self._given("access.key.id", "secret.access.key", "session.token")

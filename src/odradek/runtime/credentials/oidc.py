@@ -140,7 +140,7 @@ class TokenServer:
             size += len(piece)
             if size > LONGEST_ANSWER:
                 pieces.clear()
-                raise TokenError(f"{self.place} answered more than {LONGEST_ANSWER} bytes")
+                raise TokenError(f"{self.place} sent more than {LONGEST_ANSWER} bytes")
         return Secret(b"".join(pieces).decode("utf-8", "replace"))
 
     def _json(self, body: Secret) -> dict[str, Any]:
@@ -151,15 +151,15 @@ class TokenServer:
         if isinstance(found, dict):
             return found
         raise TokenError(
-            f"{self.place} answered {len(body.reveal())} characters that aren't a JSON object",
+            f"{self.place} sent {len(body.reveal())} characters that aren't a JSON object",
             cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
         )
 
     def _refusal(self, error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> Exception:
         said, code = _said(error, secrets), error.code
-        what = f"{self.place} answered HTTP {code}" + (f": {said}" if said else "")
+        what = f"{self.place} sent HTTP status {code}" + (f": {said}" if said else "")
         if code in RETRIED or code >= 500:
-            refused = TokenError(what, cure="The token server has a problem of its own; ask there.")
+            refused = TokenError(what, cure="The token server failed; ask its operator.")
             return TryAgain(refused)
         # Without its cause: the server has chosen the reason that stands there (R-IN-3), and may
         # have put the header with our secret into it.
@@ -170,7 +170,7 @@ class TokenServer:
         cause = (reason if isinstance(reason, BaseException) else error).with_traceback(None)
         if isinstance(cause, http.client.HTTPException):  # it holds the server's own words
             failed = TokenError(
-                f"{self.place} didn't answer in HTTP ({type(cause).__name__})",
+                f"{self.place} didn't send a valid HTTP response ({type(cause).__name__})",
                 cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
             )
             return TryAgain(failed)
@@ -178,19 +178,19 @@ class TokenServer:
             words = getattr(reason, "verify_message", "") or reason.reason or str(reason)
             failed = TokenError(
                 f"{self.place}: TLS failed: {words}",
-                cure="Name the authority that signed its certificate in https.ca.location, and "
-                "use a name that stands in it.",
+                cure="Set the certificate of the authority that signed the server's certificate "
+                "in https.ca.location, and use a host name from that certificate.",
             )
             failed.__cause__ = cause
             return failed
         if isinstance(reason, TimeoutError):
-            words = "no answer in time"
+            words = "no response in time"
         else:
             words = str(reason) or type(reason).__name__
         failed = TokenError(
             f"{self.place} can't be reached: {words[:SAID]}",
-            cure="Check sasl.oauthbearer.token.endpoint.url and the way there (a firewall; the "
-            "environment's proxies aren't used).",
+            cure="Check sasl.oauthbearer.token.endpoint.url and the network (firewalls; the "
+            "proxy variables of the environment aren't used).",
         )
         failed.__cause__ = cause
         return TryAgain(failed)
@@ -233,11 +233,11 @@ def _cure(code: int, said: str) -> str:
         return "Check the assertion: its key, issuer, subject, audience and times."
     if code in (401, 403) or "client" in said:
         return (
-            "Check sasl.oauthbearer.client.credentials.client.id and .client.secret, and that the "
-            "server allows this client the grant."
+            "Check sasl.oauthbearer.client.credentials.client.id and .client.secret, and that "
+            "the server allows this grant for the client."
         )
     if 300 <= code < 400:
-        return "Put the place that it redirects to into sasl.oauthbearer.token.endpoint.url."
+        return "Set sasl.oauthbearer.token.endpoint.url to the URL that the server redirects to."
     return "Check sasl.oauthbearer.token.endpoint.url and sasl.oauthbearer.scope."
 
 
@@ -259,7 +259,7 @@ def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
         names = ", ".join(sorted(str(name)[:40] for name in answer)[:10]) or "nothing"
         del answer
         raise TokenError(
-            f"{place} gave no access_token (its answer has: {names})",
+            f"{place} sent no access_token (its response contains: {names})",
             cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
         )
     token = Secret(text.strip())
@@ -278,11 +278,11 @@ def from_file(path: Path) -> Token:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise TokenError(
-            f"the token's file {path} can't be read: {getattr(error, 'strerror', None) or error}",
+            f"the token file {path} can't be read: {getattr(error, 'strerror', None) or error}",
             cure="Check sasl.oauthbearer.token.endpoint.url.",
         ) from error
     token = Secret(text)
     del text
     if not token:
-        raise TokenError(f"the token's file {path} is empty")
+        raise TokenError(f"the token file {path} is empty")
     return Token(token, end_of_jwt(token.reveal()))

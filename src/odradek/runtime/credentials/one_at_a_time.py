@@ -58,7 +58,7 @@ class OneAtATime(Generic[T]):
         if mine:
             self._do(run)
         elif not run.done.wait(max(0.0, run.began + self._patience - self._clock())):
-            raise TimeoutError("the call that was already going on gave no answer in time")
+            raise TimeoutError("the previous call of the same function hasn't returned in time")
         if run.error is not None:
             # Each caller gets an error of its own to chain and to trace: the cause is shared.
             raise run.error if mine else _again(run.error)
@@ -68,7 +68,10 @@ class OneAtATime(Generic[T]):
         """Raises where too many hang already."""
         self._hanging.add(id(run))
         if len(self._hanging) >= MOST_HANGING:
-            raise TimeoutError(f"{len(self._hanging)} earlier calls still hang; none is begun")
+            raise TimeoutError(
+                f"{len(self._hanging)} previous calls haven't returned, so the function isn't "
+                "called again"
+            )
 
     def _do(self, run: _Run[T]) -> None:
         try:

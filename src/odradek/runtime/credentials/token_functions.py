@@ -75,8 +75,8 @@ def _function(config: Config) -> TokenFunction:
     if config["sasl.oauthbearer.token.endpoint.url"]:
         return oidc(config)
     raise ConfigurationError(
-        "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a function that gives "
-        "tokens), or sasl.oauthbearer.token.endpoint.url with "
+        "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a function that "
+        "returns tokens), or sasl.oauthbearer.token.endpoint.url with "
         "sasl.oauthbearer.client.credentials.client.id and .client.secret"
     )
 
@@ -139,8 +139,8 @@ def oidc(config: Config) -> TokenFunction:
         return lambda: from_file(path)
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         logger.warning(
-            "sasl.oauthbearer.token.endpoint.url is http: whoever sees the network's packets sees "
-            "this client's secret and its tokens; https hides them"
+            "sasl.oauthbearer.token.endpoint.url uses http: an attacker on the network can read "
+            "this client's secret and its tokens; use https"
         )
     server = TokenServer(
         url,

@@ -173,7 +173,7 @@ class EventQueue:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "[%s] events wait to be published to %s: %s; the client itself goes on",
+                "[%s] publishing events to %s is delayed: %s; the client itself isn't affected",
                 *(self._client, self._where, error),
             )
 
@@ -183,6 +183,6 @@ class EventQueue:
         self._waiting.clear()
         kind = "" if isinstance(error, KafkaError) else f"{type(error).__name__}: "
         logger.warning(
-            "[%s] events are no longer published to %s: %s%s; the client itself goes on",
+            "[%s] events are no longer published to %s: %s%s; the client itself isn't affected",
             *(self._client, self._where, kind, error),
         )

@@ -117,7 +117,9 @@ class _TopicSink:
     def _outcome(self, error: BaseException | None, metadata: RecordMetadata) -> None:
         if error is not None and not self._warned:
             self._warned = True
-            logger.warning("[%s] events are missing in %s: %s", self._client, self._topic, error)
+            logger.warning(
+                "[%s] an event couldn't be published to %s: %s", self._client, self._topic, error
+            )
 
     def close(self, timeout: float) -> None:
         """Deliver what was taken, for at most so long."""

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 OTHER_LOOP = (
-    "this client belongs to another event loop ({}): make it, use it and close it inside of one "
-    "asyncio.run(); other threads hand it calls by asyncio.run_coroutine_threadsafe()"
+    "this client belongs to another event loop ({}): create, use and close it within one "
+    "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
 """Seconds by which a timer may be early; one that is earlier is set again and costs no step."""

@@ -87,15 +87,15 @@ class LoopFuture(Generic[T]):
     # What asyncio knows
 
     def done(self) -> bool:
-        """Whether the outcome is there, or this was cancelled."""
+        """Return whether the result is available or this future was cancelled."""
         return self._cancelled or self._is_over()
 
     def cancelled(self) -> bool:
-        """Whether `cancel` ended this; what was sent goes on."""
+        """Return whether this future was cancelled; the producer still sends the record."""
         return self._cancelled
 
     def cancel(self, msg: object = None) -> bool:
-        """Have nobody wait for the outcome any more. What was handed over can't be taken back."""
+        """Cancel the wait for the result; the record itself can't be taken back."""
         if self.done():
             return False
         self._cancelled = True
@@ -103,12 +103,14 @@ class LoopFuture(Generic[T]):
         return True
 
     def result(self) -> T:
-        """The outcome. Raises its error, `InvalidStateError` where it isn't there yet."""
+        """Return the result, or raise its error; raise `InvalidStateError` if it isn't available
+        yet.
+        """
         self._check()
         return self._outcome()
 
     def exception(self) -> BaseException | None:
-        """The outcome's error, None where all is well; raises as `result` before it is there."""
+        """Return the error, or None on success; raise as `result` does if it isn't available."""
         self._check()
         return self._error()
 
@@ -116,7 +118,9 @@ class LoopFuture(Generic[T]):
         if self._cancelled:
             raise asyncio.CancelledError
         if not self._is_over():
-            raise asyncio.InvalidStateError("the outcome isn't there yet: await this")
+            raise asyncio.InvalidStateError(
+                "the result isn't available yet: await this future first"
+            )
 
     @staticmethod
     def _make_cancelled_error() -> asyncio.CancelledError:
@@ -132,7 +136,7 @@ class LoopFuture(Generic[T]):
     def add_done_callback(
         self, fn: Callable[[Self], object], *, context: Context | None = None
     ) -> None:
-        """Have `fn(future)` called by the loop once the outcome is there."""
+        """Let the event loop call `fn(future)` once the result is available."""
         loop = self.get_loop()
         if self.done():
             loop.call_soon(fn, self, context=context)
@@ -147,7 +151,7 @@ class LoopFuture(Generic[T]):
         self._listen(fn, over)
 
     def remove_done_callback(self, fn: Callable[[Self], object]) -> int:
-        """Take `add_done_callback` back; gives how often it had been called with `fn`."""
+        """Remove callbacks that `add_done_callback` added; return how many were removed."""
         kept = [one for one in self._listeners or () if one[0] != fn]
         removed = len(self._listeners or ()) - len(kept)
         self._listeners = kept or (self._listeners and [])
@@ -191,13 +195,14 @@ class LoopFuture(Generic[T]):
 
 
 class DeliveryFuture(LoopFuture[RecordMetadata]):
-    """The outcome of one `send()` of an `AsyncProducer`: `await` gives `RecordMetadata`.
+    """The result of one `send()` of an `AsyncProducer`: `await` returns `RecordMetadata`.
 
-    Raises whatever error ended the record's batch; by `delivery.timeout.ms` there is an outcome.
+    `await` raises the batch's error if the record failed; the result is available within
+    `delivery.timeout.ms`.
 
-    >>> delivery = await producer.send("flights", b"JFK")
-    >>> (await delivery).offset
-    0
+        >>> delivery = await producer.send("flights", b"JFK")
+        >>> (await delivery).offset
+        0
     """
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
@@ -215,7 +220,9 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         self._timestamp_ms = timestamp_ms
 
     def result(self) -> RecordMetadata:
-        """Where the record is; raises its error, `InvalidStateError` before there is one."""
+        """Return the record's place, or raise its error; raise `InvalidStateError` if it isn't
+        available yet.
+        """
         batch = self._batch
         if batch.done.done and batch.parts is None and not self._cancelled:
             return batch.metadata(self._index, self._timestamp_ms)
@@ -292,11 +299,11 @@ class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return self._delivery.rows
 
     def acknowledged(self) -> list[OffsetRange]:
-        """The offsets of what was written, though other rows failed."""
+        """Return the offsets of the written records, even if others failed."""
         self._check()
         return self._delivery.ranges()
 
@@ -319,31 +326,31 @@ class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
 
 
 class ArrowDeliveryFuture(RowsDeliveryFuture):
-    """The outcome of one `send_arrow()`: `await` gives the offsets by partition, in order.
+    """The result of one `send_arrow()`: `await` returns the offsets by partition, in order.
 
-    Raises the first error among the rows: `errors()` tells which rows failed, `acknowledged()`
-    where the others are; both are for when the outcome is there.
+    If rows failed, `await` raises the first error. Once the result is available, `errors()` returns
+    which rows failed, and `acknowledged()` the offsets of the others.
     """
 
     __slots__ = ()
 
     def errors(self) -> ErrorColumn | None:
-        """None, or a column of errors if some rows failed, as `ArrowFuture.errors` gives it."""
+        """Return a column of errors as `ArrowFuture.errors` does, or None if no row failed."""
         self._check()
         return None if self._delivery.error is None else self._delivery.error_column()
 
 
 class ManyDeliveryFuture(RowsDeliveryFuture):
-    """The outcome of one `send_many()`: `await` gives the offsets by partition, in order.
+    """The result of one `send_many()`: `await` returns the offsets by partition, in order.
 
-    Raises the first error among the records: `errors()` tells which records failed,
-    `acknowledged()` where the others are; both are for when the outcome is there.
+    If records failed, `await` raises the first error. Once the result is available, `errors()`
+    returns which records failed, and `acknowledged()` the offsets of the others.
     """
 
     __slots__ = ()
 
     def errors(self) -> list[BaseException | None] | None:
-        """None, or a list of errors if some records failed, as `ManyFuture.errors` gives it."""
+        """Return a list of errors as `ManyFuture.errors` does, or None if no record failed."""
         self._check()
         return None if self._delivery.error is None else self._delivery.errors()
 
@@ -356,14 +363,15 @@ def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> Deli
     function("on_delivery", on_delivery)
     if iscoroutinefunction(on_delivery):
         raise ArgumentError(
-            "on_delivery can't be `async def`, as nobody awaits it: await what send() gives"
+            "on_delivery can't be `async def`, because nothing would await it: await the future "
+            "that send() returns"
         )
 
     def tell() -> None:
         try:
             on_delivery(*future._told())  # noqa: SLF001  # of this module
         except Exception:
-            logger.exception("a callback for %r failed", future)
+            logger.exception("the callback %r raised an error", future)
         except BaseException as error:
             future._producer._surface(error)  # noqa: SLF001
 

@@ -71,7 +71,7 @@ class EngineHost(HostSockets):
     def attach(self, engine: EngineInputs) -> None:
         """Take the engine; nothing is opened yet."""
         if self._engine is not None:
-            raise IllegalStateError("this host has an engine already")
+            raise IllegalStateError("this host already has an engine")
         engine.hosted(from_outside)
         self._engine = engine
 

@@ -72,7 +72,7 @@ class HostSockets:
 
     def _open(self, effect: Open) -> None:
         if self._closing:
-            self._attached().disconnected(effect.connection, "the client is closing")
+            self._attached().disconnected(effect.connection, "the client is being closed")
             return
         try:
             transport = self._new_transport(effect)

@@ -127,7 +127,8 @@ class IoLog(logging.Filter):
                 with self._count:
                     count, self._dropped = self._dropped, 0
                 logger.warning(
-                    "%d lines of I/O threads were dropped: handlers took too long", count
+                    "%d log lines of I/O threads were dropped, because log handlers were too slow",
+                    count,
                 )
         except BaseException:  # a handler's fault: logging says so on stderr, and goes on
             with suppress(Exception):  # stderr may be closed: that mustn't end the thread

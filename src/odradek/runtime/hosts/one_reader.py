@@ -93,7 +93,7 @@ class OneReader:
             running = callback and callback()
             raise IllegalStateError(f"{what} can't be called inside {running or what}")
         raise IllegalStateError(
-            f"thread {mine.thread!r} called {what} while thread {held.thread!r} is inside of it: a "
+            f"thread {mine.thread!r} called {what} while thread {held.thread!r} was using it: a "
             "consumer returns records to one thread at a time. Other threads may call pause(), "
             "seek(), commit() and close()"
         )

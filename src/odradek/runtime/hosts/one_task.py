@@ -48,9 +48,9 @@ class OneTask:
             raise IllegalStateError(f"{what} can't be called inside {running or what}")
         name = "a callback" if mine is None else f"task {mine.get_name()!r}"
         raise IllegalStateError(
-            f"{name} called {what} while task {held.get_name()!r} is inside of it: a consumer "
-            "returns records to one task at a time. Other tasks may call pause(), seek(), commit() "
-            "and close()"
+            f"{name} called {what} while task {held.get_name()!r} was using it: a consumer "
+            "returns records to one task at a time. Other tasks may call pause(), seek(), "
+            "commit() and close()"
         )
 
     async def inside(

@@ -80,19 +80,19 @@ class OutcomeFuture(Future[T], Generic[T]):
     # What whoever inherits must have
 
     def done(self) -> bool:
-        """Whether the outcome is there."""
+        """Return whether the result is available."""
         raise NotImplementedError
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the outcome."""
+        """Wait for the result, and return it or raise its error."""
         raise NotImplementedError
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the outcome; give its error."""
+        """Wait for the result; return its error, or None."""
         raise NotImplementedError
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Call back once the outcome is there, in any thread."""
+        """Call `callback(future)` once the result is available, in any thread."""
         raise NotImplementedError
 
     def _begin_waiting(self) -> float:
@@ -108,36 +108,36 @@ class OutcomeFuture(Future[T], Generic[T]):
     # What all have
 
     def cancel(self) -> bool:
-        """False: what was handed over can't be taken back."""
+        """Return False: a sent record can't be taken back."""
         return False
 
     def cancelled(self) -> bool:
-        """False, see `cancel`."""
+        """Return False, see `cancel`."""
         return False
 
     def running(self) -> bool:
-        """Whether the outcome isn't there yet."""
+        """Return whether the result isn't available yet."""
         return not self.done()
 
     def set_result(self, result: T) -> None:
-        """Refused: the producer says what became of it."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        """Raise `IllegalStateError`: only the producer sets results."""
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def set_exception(self, exception: BaseException | None) -> None:
-        """Refused, see `set_result`."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        """Raise `IllegalStateError`, see `set_result`."""
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Refused, see `set_result`."""
-        raise IllegalStateError("the outcome of a record is its producer's to say")
+        """Raise `IllegalStateError`, see `set_result`."""
+        raise IllegalStateError("only the producer can set the result of a record")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'finished' if self.done() else 'pending'}>"
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for the outcome without holding up the event loop, as long as `result()` would.
+        """Wait for the result as `result()` does, without blocking the event loop.
 
-        Ending the wait (`asyncio.timeout`, a task that is cancelled) takes nothing back.
+        Ending the wait (`asyncio.timeout`, a cancelled task) doesn't take the record back.
         """
         from asyncio import get_running_loop
 

@@ -47,7 +47,7 @@ class Outsiders:
             return
         for token, (deadline, _) in list(self.owed.items()):
             if deadline <= now:
-                self.answer(token, None, TimeoutError("no answer in time"))
+                self.answer(token, None, TimeoutError("no result in time"))
 
     def clear(self) -> None:
         """Nobody is interested any more."""

@@ -45,14 +45,14 @@ class SendingClient(Protocol):
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
-    """The outcome of one `send()`.
+    """The result of one `send()`: a `concurrent.futures.Future` that can also be awaited.
 
-    It is a `concurrent.futures.Future`: `wait`, `as_completed` and `asyncio.wrap_future` take it,
-    and a coroutine may `await` it, which ends as `result()` does and holds up no event loop. What
-    was sent can't be taken back: `cancel()` is always False.
+    `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` accept it. `await` returns
+    or raises as `result()` does, without blocking the event loop. A sent record can't be taken
+    back: `cancel()` always returns False.
 
-    >>> producer.send("flights", b"JFK").result(timeout=10).offset
-    0
+        >>> producer.send("flights", b"JFK").result(timeout=10).offset
+        0
     """
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
@@ -73,14 +73,14 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
             raise missing_method(self, name)
 
     def done(self) -> bool:
-        """Whether the outcome is there."""
+        """Return whether the result is available."""
         return self._find()[1]
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the outcome, at most `timeout` seconds (default: `delivery.timeout.ms`).
+        """Wait for the result, for at most `timeout` seconds (default: `delivery.timeout.ms`).
 
-        Raises `KafkaTimeoutError` when it isn't there by then (the record goes on being sent until
-        its delivery timeout), else whatever error ended the record's batch.
+        Raises `KafkaTimeoutError` if the result isn't available by then; the producer keeps trying
+        until the record's delivery timeout. Raises the batch's error if the record failed.
         """
         batch = self._batch
         if not batch.done.done:
@@ -90,7 +90,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return batch.metadata(self._index, self._timestamp_ms)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as `result` does; give the record's error instead of raising it, None if well."""
+        """Wait as `result` does; return the record's error instead of raising it, or None."""
         self._wait(timeout)
         return self._find()[0].done.error
 
@@ -115,11 +115,11 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return self._producer._too_late(batch)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
-        """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
+        """Call `callback(future)` once the result is available, on the producer's I/O thread.
 
-        When it is there already, it is called at once, in this thread. It must be quick and mustn't
-        wait for anything of this producer. What it raises is logged and has no other effect;
-        `SystemExit` and `KeyboardInterrupt` come out of the program's next call of this producer.
+        If the result is already available, the callback is called immediately, in this thread. It
+        must be quick and must not wait for this producer. Its errors are logged and have no other
+        effect; `SystemExit` and `KeyboardInterrupt` are raised by the next call of this producer.
         """
         function("callback", callback)
         self._find()[0].done.when_done(lambda _: self._report(callback))
@@ -150,19 +150,20 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return self._delivery.rows
 
     def done(self) -> bool:
-        """Whether all outcomes are there."""
+        """Return whether all results are available."""
         return self._delivery.done.done
 
     def result(self, timeout: float | None = None) -> list[OffsetRange]:
-        """Wait until every row is acknowledged; give the offsets by partition, in order.
+        """Wait until every row is acknowledged; return the offsets by partition, in order.
 
-        `timeout` in seconds, default `delivery.timeout.ms`. Raises `KafkaTimeoutError` when not all
-        outcomes are there by then (the rows go on being sent), else the first error among them:
-        `errors()` tells which rows failed, `acknowledged()` where the others are.
+        `timeout` is in seconds (default: `delivery.timeout.ms`). Raises `KafkaTimeoutError` if some
+        results aren't available by then; the producer keeps trying. If rows failed, raises the
+        first error: `errors()` returns which rows failed, `acknowledged()` the offsets of the
+        others.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -170,12 +171,12 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
         return self._delivery.ranges()
 
     def acknowledged(self, timeout: float | None = None) -> list[OffsetRange]:
-        """Wait as `result` does; give the offsets of what was written, though other rows failed."""
+        """Wait as `result` does; return the offsets of written rows, even if other rows failed."""
         self.exception(timeout)
         return self._delivery.ranges()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as `result` does; give the first error instead of raising it, None if well."""
+        """Wait as `result` does; return the first error instead of raising it, or None."""
         if not self._delivery.done.done:
             self._producer._await_outcome(self._waited_for, timeout)
         return self._delivery.error
@@ -190,30 +191,29 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
         return self._producer._too_late(self.rows)
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.
+        """Call `callback(future)` once all results are available, on the producer's I/O thread.
 
-        As with `RecordFuture`: quickly, without waiting; what it raises is logged.
+        As with `RecordFuture`, it must be quick and must not wait; its errors are logged.
         """
         function("callback", callback)
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
 
 
 class ArrowFuture(RowsFuture):
-    """The outcome of one `send_arrow()`: a `concurrent.futures.Future`, and awaitable.
+    """The result of one `send_arrow()`: a `concurrent.futures.Future` that can also be awaited.
 
-    It keeps a few numbers for each partition, not the data: that is let go batch by batch.
+    It keeps a few numbers for each partition, but not the data, which is released batch by batch.
     """
 
     __slots__ = ()
 
     def errors(self, timeout: float | None = None) -> ErrorColumn | None:
-        """Wait as `result` does; give None, or a column of errors if some rows failed.
+        """Wait as `result` does; return a column of errors, or None if no row failed.
 
-        It has an entry for each row of the data, in order: the error's class and text, and null
-        where the row was written. So what failed is
-        `table.filter(pyarrow.compute.is_valid(future.errors()))`. A row whose time or retries ran
-        out after it was sent may have been written nevertheless, and so may one whose error says
-        so; no other marked one was.
+        The column has an entry for each row of the data, in order: the error's class and text, or
+        null if the row was written. `table.filter(pyarrow.compute.is_valid(future.errors()))`
+        selects the failed rows. A failed row may have been written anyway if its error says so, or
+        if it timed out or ran out of retries after it was sent; no other failed row was written.
         """
         if self.exception(timeout) is None:
             return None
@@ -221,19 +221,20 @@ class ArrowFuture(RowsFuture):
 
 
 class ManyFuture(RowsFuture):
-    """The outcome of one `send_many()`: a `concurrent.futures.Future`, and awaitable.
+    """The result of one `send_many()`: a `concurrent.futures.Future` that can also be awaited.
 
-    It keeps a few numbers for each partition, not the records: those are let go batch by batch.
+    It keeps a few numbers for each partition, but not the records, which are released batch by
+    batch.
     """
 
     __slots__ = ()
 
     def errors(self, timeout: float | None = None) -> list[BaseException | None] | None:
-        """Wait as `result` does; give None, or a list of errors if some records failed.
+        """Wait as `result` does; return a list of errors, or None if no record failed.
 
-        It has an item for each record, in order: its error, and None where the record was written.
-        A record whose time or retries ran out after it was sent may have been written nevertheless,
-        and so may one whose error says so; no other one with an error was.
+        The list has an item for each record, in order: its error, or None if the record was
+        written. A failed record may have been written anyway if its error says so, or if it timed
+        out or ran out of retries after it was sent; no other failed record was written.
         """
         return None if self.exception(timeout) is None else self._delivery.errors()
 
@@ -251,6 +252,6 @@ def called(callback: Callable[[F], object], future: F, producer: SendingClient) 
     try:
         callback(future)
     except Exception:
-        logger.exception("a callback for %r failed", future)
+        logger.exception("the callback %r raised an error", future)
     except BaseException as error:
         producer._surface(error)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REFUSED = (
-    "the system gives this client no descriptors to wait with ({}): close what isn't needed, or "
-    "raise the limit (ulimit -n); a later call tries again"
+    "the system has no file descriptors left for this client ({}): close some, or raise the "
+    "limit (ulimit -n); a later call tries again"
 )
 CLOSING_LOOK = 0.05
 """Seconds between two looks whether the thread that works has gone without closing."""
@@ -259,16 +259,20 @@ class SelectorHost(EngineHost):
         if self._at_work.is_mine():
             if self.interrupted:
                 raise IllegalStateError(
-                    "a callback of the client, or what interrupts it, can't wait for the client"
+                    "a callback of the client can't make a call that waits for the same client"
                 )
             return self._pass(job)
         if self._busy.locked():
             raise IllegalStateError(
-                "this client is being used by another thread right now: it works in its caller's, "
-                "so it takes one call at a time (of an admin client with background=True, many)"
+                "another thread is using this client, which takes one call at a time, because it "
+                "works in the caller's thread (an admin client with background=True takes "
+                "several calls)"
             )
         if self._torn or self._amid:  # `torn`, as nobody works
-            raise ClientBrokenError("an exception interrupted this client amid a step")
+            raise ClientBrokenError(
+                "an exception interrupted this client while it was working, "
+                "so its state is inconsistent"
+            )
         with self._at_work, self._busy:
             installed = self._interrupts.install()
             try:

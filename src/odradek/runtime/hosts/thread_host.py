@@ -134,7 +134,7 @@ class ThreadHost:
 
     def renew(self, engine: EngineInputs) -> None:
         """Never asked for, as nothing tears."""
-        raise IllegalStateError("a client with a thread of its own isn't made anew")
+        raise IllegalStateError("a client with a background thread can't be recreated")
 
     def rng(self) -> Rng:
         """This client's generator, used by the engine inside the thread."""
@@ -150,11 +150,16 @@ class ThreadHost:
         if already:
             return True
         if self.inside:
-            raise IllegalStateError("a callback of the client can't wait for the client")
+            raise IllegalStateError(
+                "a callback of the client can't make a call that waits for the same client"
+            )
         if not self._start():
             return self._run_after_end(completion)
         if self.interrupted:
-            raise IllegalStateError("what interrupts the client can't wait for the client")
+            raise IllegalStateError(
+                "a signal handler that interrupts the client can't make a "
+                "call that waits for the same client"
+            )
         waiter = _Waiter()
         try:
             self._waiters.append(waiter)
@@ -283,7 +288,7 @@ class ThreadHost:
             self._inner.run(self._end, None)
         except BaseException as error:  # a bug: whoever waits has to hear of it
             self._crash = error
-            logger.critical("the I/O thread of a client ended", exc_info=error)
+            logger.critical("the client's I/O thread ended", exc_info=error)
         try:
             self._inner.close(
                 self._clock() if self._close_deadline is None else self._close_deadline

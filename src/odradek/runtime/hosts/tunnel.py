@@ -18,7 +18,7 @@ from odradek.network.proxies import END_OF_HEAD, Exchange, conversation
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONGEST_HEAD = 16 << 10
 """Bytes of an HTTP answer's head; no proxy needs a quarter of it."""
-AWAY_CURE = "Look where proxy.url leads, and whether the proxy runs."
+AWAY_CURE = "Check host and port of proxy.url, and whether the proxy is running."
 
 
 class Tunnel:
@@ -50,7 +50,7 @@ class Tunnel:
             return False
         except OSError as error:
             raise ProxyError(
-                f"the connection to the proxy {self._proxy} broke while it was asked"
+                f"the connection to the proxy {self._proxy} was lost during its handshake"
             ) from error
         return True
 
@@ -94,11 +94,11 @@ class Tunnel:
             if not b"HTTP/".startswith(self._got[:5]) and not self._got.startswith(b"HTTP/"):
                 return True  # never an HTTP answer: it needn't have an end
             if len(self._got) > LONGEST_HEAD:
-                raise NotAProxyError(f"what answers at {self._proxy} has no end")
+                raise NotAProxyError(f"{self._proxy} isn't an HTTP proxy: its response has no end")
         return True
 
     def _take(self, sock: socket.socket, most: int) -> None:
         taken = sock.recv(most)
         if not taken:
-            raise ProxyError(f"the proxy {self._proxy} hung up while it was asked")
+            raise ProxyError(f"the proxy {self._proxy} closed the connection during its handshake")
         self._got += taken

@@ -80,7 +80,7 @@ class WorkerTasks:
         return await at_hand(read)
 
     def _ended(self, item: WorkItem, task: asyncio.Task[None]) -> None:
-        cancelled = RuntimeError("its task was cancelled") if task.cancelled() else None
+        cancelled = RuntimeError("the task was cancelled") if task.cancelled() else None
         self._came.append((item, cancelled or task.exception()))
         self._event.set()
         self._outcome()

@@ -89,7 +89,8 @@ class WorkerThreads:
                 if isawaitable(made):
                     getattr(made, "close", bool)()
                     raise TypeError(
-                        "work gave what is to be awaited, and nobody does: use AsyncWorkers"
+                        "the work function returned an awaitable, which nothing awaits: use "
+                        "AsyncWorkers"
                     )
         except BaseException as error:
             return error

@@ -43,7 +43,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         """So many bytes."""
         if count > len(self._data) - self._at:
-            raise StoreError("it is cut off, or its lengths are wrong")
+            raise StoreError("it is truncated or has wrong lengths")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -58,7 +58,7 @@ class _Reader:
     def der(self, tag: int) -> bytes:
         """The content of one DER value."""
         if self.number(1) != tag:
-            raise StoreError("a private key isn't where it should be")
+            raise StoreError("a private key isn't in its expected place")
         length = self.number(1)
         if length & 0x80:
             length = self.number(length & 0x7F)
@@ -79,12 +79,12 @@ def read_jks(
     authorities that signed it.
     """
     if password is not None and not _intact(data, password):
-        raise WrongPasswordError("the store's password is wrong, or the file was changed")
+        raise WrongPasswordError("the store's password is wrong, or the file was modified")
     reader = _Reader(data[:-DIGEST])
     reader.take(len(MAGIC))
     version = reader.number(4)
     if version not in (1, 2):
-        raise StoreError(f"JKS of version {version} isn't known")
+        raise StoreError(f"JKS version {version} isn't supported")
     certificates: list[bytes] = []
     keys: list[KeyEntry] = []
     for _ in range(reader.number(4)):
@@ -102,16 +102,16 @@ def read_jks(
             secret = key_password if key_password is not None else password
             keys.append(KeyEntry(alias, _key(protected, secret), "".join(map(pem, chain))))
         else:
-            raise StoreError(f"it holds an entry of the unknown kind {tag}")
+            raise StoreError(f"it contains an entry of unknown kind {tag}")
     if reader.left:
-        raise StoreError(f"{reader.left} bytes too many stand behind its entries")
+        raise StoreError(f"it has {reader.left} unexpected bytes after its entries")
     return Store(tuple(certificates), tuple(keys))
 
 
 def _certificate(reader: _Reader, version: int) -> bytes:
     kind = reader.text() if version == 2 else "X.509"
     if kind != "X.509":
-        raise StoreError("it holds a certificate that isn't X.509")
+        raise StoreError("it contains a certificate that isn't X.509")
     return reader.take(reader.number(4))
 
 
@@ -129,14 +129,14 @@ def _intact(data: bytes, password: Secret) -> bool:
 def _key(protected: bytes, password: Secret | None) -> Secret:
     """Decrypt a key; the result is PEM, readable for OpenSSL."""
     if password is None:
-        raise WrongPasswordError("it holds a private key, and no password was given")
+        raise WrongPasswordError("it contains a private key, but no password was set")
     info = _Reader(_Reader(protected).der(SEQUENCE))
     algorithm = _Reader(info.der(SEQUENCE))
     if algorithm.der(OBJECT_IDENTIFIER) != _PROTECTION:
-        raise StoreError("a private key is protected in a way that isn't JKS's")
+        raise StoreError("a private key is encrypted with an unsupported algorithm")
     sealed = info.der(OCTETS)
     if len(sealed) < SALT + DIGEST:
-        raise StoreError("a private key is cut off")
+        raise StoreError("a private key is truncated")
     plain = _decrypted(sealed, password)
     if plain is None:
         raise WrongPasswordError("the private key's password is wrong", of_key=True)

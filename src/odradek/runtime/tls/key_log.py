@@ -39,7 +39,7 @@ def log_keys(context: ssl.SSLContext, path: str) -> None:
 def warn_of_key_log(path: str) -> None:
     """Say what was asked for."""
     logger.warning(
-        "%s: the keys of all TLS connections go to %s: whoever reads that file can read what they "
-        "carry, passwords too; not for production",
+        "%s: the keys of all TLS connections are written to %s. With this file, the traffic, "
+        "including passwords, can be decrypted; don't use it in production",
         *(OPTION, path),
     )

@@ -29,6 +29,6 @@ def pem_context(
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
         raise ConfigurationError(
             "ssl.ca.location, ssl.certificate.location or ssl.key.location can't be used: "
-            f"{reason}. They are PEM files; an encrypted key needs ssl.key.password"
+            f"{reason}. They must be PEM files; an encrypted key needs ssl.key.password"
         ) from None
     return context

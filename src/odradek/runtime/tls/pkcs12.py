@@ -39,19 +39,19 @@ def _read(data: bytes, password: Secret | None, *, for_trust: bool) -> Store:
         found = pkcs12.load_pkcs12(data, None if password is None else password.reveal().encode())
     except UnsupportedAlgorithm as error:
         raise StoreError(
-            f"it is encrypted in a way that isn't supported any more ({error}); keytool or "
-            "openssl pkcs12 can write it anew"
+            f"it is encrypted with an unsupported algorithm ({error}); convert it with keytool or "
+            "openssl pkcs12"
         ) from None
     except (ValueError, TypeError, OverflowError) as error:
         if "password" in str(error).lower():
-            raise WrongPasswordError("its password is wrong, or the file is broken") from None
-        raise StoreError("it is broken or cut off") from None
+            raise WrongPasswordError("its password is wrong, or the file is corrupt") from None
+        raise StoreError("it is corrupt or truncated") from None
     others = [c.certificate.public_bytes(Encoding.DER) for c in found.additional_certs]
     if found.key is None or for_trust:
         own = [] if found.cert is None else [found.cert.certificate.public_bytes(Encoding.DER)]
         return Store((*own, *others), ())
     if found.cert is None:
-        raise StoreError("it holds a private key, but not the certificate that goes with it")
+        raise StoreError("it contains a private key without the matching certificate")
     chain = [found.cert.certificate.public_bytes(Encoding.DER), *others]
     name = found.cert.friendly_name or b""
     key = Secret(

@@ -101,9 +101,9 @@ def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
             length = int.from_bytes(data[at : at + size])
             at += size
             if not size:
-                raise ValueError("a length that isn't DER's")
+                raise ValueError("it has a length that isn't valid DER")
         if length > len(data) - at:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         yield tag, data[at : at + length]
         at += length
 
@@ -112,7 +112,7 @@ def _only(data: bytes, tag: int) -> bytes:
     """The content of the one value that is there."""
     ((found, content),) = _values(data)
     if found != tag:
-        raise ValueError("something else stands there")
+        raise ValueError("it has an unexpected structure")
     return content
 
 

@@ -101,9 +101,9 @@ def certificates_of(text: str, where: str) -> list[bytes]:
         try:
             found.append(base64.b64decode("".join(body.split()), validate=True))
         except (binascii.Error, ValueError):
-            raise ConfigurationError(f"{where}: certificate {number} isn't PEM: broken") from None
+            raise ConfigurationError(f"{where}: certificate {number} isn't valid PEM") from None
     if not found:
-        raise ConfigurationError(f"{where}: there is no certificate in it (-----BEGIN CERTIFICATE)")
+        raise ConfigurationError(f"{where}: it contains no certificate (-----BEGIN CERTIFICATE)")
     return found
 
 
@@ -112,7 +112,7 @@ def read_file(source: StoreSource) -> bytes:
     try:
         path = Path(source.path)
         if not stat.S_ISREG(path.stat().st_mode):
-            raise source.problem("it isn't a file")
+            raise source.problem("it isn't a regular file")
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
@@ -121,7 +121,7 @@ def read_file(source: StoreSource) -> bytes:
         reason = getattr(error, "strerror", None) or error
         raise source.problem(f"it can't be read: {reason}") from None
     if len(data) > LARGEST:
-        raise source.problem(f"it is larger than {LARGEST >> 20} MiB, so no store")
+        raise source.problem(f"it is larger than {LARGEST >> 20} MiB")
     if not data:
         raise source.problem("it is empty")
     return data
@@ -131,8 +131,8 @@ def is_pem(source: StoreSource, data: bytes) -> bool:
     """Whether the bytes are PEM; refuses what no reader here knows."""
     if OTHERS_MAGIC.get(data[:4]):
         raise source.problem(
-            f"it is a store of the kind {OTHERS_MAGIC[data[:4]]}, which isn't read here. "
-            "keytool -importkeystore … -deststoretype PKCS12 writes it anew"
+            f"it is a {OTHERS_MAGIC[data[:4]]} store, which isn't supported. Convert it with: "
+            "keytool -importkeystore … -deststoretype PKCS12"
         )
     return b"-----BEGIN " in data
 
@@ -174,7 +174,7 @@ def trusted(source: StoreSource) -> list[bytes]:
     # the key for that.
     found = read_store(source, data, for_trust=True).certificates
     if not found:
-        raise source.problem("there is no certificate in it")
+        raise source.problem("it contains no certificate")
     return list(dict.fromkeys(found))
 
 
@@ -188,16 +188,16 @@ def own_key(source: StoreSource) -> Secret:
     if is_pem(source, data):
         if source.password is not None:
             raise ConfigurationError(
-                f"{source.password_option} doesn't go with PEM: what the key is encrypted with is "
-                "ssl.key.password"
+                f"{source.password_option} can't be used with PEM; set ssl.key.password if the "
+                "key is encrypted"
             )
         return checked_key(source, data)
     store = read_store(source, data)
     if not store.keys:
-        raise source.problem("there is no private key in it")
+        raise source.problem("it contains no private key")
     if len(store.keys) > 1:
         logger.warning(
-            "%s: %s: it holds %d private keys; the first, %r, is used",
+            "%s: %s: it contains %d private keys; the first, %r, is used",
             *(source.option, source.path, len(store.keys), store.keys[0].alias),
         )
     entry = store.keys[0]
@@ -209,7 +209,7 @@ def checked_key(source: StoreSource, data: bytes) -> Secret:
     text = Secret(_pem_text(data))
     kind = _KEY_BLOCK.search(text.reveal())
     if kind is None:
-        raise source.problem("there is no private key in it (-----BEGIN … PRIVATE KEY-----)")
+        raise source.problem("it contains no private key (-----BEGIN … PRIVATE KEY-----)")
     encrypted = "ENCRYPTED" in kind[1] or "Proc-Type: 4,ENCRYPTED" in text.reveal()
     if not encrypted and source.path not in _told:
         _warn_of_mode(source)
@@ -220,7 +220,7 @@ def _warn_of_mode(source: StoreSource) -> None:
     if os.name == "posix" and Path(source.path).stat().st_mode & stat.S_IROTH:
         _told.add(source.path)
         logger.warning(
-            "%s: %s holds a private key that isn't encrypted, and every user of this machine can "
-            "read it; chmod o-r takes that away",
+            "%s: %s contains an unencrypted private key that every user of this machine can "
+            "read: run chmod o-r",
             *(source.option, source.path),
         )

@@ -106,10 +106,14 @@ class TlsContexts:
             if found != self._told:
                 self._told = found
                 what = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
-                logger.warning("a file changed, and can't be used; what it held is kept: %s", what)
+                logger.warning(
+                    "a changed key or certificate file can't be used, so the client "
+                    "continues with its previous content: %s",
+                    what,
+                )
         else:
             self._signature, self._told = found, None
-            logger.info("keys and certificates were read anew: %s", ", ".join(self._files))
+            logger.info("keys and certificates were reloaded: %s", ", ".join(self._files))
 
     def _look(self) -> Signature:
         return tuple(_signature(path) for path in self._files)
@@ -168,15 +172,15 @@ def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, 
     unknown = [name for name in enabled if name not in VERSIONS and name not in OLD_VERSIONS]
     if unknown:
         raise ConfigurationError(
-            f"ssl.enabled.protocols: {unknown[0]} isn't known; there are TLSv1.2 and TLSv1.3"
+            f"ssl.enabled.protocols: {unknown[0]} is unknown; use TLSv1.2 and TLSv1.3"
         )
     found = [VERSIONS[name] for name in enabled if name in VERSIONS]
     if not found:
         raise ConfigurationError(
-            "ssl.enabled.protocols must name TLSv1.2 or TLSv1.3; older ones aren't spoken"
+            "ssl.enabled.protocols must contain TLSv1.2 or TLSv1.3; older versions aren't supported"
         )
     if len(found) < len(enabled):
-        logger.warning("ssl.enabled.protocols: versions below TLSv1.2 aren't spoken")
+        logger.warning("ssl.enabled.protocols: versions below TLSv1.2 aren't supported")
     lowest, highest = min(found), max(found)
     if config["ssl.protocol"] == "TLSV1.2":
         highest = ssl.TLSVersion.TLSv1_2
@@ -190,7 +194,7 @@ def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, 
         lowest = ssl.TLSVersion.TLSv1_3
     if lowest > highest:
         raise ConfigurationError(
-            "ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS"
+            "ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites exclude every version of TLS"
         )
     return lowest, highest
 
@@ -211,12 +215,12 @@ def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tupl
         try:
             context.set_ciphers(found or "")
         except ssl.SSLError:
-            logger.warning("ssl.cipher.suites: %s isn't known to %s", name, ssl.OPENSSL_VERSION)
+            logger.warning("ssl.cipher.suites: %s isn't supported by %s", name, ssl.OPENSSL_VERSION)
         else:
             own.append(found or "")
     if not own and not new:
         raise ConfigurationError(
-            f"ssl.cipher.suites: none of {', '.join(suites)} is known to {ssl.OPENSSL_VERSION}"
+            f"ssl.cipher.suites: {ssl.OPENSSL_VERSION} supports none of {', '.join(suites)}"
         )
     if own:
         _hand_over(context, ":".join(own))
@@ -227,7 +231,7 @@ def _hand_over(context: ssl.SSLContext, text: str) -> None:
     try:
         context.set_ciphers(text)
     except ssl.SSLError as error:
-        raise ConfigurationError(f"ssl.cipher.suites: OpenSSL refuses {text!r}: {error}") from None
+        raise ConfigurationError(f"ssl.cipher.suites: OpenSSL rejects {text!r}: {error}") from None
 
 
 # Whom to trust
@@ -252,7 +256,7 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
         try:
             context.load_verify_locations(cadata=certificate)
         except (ssl.SSLError, ValueError):
-            raise ConfigurationError(f"{where}: certificate {number} is broken") from None
+            raise ConfigurationError(f"{where}: certificate {number} is invalid") from None
     return True
 
 
@@ -265,7 +269,7 @@ def _take_revoked(context: ssl.SSLContext, path: str | None) -> bool:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else None
         raise ConfigurationError(
-            f"ssl.crl.location: {path}: it can't be read, or holds no list of revoked "
+            f"ssl.crl.location: {path}: it can't be read, or contains no list of revoked "
             f"certificates: {why or error}"
         ) from None
     return True
@@ -287,7 +291,7 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
         asked = True
         if password is None:  # without an answer here OpenSSL would ask the terminal
             raise ConfigurationError(
-                f"{_place(config, where)}: the private key is encrypted: give ssl.key.password"
+                f"{_place(config, where)}: the private key is encrypted: set ssl.key.password"
             )
         return password.reveal()
 
@@ -301,13 +305,15 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
         mismatch = "MISMATCH" in str(error).upper()
     if mismatch:
         what = (
-            "the first certificate doesn't belong to the private key (the client's own "
-            "certificate has to come first)"
+            "the first certificate doesn't match the private key (the client's own certificate "
+            "must come first)"
         )
     elif asked:
-        what = "the private key can't be decrypted: ssl.key.password is wrong, or the key is broken"
+        what = (
+            "the private key can't be decrypted: ssl.key.password is wrong, or the key is corrupt"
+        )
     else:
-        what = "private key and certificates can't be read: broken or cut off"
+        what = "private key and certificates can't be read: they are corrupt or truncated"
     raise ConfigurationError(f"{_place(config, where)}: {what}")
 
 

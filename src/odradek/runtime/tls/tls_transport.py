@@ -76,7 +76,7 @@ class TlsTransport(Transport):
 
     def _encrypted(self) -> ssl.SSLSocket:
         if self._tls is None:
-            raise OSError("TLS isn't up")
+            raise OSError("the TLS handshake isn't finished")
         return self._tls
 
     @property

@@ -156,7 +156,7 @@ def test_an_end_is_not_to_come() -> None:
         (produce.produce, f"{START} --socket-buffer-size 1", "--socket-buffer-size isn't in this"),
         (produce.produce, f"{START} --compression-codec lzo", "must be one of none, gzip, snappy"),
         (produce.produce, f"{START} --request-required-acks 2", "acks must be all, 1 or 0"),
-        (produce.produce, f"{START} --command-property nix=1", "there is no option 'nix'"),
+        (produce.produce, f"{START} --command-property nix=1", "unknown option 'nix'"),
         (produce.produce, f"{START} --reader-property nix=1", "there is no property 'nix'"),
         (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),
         (produce.produce, "--bootstrap-server a --topic t", "'a' isn't host:port"),

@@ -90,11 +90,11 @@ def test_a_call_that_fails_as_a_whole_is_a_document_too() -> None:
 
 def test_config_is_the_clients_unless_the_command_has_its_own() -> None:
     code, _, err = called("late", "--config", "what=1", *HERE)
-    assert (code, "there is no option 'what'" in err) == (2, True)
+    assert (code, "unknown option 'what'" in err) == (2, True)
     code, out, _ = called("make", "--config", "what=1", "--dry-run", "--json", *HERE)
     assert (code, json.loads(out)) == (0, {"config": ["what=1"], "dry_run": True, "failed": {}})
     code, _, err = called("make", "--command-property", "what=1", *HERE)
-    assert (code, "there is no option 'what'" in err) == (2, True)
+    assert (code, "unknown option 'what'" in err) == (2, True)
 
 
 def test_what_destroys_is_refused_where_nobody_can_be_asked() -> None:

@@ -100,7 +100,7 @@ def test_a_setting_is_replaced_under_another_clients_name_for_it(home: dict[str,
     found = settings(Flags(profile="prod", command_property=words[:1]), home)
     assert found.given["sasl.mechanisms"] == "SCRAM-SHA-512"
     assert "sasl.mechanism" not in found.given
-    assert "there is no option 'timeout'" in refused(
+    assert "unknown option 'timeout'" in refused(
         Flags(profile="dev", command_property=words[1:]), home
     )
 
@@ -108,7 +108,7 @@ def test_a_setting_is_replaced_under_another_clients_name_for_it(home: dict[str,
 def test_errors_name_file_and_line(home: dict[str, str]) -> None:
     path = str(Path(home["XDG_CONFIG_HOME"]) / "odradek" / "config.toml")
     for profile, line, text in (
-        ("typo", 16, "there is no option 'request.timout.ms'"),
+        ("typo", 16, "unknown option 'request.timout.ms'"),
         ("soon", 20, "default.api.timeout.ms must be a whole number"),
         ("date", 24, "client.id must be a text"),
     ):

@@ -183,7 +183,7 @@ def test_a_registry_s_setting_is_told_where_it_belongs(caplog: pytest.LogCapture
     of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "it belongs to SchemaRegistryClient" in record.getMessage()
+    assert "it belongs to the registry client" in record.getMessage()
 
 
 def test_a_token_function_gets_its_settings() -> None:
