@@ -152,7 +152,7 @@ def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, nobody: str) 
     status, found = doctor(nobody)
     assert status == STATUSES[Trouble.NETWORK] == 11
     what = first(found)["what"]
-    assert "in a container localhost is the container itself, not the machine" in what
+    assert "In a container, localhost is the container itself, not the machine" in what
     port = nobody.rpartition(":")[2]
     assert f"host.docker.internal:{port}" in first(found)["cure"]
     assert wrong(found) == ["connection"]

@@ -256,7 +256,7 @@ def test_lag(strict: LocalCluster, settings: Settings) -> None:
             read += len(consumer.poll(5.0))
         words = (strict.bootstrap_servers, "--group", "board", *settings())
         steps = {step["step"]: step for step in doctor(*words)[1]["steps"]}
-        assert steps["group"]["detail"].startswith("Stable, 1 members; ")
+        assert steps["group"]["detail"].startswith("Stable, 1 member; ")
     with Producer(config) as producer:
         for _ in range(5):
             producer.send(MINE, b"x", partition=1)

@@ -14,6 +14,7 @@ from odradek.api.consumer import Consumer
 from odradek.cli.console.decoding import FormatError
 from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, check_reached, offsets_at
 from odradek.cli.console.waiting import patiently, say
+from odradek.cli.frame.results import counted
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
@@ -127,10 +128,10 @@ def fitting(
     names = patiently(consumer.list_topics, patience, tell, "the list of topics")
     chosen = [name for name in names if re.fullmatch(pattern, name)]
     if not chosen:
-        raise ConfigurationError(f"none of {len(names)} topics fits {pattern}")
+        raise ConfigurationError(f"none of {len(names)} topics matches {pattern}")
     found = patiently(
         lambda seconds: consumer.describe(chosen, seconds),
-        patience, tell, f"metadata of {len(chosen)} topics",
+        patience, tell, f"metadata of {counted(len(chosen), 'topic')}",
     )  # fmt: skip
     return [
         TopicPartition(name, one.partition) for name in chosen for one in found[name].partitions
@@ -204,9 +205,9 @@ class Records:
             except FormatError as error:
                 place = f"{record.topic}-{record.partition} offset {record.offset}"
                 if not self._skip:
-                    failure = KafkaError(f"{place} can't be written: {error}")
+                    failure = KafkaError(f"the record at {place} can't be printed: {error}")
                     break
-                self._tell(f"left out {place}: {error}")
+                self._tell(f"skipped the record at {place}: {error}")
             except KafkaError as error:  # a registry that can't be asked is no fault of a record
                 failure = error
                 break

@@ -37,19 +37,19 @@ PROGRESS = 5.0
 FAILING = 5
 """Addresses that are named."""
 _IN_TIME = re.compile(r"no [^:\n]* in time: ")
-"""What an error says first, and isn't so as long as there is time."""
+"""The beginning of a timeout's message, which isn't true as long as there is time left."""
 REGISTRY = "still waiting for the schema registry (schema.registry.url)"
 
 
 def say(text: str) -> None:
-    """Tell the user something; results go to stdout, this doesn't."""
+    """Print a message to stderr; results go to stdout."""
     sys.stderr.write(f"{printable(text, limit=None, lines=True)}\n")
     sys.stderr.flush()
 
 
 @contextlib.contextmanager
 def ending(tool: str) -> Iterator[None]:
-    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 it didn't work."""
+    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 failed."""
     try:
         yield
     except UsageError as problem:

@@ -518,8 +518,9 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
     elif group.state in REBALANCING:
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} is rebalancing ({group.state}, {counted(group.members or 0, 'member')}): "
-            "until that ends, no member receives records.",
+            f"Group {name} is rebalancing ({group.state}, "
+            f"{counted(group.members or 0, 'member')}): until that ends, no member "
+            "receives records.",
             "The group waits until all members have rejoined: for a killed member until its "
             "session.timeout.ms expires (45 s by default), for a busy one until its next poll().",
             "Check again in a moment. If it lasts, list the members and their partitions: odradek "
