@@ -42,7 +42,7 @@ def described(seen: Look) -> ResultTable:
         who = (None, None, None) if m is None else (m.member_id, m.host, m.client_id)
         read = (row.leader_epoch, row.committed, row.end, row.lag)
         rows.append((group, *row.partition, *read, *who))
-    return ResultTable(heads, rows, f"Group {group} has committed nothing.")
+    return ResultTable(heads, rows, f"Group {group} has no committed offsets.")
 
 
 def members(groups: Iterable[GroupDescription]) -> ResultTable:

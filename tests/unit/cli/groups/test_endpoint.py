@@ -31,7 +31,7 @@ def test_where_to_listen(text: str, where: tuple[str, int]) -> None:
     "text", ["", "9308", ":", ":x", ":-1", ":65536", "::1:9308", "http://a:9308", ":9" * 5000]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="isn't HOST:PORT"):
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
         where_to_listen(text)
 
 
@@ -64,13 +64,11 @@ def test_a_port_that_is_taken_is_said() -> None:
     for host in ("127.0.0.1", ""):
         with (
             MetricsEndpoint(host, 0, list) as served,
-            pytest.raises(
-                ConfigurationError, match=r"can't be listened on: Address already in use"
-            ),
+            pytest.raises(ConfigurationError, match=r"can't listen on .*: Address already in use"),
         ):
             assert get(served.port)[0] == 200
             MetricsEndpoint(host, served.port, list)
-    with pytest.raises(ConfigurationError, match="can't be listened on"):
+    with pytest.raises(ConfigurationError, match="can't listen on"):
         MetricsEndpoint("a" * 300, 0, list)
 
 

@@ -98,9 +98,9 @@ def test_flags_are_modes(given: dict[str, object], mode: Mode) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "say where to go on by one of --to-earliest, "),
+        ({}, "choose the new offset by one of --to-earliest, "),
         ({"to-earliest": True, "to-offset": 3}, "only one of --to-earliest, "),
-        ({"to-datetime": "yesterday"}, "--to-datetime: 'yesterday' is no time"),
+        ({"to-datetime": "yesterday"}, "--to-datetime: 'yesterday' is not a time"),
         ({"by-duration": "1h"}, "--by-duration: '1h' isn't a duration"),
     ],
 )
