@@ -80,7 +80,7 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
     world.produce("events-a", [b"1", b"2"])
     said: list[str] = []
     events, names = found = ask_clusters(spec(), say=said.append)
-    assert said == ["asking cluster main, cluster other"]
+    assert said == ["connecting to cluster main, cluster other"]
     assert (events.kind, events.topics, events.records) == (
         "source",
         {"events-a": 2, "events-b": 1},
@@ -209,7 +209,7 @@ def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: An
     )
     assert not writing.looked_at
     lines = PipelinePlan("p.yml", "p", (), {}, (writing,)).lines()
-    assert "can't be looked at from here" in lines[-1]
+    assert "can't be read from here" in lines[-1]
 
 
 def test_a_plan_leaves_no_folder_even_when_it_is_killed(
