@@ -98,7 +98,7 @@ def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fleet_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
-    assert "tries of a client" in text
+    assert "connection attempts per client" in text
     assert "10 clients back" in text
 
 

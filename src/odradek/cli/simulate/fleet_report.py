@@ -41,7 +41,7 @@ def show(one: dict[str, Any]) -> None:
         f"{one['outage_s']:g} s of outage ({one['seconds']:g} s, "
         f"{one['ms_per_client']:.2f} ms per client)"
     )
-    typer.echo("  per second, mean (most)     " + "".join(f"{p:>18}" for p in PHASES))
+    typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
     for index in range(min(one["brokers"], 5)):
         for what in ("dials", "metadata"):
             cells = []
@@ -51,18 +51,19 @@ def show(one: dict[str, Any]) -> None:
             typer.echo(f"  broker {index + 1:<4} {what:<16}" + " ".join(cells))
     first, cap, back = one["first_second"], one["cap"], one["return"]
     typer.echo(
-        f"  first second: {first['tries_mean']:.2f} tries of a client at the broker it dials most "
-        f"(most {first['tries_max']})"
+        f"  first second: {first['tries_mean']:.2f} connection attempts per client at the "
+        f"broker it tries most (max {first['tries_max']})"
     )
     typer.echo(
-        f"  at the cap: {cap['dials_per_client_and_s']:.2f} dials of a client per second; peak over"
-        f" mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone {cap['by_chance']:.2f})"
+        f"  at the limit: {cap['dials_per_client_and_s']:.2f} connection attempts per client "
+        f"and second; peak over mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone "
+        f"{cap['by_chance']:.2f})"
     )
     typer.echo(
-        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last after "
-        f"{back['back_max_s']} s; {back['dials_per_client']:.2f} dials and "
-        f"{back['metadata_per_client']:.2f} metadata requests of each; at most "
-        f"{back['dials_in_fullest_10ms']} dials in 10 ms"
+        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last "
+        f"after {back['back_max_s']} s; {back['dials_per_client']:.2f} connection attempts and "
+        f"{back['metadata_per_client']:.2f} metadata requests per client; at most "
+        f"{back['dials_in_fullest_10ms']} connection attempts in 10 ms"
     )
     for text in one["missed"]:
         typer.echo(f"  {'missed' if ships(one) else 'would miss'}: {text}")
@@ -95,9 +96,10 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
         ]
         typer.echo(f"{name:<{width}} " + " ".join(f"{cell:>9}" for cell in cells))
     typer.echo(
-        "tries: of a client in the first second, at one broker; dials/s: of a client at the cap; "
-        "peak: fullest 10 ms over the mean, and what chance alone does; dials, asked: dials and "
-        "metadata requests of a client after the return"
+        "dials: connection attempts; tries: those of a client in the first second, at one "
+        "broker; dials/s: those of a client at the limit; peak: fullest 10 ms over the mean; "
+        "chance: the same by chance alone; dials, asked: connection attempts and metadata "
+        "requests per client after the return"
     )
 
 
@@ -125,13 +127,16 @@ def _arrivals(loads: Sequence[Load]) -> PanelPicture:
         panels.append(
             Panel(
                 _named(load),
-                [Line("dials per second", BLUE, dials), Line("metadata requests", ORANGE, asked)],
+                [
+                    Line("connection attempts per second", BLUE, dials),
+                    Line("metadata requests", ORANGE, asked),
+                ],
             )
         )
     case = loads[0].case
     return PanelPicture(
-        f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} brokers: "
-        "what one broker sees",
+        f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} "
+        "brokers: load of the busiest broker",
         panels,
         bands=[Band("outage", GREY, 0.0, case.outage)],
         x_label="seconds since the outage began",
@@ -154,7 +159,7 @@ def _recoveries(loads: Sequence[Load]) -> PanelPicture:
         f"{loads[0].clients:,} clients after {loads[0].case.outage:g} s without brokers: first "
         "acknowledgement",
         panels,
-        x_label="seconds since the brokers were back",
+        x_label="seconds since the brokers returned",
     )
 
 

@@ -166,7 +166,11 @@ def test_formats_of_keys_and_values(tmp_path: Path) -> None:
             "avro, registry: other, sub",
             "19: source flights: keys and ",
         ),
-        ("      registry: main\n", "", "17: source flights: registry is missing: give one for both"),
+        (
+            "      registry: main\n",
+            "",
+            "17: source flights: registry is missing: give one for both",
+        ),
         ("subject: codes", "subjekt: codes", "16: key of source flights: unknown key subjekt"),
         ("format: avro, reg", "reg", "16: key of source flights: format is missing"),
         ("    url: http://localhost:8081\n", "", "10: registry main: schema.registry.url is miss"),
