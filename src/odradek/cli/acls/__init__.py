@@ -115,7 +115,7 @@ def list_(
     for wanted in listing(flags, principal or ()):
         found |= set(run.admin.describe_acls(wanted, run.left()))
     acls = sorted(found)
-    return Result({"acls": acls}, [_table(acls, "There are no such ACLs.")])
+    return Result({"acls": acls}, [_table(acls, "No ACLs found.")])
 
 
 @changes(app)
@@ -186,9 +186,9 @@ def delete(
     if run.dry_run:
         shown = [f"Would delete: {acl}." for acl in acls]
         document = {"dry_run": True, "would_delete": acls}
-        return Result(document, shown or ["There are no such ACLs."])
+        return Result(document, shown or ["No ACLs found."])
     if not acls:
-        return Result({"deleted": []}, ["There are no such ACLs."])
+        return Result({"deleted": []}, ["No ACLs found."])
     run.confirm(f"delete {counted(len(acls), 'ACL')}: {_shortly(acls)}")
     # What was shown, and nothing that came meanwhile.
     exact = {_exactly(acl): acl for acl in acls}

@@ -198,4 +198,4 @@ def _answer(found: Quotas) -> Result:
     ]
     heads = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE", "UNIT")
     document = [{"entity": _parts(whom), "quotas": dict(quotas)} for whom, quotas in ordered]
-    return Result({"quotas": document}, [ResultTable(heads, rows, "There are no such quotas.")])
+    return Result({"quotas": document}, [ResultTable(heads, rows, "No quotas found.")])

@@ -71,7 +71,7 @@ def list_(run: AdminRun) -> Result:
     Example: odradek users list
     """
     found = run.admin.describe_user_scram_credentials(None, run.left())
-    empty = "There are no SCRAM users."
+    empty = "No SCRAM users found."
     return Result(_document(found), [_table(found, empty)])
 
 

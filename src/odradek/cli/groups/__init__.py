@@ -25,7 +25,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import NonEmptyGroupError, UnknownMemberIdError
 
 app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
-NO_GROUPS = "There are no consumer groups."
+NO_GROUPS = "No consumer groups found."
 
 LONGEST_INTERVAL = 86400.0
 """Seconds between two looks: a day."""
@@ -73,9 +73,7 @@ def list_(
     )
     rows = [(g.group_id, g.type, g.protocol_type, g.state) for g in found]
     heads = ("GROUP", "TYPE", "PROTOCOL", "STATE")
-    return Result(
-        {"groups": found}, [ResultTable(heads, rows, "There are no such groups.")], silent
-    )
+    return Result({"groups": found}, [ResultTable(heads, rows, "No groups found.")], silent)
 
 
 @reads(app)

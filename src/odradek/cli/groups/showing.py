@@ -61,7 +61,7 @@ def members(groups: Iterable[GroupDescription]) -> ResultTable:
         for d in groups
         for m in d.members
     ]
-    return ResultTable(heads, rows, "There are no members.")
+    return ResultTable(heads, rows, "No members found.")
 
 
 def _assigned(m: GroupMember) -> str:

@@ -74,7 +74,7 @@ def list_(
     )
     rows = [(t.transactional_id, t.producer_id, t.state) for t in found]
     heads = ("TRANSACTIONAL-ID", "PRODUCER-ID", "STATE")
-    table = ResultTable(heads, rows, "There are no transactional ids.")
+    table = ResultTable(heads, rows, "No transactional ids found.")
     return Result({"transactions": found}, [table], silent)
 
 
@@ -180,7 +180,7 @@ def hanging(
         )
         for t in found
     ]
-    table = ResultTable(heads, rows, "There are no hanging transactions.")
+    table = ResultTable(heads, rows, "No hanging transactions found.")
     return Result({"hanging": [_plain(t) for t in found]}, [table])
 
 
