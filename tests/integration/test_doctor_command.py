@@ -121,7 +121,7 @@ def test_nothing_is_wrong(fake: FakeCluster) -> None:
 def test_the_first_sentence_comes_before_any_table(nobody: str) -> None:
     lines = text(nobody).splitlines()
     assert lines[0] == (
-        f"Nothing listens at {nobody}: no broker runs there, or host or port are wrong."
+        f"Nothing listens at {nobody}: no broker runs there, or the host or port is wrong."
     )
     assert lines[2].startswith("Why it matters: ")
     assert lines[4].startswith("What to do: Start the broker. If it runs in a container, publish")

@@ -243,7 +243,7 @@ def _in_words(seen: Seen, address: str, kind: Trouble, meaning: str) -> str:
     if kind is Trouble.NAME and meaning != SLOW_NAME.meaning:
         return f"{here[0].upper()}{here[1:]} can't resolve the host name {host} (from {address})."
     if kind is Trouble.NETWORK and meaning == REFUSED:
-        return f"Nothing listens at {address}: no broker runs there, or host or port are wrong."
+        return f"Nothing listens at {address}: no broker runs there, or the host or port is wrong."
     texts = {
         Trouble.NAME: f"The host name of {address} can't be resolved: {meaning}.",
         Trouble.NETWORK: f"{address} can't be reached: {meaning}.",
