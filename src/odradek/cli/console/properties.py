@@ -49,7 +49,7 @@ def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
     try:
         return properties.read_properties(path, client)
     except ConfigurationError as error:
-        refuse(str(error).removesuffix(" (a str is a properties file's path)"))
+        refuse(str(error).partition(" (a str is ")[0])  # a hint for programs
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:

@@ -251,7 +251,7 @@ def _in_words(seen: Seen, address: str, kind: Trouble, meaning: str) -> str:
         Trouble.TLS: f"TLS with {address} failed: {meaning}.",
         Trouble.SASL: f"Authentication with {address} failed: {meaning}.",
         Trouble.PROTOCOL: f"{address} isn't a Kafka broker: {meaning}.",
-        Trouble.BROKER: f"No broker works at {address}: {meaning}.",
+        Trouble.BROKER: f"No broker answers at {address}: {meaning}.",
     }
     return texts.get(kind, f"{address}: {meaning}.")
 
@@ -447,7 +447,7 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
                 f"Topic {topic.topic} doesn't exist{like_it(topic.near)}.",
                 "Until it exists, producers wait and consumers receive nothing. Topic names "
                 "distinguish upper and lower case.",
-                f"Correct the name, or create the topic. {cure(topic.topic, reach.servers)}",
+                f"Correct the name if it is misspelled. {cure(topic.topic, reach.servers)}",
             )
         elif isinstance(topic.error, AuthorizationError):
             yield _no_right(topic.error)
