@@ -51,7 +51,7 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
     assert not Path(told["directory"]).exists()
     assert odradek("cluster", "status").stdout == (
         "no cluster is running; start one with: odradek cluster start "
-        "(three brokers behind localhost:9092)\n"
+        "(three brokers, bootstrap address localhost:9092)\n"
     )
 
 

@@ -123,7 +123,7 @@ def test_passwords_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         (binary, None, None, "isn't UTF-8"),
         (tmp_path / "none", None, None, "can't be read"),
         (None, "WORD", None, "environment variable WORD is not set"),
-        (empty, None, "seen", "give only one of"),
+        (empty, None, "seen", "use only one of"),
     ):
         with pytest.raises(UsageError, match=said):
             read_password("u", file, variable, visible)

@@ -66,7 +66,7 @@ PUBLIC = (
 )
 """What `--json` tells of the state."""
 NOTHING = "no cluster is running"
-STARTS = "start one with: odradek cluster start (three brokers behind localhost:9092)"
+STARTS = "start one with: odradek cluster start (three brokers, bootstrap address localhost:9092)"
 DEFAULT_PORT = 9092
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05

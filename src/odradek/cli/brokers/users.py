@@ -57,7 +57,7 @@ PasswordVisible = Annotated[
     str | None,
     typer.Option(
         metavar="PASSWORD",
-        help="The password itself: everybody on this machine can see it in the process list, and "
+        help="The password itself: other users of this machine can see it in the process list, and "
         "the shell keeps it in its history.",
     ),
 ]

@@ -307,7 +307,7 @@ def _of_brokers(seen: Seen, reach: Reachability) -> Iterator[Finding]:
                 Trouble.ADVERTISED,
                 f"Brokers {ids} all advertise the same address, {shared.address}.",
                 "Requests for one of them reach another one, which rejects them.",
-                "Give each broker its own advertised.listeners (another host or another port).",
+                "Set a different advertised.listeners for each broker (another host or port).",
             )
     if reach.absent:
         one = len(reach.absent) == 1
@@ -585,7 +585,7 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
             f"{', …' if count > 1 else ''}.",
             "If the broker with a partition's last in-sync replica fails, its records are lost; "
             "below min.insync.replicas, brokers already reject writes with acks=all.",
-            "Start the missing brokers, and give those that have come back time to catch up.",
+            "Start the missing brokers, and wait until those that have come back catch up.",
         )
 
 
@@ -613,7 +613,7 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
             f"The cluster throttles this client: {slowed[0].address} delays its requests by "
             f"{max(a.throttle for a in slowed):.1f} s.",
             "The client exceeds a quota of its user or client.id, so every request takes longer.",
-            "Have the quota raised (odradek quotas alter --help), or send and fetch less.",
+            "Raise the quota (odradek quotas alter --help), or send and fetch less.",
         )
     for entity, found in ((None if seen.found is None else seen.found.quotas) or {}).items():
         numbers = sorted(found.items())
@@ -644,7 +644,7 @@ def _of_certificates(seen: Seen) -> Iterator[Finding]:
                 f"The certificate of {address} expires in "
                 f"{counted(round(max(0.0, left) / 86400), 'day')}.",
                 "After that, clients can't connect any more.",
-                "Have the broker's certificate renewed before then.",
+                "Renew the broker's certificate before then.",
                 grave=False,
             )
             return

@@ -42,7 +42,7 @@ class Surroundings:
 
     @property
     def here(self) -> str:
-        """What `localhost` means here."""
+        """Meaning of `localhost`, in a sentence."""
         return "this container" if self.container else "this machine"
 
 

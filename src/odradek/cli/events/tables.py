@@ -60,8 +60,8 @@ def tables(
     command_config: Annotated[
         Path | None,
         typer.Option(
-            help="A Java properties file with client options. Put passwords there: everybody on "
-            "the machine can read a command line."
+            help="A Java properties file with client options. Put passwords there: other users "
+            "of the machine can read a command line."
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
@@ -82,7 +82,7 @@ def tables(
 ) -> None:
     """Turn clients' event logs into tables of load, storms, outages and recoveries.
 
-    load: connection attempts (dials) and metadata requests at each broker in each second. storms:
+    load: connection attempts and metadata requests at each broker in each second. storms:
     consecutive seconds with many connection attempts. outages: which client couldn't use which
     broker, from when to when. recoveries: when a client was held up, and what it did until its next
     record or acknowledgement. Real clients and `odradek simulate fleet --events` write the same

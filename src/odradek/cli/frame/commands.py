@@ -165,7 +165,7 @@ class AdminRun:
             return
         if not self.asks:
             raise UsageError(
-                f"this would {what}, but there is no terminal to ask for confirmation: give "
+                f"this would {what}, but there is no terminal to ask for confirmation: use "
                 "--yes to confirm, or --dry-run to see what would be done"
             )
         self._telling.close()

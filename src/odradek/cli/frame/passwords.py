@@ -24,7 +24,7 @@ def read_password(
     """The password; ends as a wrong use does where there is none."""
     given = [one for one in (file, variable, visible) if one is not None]
     if len(given) > 1:
-        refuse("give only one of --password-file, --password-env, --password-visible")
+        refuse("use only one of --password-file, --password-env, --password-visible")
     if file is not None:
         found = _first_line(file)
     elif variable is not None:
@@ -55,7 +55,7 @@ def _first_line(file: Path) -> str:
 def _asked(user: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():
         refuse(
-            f"there is no terminal to ask for the password of user {user!r}: give "
+            f"there is no terminal to ask for the password of user {user!r}: use "
             "--password-file FILE (- is standard input) or --password-env NAME"
         )
     found = getpass.getpass(f"Password of user {user}: ")

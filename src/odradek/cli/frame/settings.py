@@ -30,8 +30,8 @@ BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
 SERVERS = "bootstrap.servers"
 PROPERTY = "--command-property"
 NOWHERE = (
-    "no bootstrap servers are given: give --bootstrap-server host:port, set "
-    "ODRADEK_BOOTSTRAP_SERVER, or give --profile with a profile that sets bootstrap.servers"
+    "no bootstrap servers are given: use --bootstrap-server host:port, set "
+    "ODRADEK_BOOTSTRAP_SERVER, or use --profile with a profile that sets bootstrap.servers"
 )
 
 

@@ -164,7 +164,7 @@ def _which(groups: list[str] | None, include: str | None) -> WhichGroups:
     if include is None:
         return WhichGroups(groups or ())
     if groups:
-        refuse("give group ids or --include, not both")
+        refuse("use group ids or --include, not both")
     try:
         return WhichGroups(include=re.compile(include))
     except re.error as error:

@@ -64,9 +64,7 @@ def parse_mode(given: Mapping[str, object], now: float) -> Mode:
     names = ", ".join(f"--{flag}" for flag in given)
     if len(chosen) != 1:
         refuse(
-            f"choose the new offset by one of {names}"
-            if not chosen
-            else f"give only one of {names}"
+            f"choose the new offset by one of {names}" if not chosen else f"use only one of {names}"
         )
     ((flag, value),) = chosen.items()
     if flag == "to-datetime":

@@ -397,7 +397,7 @@ class _Parser:
             for node in without:
                 self._problems.add(
                     node.key_line,
-                    f"{what}: registry is missing: give one for both keys and values, or for "
+                    f"{what}: registry is missing: set one for both keys and values, or for "
                     "neither",
                 )
         for registry in used.values():

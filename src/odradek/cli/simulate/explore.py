@@ -131,7 +131,7 @@ def explore(
     schedule that violates an invariant is shrunk and written to a file for `replay`.
     """
     if seconds is None and seeds is None:
-        raise typer.BadParameter("give --seconds, or --seeds A..B")
+        raise typer.BadParameter("use --seconds or --seeds A..B")
     first, last = seed_range(seeds)
     of = _family(family)
     host_maker(host)
@@ -318,7 +318,7 @@ def replay(
         typer.echo(describe())
         return
     if (file is None) == (seed is None):
-        raise typer.BadParameter("give a schedule file or --seed")
+        raise typer.BadParameter("pass a schedule file or --seed")
     of, hosts = _family(family), host_maker(host)
     try:
         if file is not None:

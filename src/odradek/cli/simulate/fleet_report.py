@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from odradek.cli.frame.results import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,15 +23,15 @@ STEP = 10
 PHASES = ("before", "during", "after")
 COLUMNS = (
     "policy",
-    "tries",
-    "dials/s",
+    "1st sec.",
+    "per sec.",
     "peak",
     "chance",
     "half back",
     "99 %",
     "last",
-    "dials",
-    "asked",
+    "attempts",
+    "metadata",
 )
 
 
@@ -37,8 +39,8 @@ def show(one: dict[str, Any]) -> None:
     """One fleet in full."""
     setting = f" with {one['setting']}" if one["setting"] else ""
     typer.echo(
-        f"{one['policy']}{setting}: {one['clients']:,} clients, {one['brokers']} brokers, "
-        f"{one['outage_s']:g} s of outage ({one['seconds']:g} s, "
+        f"{one['policy']}{setting}: {counted(one['clients'], 'client')}, "
+        f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage ({one['seconds']:g} s, "
         f"{one['ms_per_client']:.2f} ms per client)"
     )
     typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
@@ -48,7 +50,10 @@ def show(one: dict[str, Any]) -> None:
             for phase in PHASES:
                 rate = one[phase][index][f"{what}_per_s"]
                 cells.append(f"{rate['mean']:>9.1f} ({rate['max']:>6})")
-            typer.echo(f"  broker {index + 1:<4} {what:<16}" + " ".join(cells))
+            typer.echo(
+                f"  broker {index + 1:<4} {'attempts' if what == 'dials' else what:<16}"
+                + " ".join(cells)
+            )
     first, cap, back = one["first_second"], one["cap"], one["return"]
     typer.echo(
         f"  first second: {first['tries_mean']:.2f} connection attempts per client at the "
@@ -63,7 +68,7 @@ def show(one: dict[str, Any]) -> None:
         f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last "
         f"after {back['back_max_s']} s; {back['dials_per_client']:.2f} connection attempts and "
         f"{back['metadata_per_client']:.2f} metadata requests per client; at most "
-        f"{back['dials_in_fullest_10ms']} connection attempts in 10 ms"
+        f"{counted(back['dials_in_fullest_10ms'], 'connection attempt')} in 10 ms"
     )
     for text in one["missed"]:
         typer.echo(f"  {'missed' if ships(one) else 'would miss'}: {text}")
@@ -96,10 +101,9 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
         ]
         typer.echo(f"{name:<{width}} " + " ".join(f"{cell:>9}" for cell in cells))
     typer.echo(
-        "dials: connection attempts; tries: those of a client in the first second, at one "
-        "broker; dials/s: those of a client at the limit; peak: fullest 10 ms over the mean; "
-        "chance: the same by chance alone; dials, asked: connection attempts and metadata "
-        "requests per client after the return"
+        "connection attempts per client: 1st sec. in the first second, at one broker; per sec. at "
+        "the limit; attempts after the return. metadata: requests per client after the return; "
+        "peak: fullest 10 ms over the mean; chance: the same by chance alone"
     )
 
 

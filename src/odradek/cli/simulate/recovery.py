@@ -68,7 +68,7 @@ def run_task(task: RecoveryTask) -> tuple[Cell, list[RecoveryRun]]:
 def recovery(
     brokers: Annotated[str, typer.Option(help="Numbers of brokers, comma-separated.")] = "3",
     fault: Annotated[
-        str, typer.Option(help="What the old addresses do, comma-separated; see above.")
+        str, typer.Option(help="Behavior of the old addresses, comma-separated; see above.")
     ] = "refused",
     runs: Annotated[
         int, typer.Option(min=1, help="Runs per combination, each with its own seed.")
@@ -101,14 +101,14 @@ def recovery(
     The producer sends a record every 50 ms over established connections; at one instant, all
     brokers that it knows are replaced by as many others. Measured from then on: the time to the
     first answer of a live broker (contact) and to the first acknowledged record (ack), connection
-    attempts (dials), metadata requests.
+    attempts, metadata requests.
 
     Faults, by what the old addresses do: refused, blackholed (connection attempts time out), silent
     (established connections fall silent, too), accept-reset, ready-then-close (after ApiVersions),
     slow-handshake (ApiVersions takes 5 s), idle-then-replaced (an hour without a call; time counts
     from the next call), dns-moved (the bootstrap name resolves to other addresses, too).
-    outage-refused and outage-blackholed: all brokers are gone for 5 minutes; dials are those during
-    the outage, times count from its end.
+    outage-refused and outage-blackholed: all brokers are gone for 5 minutes; attempts are counted
+    during the outage, times from its end.
     """
     cells = _cells(brokers, fault, strategy, everything=everything)
     found = _measure(cells, runs, seed, jobs, limit, partitions)
@@ -188,7 +188,7 @@ def _run(tasks: list[RecoveryTask], jobs: int) -> Iterator[tuple[Cell, list[Reco
 def _show(found: list[dict[str, Any]]) -> None:
     typer.echo(
         f"{'fault':18} {'brokers':>7} {'strategy':>14} | {'contact p50':>11} {'p99':>7} |"
-        f" {'ack p50':>7} {'p99':>7} | {'dials p50':>9} {'max/s':>5} | {'metadata':>8} | never"
+        f" {'ack p50':>7} {'p99':>7} | {'attempts p50':>12} {'max/s':>5} | {'metadata':>8} | never"
     )
     for one in found:
         contact, ack, dials = one["contact"], one["ack"], one["dials"]
@@ -196,7 +196,7 @@ def _show(found: list[dict[str, Any]]) -> None:
             f"{one['fault']:18} {one['brokers']:7} {one['strategy']:>14} |"
             f" {_s(contact['p50']):>11} {_s(contact['p99']):>7} |"
             f" {_s(ack['p50']):>7} {_s(ack['p99']):>7} |"
-            f" {dials['p50']:9} {dials['max_per_s']:5} | {one['metadata_requests']['p50']:8} |"
+            f" {dials['p50']:12} {dials['max_per_s']:5} | {one['metadata_requests']['p50']:8} |"
             f" {one['never'] or '-'}"
         )
         if one["missed"] and one["strategy"] == "odradek":

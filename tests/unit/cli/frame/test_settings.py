@@ -161,7 +161,7 @@ def test_an_empty_flag_is_not_the_environment_s(home: dict[str, str], name: str)
 
 
 def test_without_an_address_the_cure_is_told() -> None:
-    assert "give --bootstrap-server host:port" in refused(Flags(), {})
+    assert "use --bootstrap-server host:port" in refused(Flags(), {})
 
 
 def test_the_time_is_the_flags_or_the_clients() -> None:

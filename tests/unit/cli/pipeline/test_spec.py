@@ -169,7 +169,7 @@ def test_formats_of_keys_and_values(tmp_path: Path) -> None:
         (
             "      registry: main\n",
             "",
-            "17: source flights: registry is missing: give one for both",
+            "17: source flights: registry is missing: set one for both",
         ),
         ("subject: codes", "subjekt: codes", "16: key of source flights: unknown key subjekt"),
         ("format: avro, reg", "reg", "16: key of source flights: format is missing"),
