@@ -40,8 +40,8 @@ def show(one: dict[str, Any]) -> None:
     setting = f" with {one['setting']}" if one["setting"] else ""
     typer.echo(
         f"{one['policy']}{setting}: {counted(one['clients'], 'client')}, "
-        f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage ({one['seconds']:g} s, "
-        f"{one['ms_per_client']:.2f} ms per client)"
+        f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage "
+        f"({one['seconds']:g} s, {one['ms_per_client']:.2f} ms per client)"
     )
     typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
     for index in range(min(one["brokers"], 5)):
