@@ -111,7 +111,7 @@ def test_a_row_that_a_broker_loses_is_noticed(
     assert (told.result.lost, told.result.duplicated) == (lost[0], 0)
     assert not told.result.matches_reference
     assert len(told.missing) == lost[0]
-    assert any(f"rows that never came: {told.missing[0]}" in line for line in told.closing())
+    assert any(f"rows that never arrived: {told.missing[0]}" in line for line in told.closing())
 
 
 def double_a_batch(monkeypatch: pytest.MonkeyPatch) -> list[int]:

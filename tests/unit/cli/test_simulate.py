@@ -128,7 +128,7 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
         patched.setattr(FleetPlan, "run", noted)
         stopped = runner.invoke(app, kept)
     assert stopped.exit_code == 130
-    assert "goes on" in stopped.stderr
+    assert "to continue from" in stopped.stderr
     assert done == [0, 1, 2, 3]
     said("fleet", *FEW, "--tables", str(folder), status=2)  # another plan
     with monkeypatch.context() as patched:
