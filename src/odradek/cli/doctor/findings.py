@@ -489,7 +489,7 @@ REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance"))
 
 
 def _of_group(group: GroupStanding) -> Iterator[Finding]:
-    name = shlex.quote(group.group_id)
+    name, lag = shlex.quote(group.group_id), sum(group.waiting.values())
     if isinstance(group.error, AuthorizationError):
         yield _no_right(group.error)
     elif group.error is not None:
@@ -528,31 +528,29 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             grave=False,
         )
     elif not group.committed and group.waiting:
-        total = sum(group.waiting.values())
         yield Finding(
             Trouble.GROUP,
             f"Group {name} has no committed offsets, so a new consumer starts where "
-            f"auto.offset.reset says; {counted(total, 'record')} already "
-            f"{'exists' if total == 1 else 'exist'}.",
+            f"auto.offset.reset says; {counted(lag, 'record')} already "
+            f"{'exists' if lag == 1 else 'exist'}.",
             "With the default, latest, a consumer reads only records that are written after it "
             "has joined, so the topic looks empty.",
             "To read the existing records with a new group, set auto.offset.reset=earliest.",
             grave=False,
         )
-    elif sum(group.waiting.values()) and group.members == 0:
+    elif lag and group.members == 0:
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} has a lag of {counted(sum(group.waiting.values()), 'record')}, but no "
-            "members to read them.",
+            f"Group {name} has a lag of {counted(lag, 'record')}, but no members to read them.",
             "A group without members loses its offsets after offsets.retention.minutes.",
             "Start its consumers; if they are running, they have another group.id.",
             grave=False,
         )
-    elif sum(group.waiting.values()):
+    elif lag:
         worst = max(group.waiting, key=lambda p: group.waiting[p])
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} has a lag of {counted(sum(group.waiting.values()), 'record')}, the "
+            f"Group {name} has a lag of {counted(lag, 'record')}, the "
             f"largest in {worst} ({group.waiting[worst]:,}).",
             "The lag is what was written but isn't committed as read yet.",
             "Check again later: if the lag grows, the group needs more consumers (up to one per "
