@@ -81,7 +81,7 @@ class Range:
 
 
 def range_of(params: Mapping[str, Any]) -> Range:
-    """What `--offset`, `--from-beginning`, `--until` and `--exit` say."""
+    """Return the range that `--offset`, `--from-beginning`, `--until` and `--exit` define."""
     offset, until = params.get("offset"), params.get("until")
     if offset is not None and params.get("from_beginning"):
         refuse("--from-beginning and --offset can't be given together")

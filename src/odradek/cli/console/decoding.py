@@ -30,7 +30,7 @@ _REGISTRY = "--formatter-property schema.registry.url=URL"
 
 
 class Decoding(StrEnum):
-    """What `--decode-key` and `--decode-value` may say."""
+    """Values of `--decode-key` and `--decode-value`."""
 
     JSON = "json"
     AVRO = "avro"
@@ -43,7 +43,7 @@ class Decoding(StrEnum):
 
 
 class WireFormat(StrEnum):
-    """What stands before an Avro datum: nothing, or the header of Confluent's serializers."""
+    """The header before an Avro value: none, or that of Confluent's serializers."""
 
     PLAIN = "plain"
     CONFLUENT = "confluent"

@@ -43,7 +43,7 @@ _REGISTRY = "--reader-property schema.registry.url=URL"
 
 
 class LineFormat(StrEnum):
-    """What `--encode-key` and `--encode-value` may say."""
+    """Values of `--encode-key` and `--encode-value`."""
 
     AVRO = "avro"
     JSON = "json"

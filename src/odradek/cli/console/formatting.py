@@ -32,7 +32,7 @@ PROPERTIES = (
     "value.deserializer",
     "headers.deserializer",
 )
-"""What `--formatter-property` may say."""
+"""Properties for `--formatter-property`."""
 
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 

@@ -23,7 +23,7 @@ PROPERTIES = (
     "headers.key.separator",
     "null.marker",
 )
-"""What `--reader-property` may say; all but `topic`, which is a flag."""
+"""Properties for `--reader-property`; all but `topic`, which is a flag."""
 
 
 class LineError(Exception):

@@ -38,7 +38,7 @@ class Lost:
 
 @dataclass(slots=True)
 class Written:
-    """What was acknowledged in one partition."""
+    """The acknowledged records of one partition."""
 
     records: int
     first_offset: int
@@ -47,7 +47,7 @@ class Written:
 
 @dataclass(slots=True)
 class ProducedLines:
-    """What became of the lines."""
+    """The outcome of all lines."""
 
     lines: int = 0
     acknowledged: int = 0

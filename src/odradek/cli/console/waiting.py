@@ -1,7 +1,7 @@
-"""What the console tools share while they run: patience with a word about it, and their ends.
+"""Waiting with progress messages, errors and signals of the console tools.
 
-In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry anything itself:
-a call that timed out is asked to go on waiting, and the client behind it has never stopped trying.
+In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry by itself; a call
+that timed out is called again to keep waiting, and its client retries all the time.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Ending:
     """How a command was asked to end."""
 
     terminated: bool = False
-    """By SIGTERM: an end in order, as whoever supervises it wants it, and no interruption."""
+    """By SIGTERM, which ends the command in order, with exit status 0."""
 
 
 @contextlib.contextmanager

@@ -88,10 +88,10 @@ class AdminRun:
     ) -> None:
         self.admin = admin
         self.tool = tool
-        """The command as it is typed."""
+        """The command as the user types it."""
         self.json = json
         self.dry_run = dry_run
-        """Nothing may be changed: `validate_only` where Kafka has it, else only words."""
+        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
         self._yes = yes
         self._timeout = timeout
         self._until = time.monotonic() + timeout
@@ -100,11 +100,11 @@ class AdminRun:
         admin.listen(self._failing)
 
     def left(self) -> float:
-        """Seconds that are left of `--timeout`; every call of `admin` gets them as its timeout."""
+        """Return the seconds left of `--timeout`, as the timeout of each call of `admin`."""
         return max(0.0, self._until - time.monotonic())
 
     def again(self) -> None:
-        """Begin the time again, for a command that looks again and again, or waits for somebody."""
+        """Restart the timeout, for a command that repeats its work, or waits for the user."""
         self._until = time.monotonic() + self._timeout
 
     @overload
@@ -118,10 +118,10 @@ class AdminRun:
     def each(
         self, call: Callable[[], Any], items: Iterable[Any] = ()
     ) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
-        """Make a call with several items: what it gave by item, and what failed by item.
+        """Call an admin method with several items; return its results and its errors by item.
 
-        For a call that gives nothing, `items` are those that it was given. Raises what isn't about
-        an item.
+        For a method without results, `items` are those that it was called with. Errors that aren't
+        about an item are raised.
         """
         try:
             found = call()

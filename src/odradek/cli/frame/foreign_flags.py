@@ -57,7 +57,7 @@ OF_COMMANDS = {
 
 
 def instead(flag: str, command: Any, typed: str) -> str | None:
-    """What to type instead of a flag that isn't there, in a few words.
+    """Return what to type instead of an unknown flag, in a few words.
 
     `command` is Click's, `typed` how it is called, without the program: "topics describe".
     """

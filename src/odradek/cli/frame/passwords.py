@@ -1,8 +1,8 @@
-"""A password for somebody's login, from where only its owner can read it.
+"""Read a password from a file, the environment or the terminal.
 
-In: what the flags say. Out: the password, wrapped so that nothing shows it. A terminal is asked
-twice, without an echo. Must not: print it, or take it from the list of processes unless the flag's
-name says that it stands there.
+In: what the flags say. Out: the password, wrapped in a `Secret`. A terminal is asked twice, without
+an echo. Must not: print the password, or read it from the command line, except for the flag whose
+name says so.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Profile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
-    """What is unsafe about the file, empty where nothing is."""
+    """A warning about unsafe permissions of the file; empty if there is none."""
 
 
 def profiles_file(environment: Mapping[str, str]) -> Path:

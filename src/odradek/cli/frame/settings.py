@@ -26,7 +26,7 @@ BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
     *("ODRADEK_BOOTSTRAP_SERVER", "ODRADEK_COMMAND_CONFIG"),
     "ODRADEK_PROFILE",
 )
-"""Variables of the environment that stand for flags."""
+"""Environment variables that replace flags."""
 SERVERS = "bootstrap.servers"
 PROPERTY = "--command-property"
 NOWHERE = (
@@ -37,7 +37,7 @@ NOWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says about the cluster."""
+    """The command line's settings of the cluster."""
 
     bootstrap_server: str | None = None
     command_config: Path | None = None
