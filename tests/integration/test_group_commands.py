@@ -455,7 +455,7 @@ def test_transactions(odr: Command, cluster: FakeCluster) -> None:
     assert odr.json("transactions", "hanging", "--older-than", "0")[1]["hanging"] == []
     place = ("--topic", "other", "--partition", "0")
     code, _, err = odr("transactions", "abort", *place, "--start-offset", "7", "--yes")
-    assert (code, "there begin some at 0" in err) == (1, True)
+    assert (code, "open transactions begin at 0" in err) == (1, True)
     code, out, _ = odr("transactions", "abort", *place, "--start-offset", "0", "--dry-run")
     assert (code, out.startswith("Would abort the transaction of producer ")) == (0, True)
     assert odr("transactions", "abort", "tx", *place)[0] == 2
