@@ -245,7 +245,7 @@ def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Her
         os.write(terminal, b"n\n")
         assert process.wait(60) == 1
     os.close(terminal)
-    assert b"This will delete 1 topic with all records: asked. Go on?" in said
+    assert b"This will delete 1 topic with all records: asked. Continue?" in said
     assert "asked" in as_json("topics", "list", *here)["topics"]
     line = f"odradek topics describe --bootstrap-server {fake.bootstrap_servers} fli"
     shell = {"_ODRADEK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
@@ -274,11 +274,11 @@ def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
     os.write(terminal, b"n\n")
     code, _, err = answered("flights")
     assert code == 1
-    assert "This will delete 1 topic with all records: flights. Go on?" in err
+    assert "This will delete 1 topic with all records: flights. Continue?" in err
     os.close(terminal)
     os.close(end)
     code, _, err = run("topics", "delete", "flihgts", *here)
-    assert (code, "delete 1 topic with all records: flihgts, and nobody" in err) == (2, True)
+    assert (code, "delete 1 topic with all records: flihgts, but there is no" in err) == (2, True)
     assert "flights" in as_json("topics", "list", *here)["topics"]
 
 

@@ -96,7 +96,7 @@ def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
     with MetricsEndpoint("both.example", 0, list):
         assert tried == ["::1", "192.0.2.1", "::1"]
     del addresses[0]
-    text = r"other\.example:0 can't be listened on: Cannot assign requested address"
+    text = r"can't listen on other\.example:0: Cannot assign requested address"
     with pytest.raises(ConfigurationError, match=text):
         MetricsEndpoint("other.example", 0, list)
 

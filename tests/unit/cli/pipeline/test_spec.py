@@ -83,7 +83,7 @@ def test_names_of_options_count_in_any_case_as_in_spark(tmp_path: Path) -> None:
     assert twice == ["29: Path is already set on line 28, in different case"]
     topic = "format: odradek\n    delivery: exactly_once\n    options: {topic: t, Delivery: at_"
     text = GOOD[: GOOD.index("format: parquet")] + topic + "least_once}\n"
-    assert problems(tmp_path, text) == ["25: delivery stands on line 26 already"]
+    assert problems(tmp_path, text) == ["25: delivery is already set on line 26"]
 
 
 def test_a_lookup_names_its_cluster_and_a_sink_what_is_behind_it(tmp_path: Path) -> None:
