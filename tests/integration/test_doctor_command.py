@@ -463,8 +463,7 @@ def test_the_address_as_kafkas_tools_have_it(fake: FakeCluster) -> None:
     for words in ([], ["localhost:1", "--bootstrap-server", "localhost:1"]):
         done = CliRunner().invoke(build("doctor"), ["doctor", *words])
         assert done.exit_code == 2
-        assert "give " in done.stderr
-        assert "address" in done.stderr
+        assert "--bootstrap-server" in done.stderr
 
 
 def test_ctrl_c() -> None:
