@@ -69,7 +69,7 @@ def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here)
     assert found["failed"]["nope"]["code"] == 3
     code, out, err = run("topics", "describe", "a", "nope", *here)
     assert code == 1
-    assert out.splitlines()[0].split() == ["topic", "id", "partitions", "replicas", "set"]
+    assert out.splitlines()[0].split() == ["topic", "id", "partitions", "replicas", "configs"]
     assert out.splitlines()[4].split() == ["a", "0", "1", "1,2,3", "1,2,3", "-"]
     assert err.startswith("odradek topics describe: UnknownTopicOrPartitionError: ")
     for flag, more in (("--dry-run", 0), ("--command-property=client.id=x", 1)):
@@ -98,7 +98,7 @@ def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here)
     )
     assert run("topics", "delete", "a", "b", "nope", "--if-exists", "--yes", *here) == (
         0,
-        "Deleted topic a.\nDeleted topic b.\nThere was no topic nope.\n",
+        "Deleted topic a.\nDeleted topic b.\nTopic nope didn't exist.\n",
         "",
     )
 
@@ -130,7 +130,7 @@ def test_leaders_lead_again() -> None:
     with FakeCluster(2, topics=["flights:2"]) as cluster:
         here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "20")
         lacking = ("topics", "describe", "--under-replicated", *here)
-        assert run(*lacking)[1] == "No partition is so.\n"
+        assert run(*lacking)[1] == "No such partitions.\n"
         cluster.stop(1)
         until(
             lambda: (
@@ -142,14 +142,14 @@ def test_leaders_lead_again() -> None:
             )
         )
         cluster.start(1)
-        until(lambda: run(*lacking)[1] == "No partition is so.\n")
+        until(lambda: run(*lacking)[1] == "No such partitions.\n")
         words = ("partitions", "elect-leaders", *here)
         would = as_json(*words, "--dry-run")["would_elect"]
         assert would == [{"topic": "flights", "partition": 0}]
         assert run(*words, "flights:0", "flights:1") == (0, "Elected a leader of flights:0.\n", "")
         found = as_json("partitions", "list", *here)["partitions"]
         assert [p["leader"] for p in found] == [1, 2]
-        assert run(*words)[1] == "No partition needed it.\n"
+        assert run(*words)[1] == "No partition needed an election.\n"
 
 
 def test_configs_by_kind(here: Here) -> None:
@@ -193,22 +193,22 @@ def test_directories_and_the_cluster(fake: FakeCluster, here: Here) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("topics alter t", "nothing is to be changed"),
-        ("topics alter t --set a=1 --delete a", "a is to be changed in two ways"),
-        ("topics alter t --append =1", "isn't key=value"),
-        ("topics delete-records t:0", "isn't TOPIC[:PARTITION]=OFFSET"),
+        ("topics alter t", "no change is given"),
+        ("topics alter t --set a=1 --delete a", "a is changed twice"),
+        ("topics alter t --append =1", "expected key=value"),
+        ("topics delete-records t:0", "expected TOPIC[:PARTITION]=OFFSET"),
         ("topics delete-records t:0=-1", "the offset must be a number, or end"),
-        ("topics delete-records t:x=1", "isn't TOPIC:PARTITION, as in flights:0"),
-        ("partitions reassign", "no partition is named"),
-        ("partitions reassign t:0=1,x", "isn't a list of broker ids"),
+        ("topics delete-records t:x=1", "expected TOPIC:PARTITION, as in flights:0"),
+        ("partitions reassign", "no partition is given"),
+        ("partitions reassign t:0=1,x", "expected broker ids"),
         ("partitions reassign --reassignment-json-file /nowhere", "can't be read"),
         ("partitions reassign --reassignment-json-file /dev/null", "JSONDecodeError"),
-        ("configs alter broker --set a=1", "or give --default"),
-        ("configs describe topic --default", "--default is for `broker`"),
+        ("configs alter broker --set a=1", "or use --default"),
+        ("configs describe topic --default", "--default needs the kind broker"),
         ("configs describe shelf", "shelf"),
-        ("logdirs alter t:0=/d", "isn't TOPIC:PARTITION:BROKER=DIRECTORY"),
-        ("cluster set-features metadata.version=high --yes", "a level is a number"),
-        ("cluster unregister 4", "nobody is there to be asked"),
+        ("logdirs alter t:0=/d", "expected TOPIC:PARTITION:BROKER=DIRECTORY"),
+        ("cluster set-features metadata.version=high --yes", "the level must be a number"),
+        ("cluster unregister 4", "there is no terminal to ask"),
     ],
 )
 def test_wrong_uses_are_refused(line: str, said: str) -> None:
@@ -245,7 +245,7 @@ def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Her
         os.write(terminal, b"n\n")
         assert process.wait(60) == 1
     os.close(terminal)
-    assert b"This will delete 1 topic with all records: asked. Go on?" in said
+    assert b"This will delete 1 topic with all records: asked. Continue?" in said
     assert "asked" in as_json("topics", "list", *here)["topics"]
     line = f"odradek topics describe --bootstrap-server {fake.bootstrap_servers} fli"
     shell = {"_ODRADEK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
@@ -270,15 +270,15 @@ def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
     code, out, err = answered()
     assert (code, out) == (1, "")
     assert "topic flihgts (did you mean flights?)" in err
-    assert answered("--if-exists") == (0, "There was no topic flihgts.\n", "")
+    assert answered("--if-exists") == (0, "Topic flihgts didn't exist.\n", "")
     os.write(terminal, b"n\n")
     code, _, err = answered("flights")
     assert code == 1
-    assert "This will delete 1 topic with all records: flights. Go on?" in err
+    assert "This will delete 1 topic with all records: flights. Continue?" in err
     os.close(terminal)
     os.close(end)
     code, _, err = run("topics", "delete", "flihgts", *here)
-    assert (code, "delete 1 topic with all records: flihgts, and nobody" in err) == (2, True)
+    assert (code, "delete 1 topic with all records: flihgts, but there is no" in err) == (2, True)
     assert "flights" in as_json("topics", "list", *here)["topics"]
 
 

@@ -50,7 +50,8 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
     assert start_time(told["brokers"][0]["pid"]) is None
     assert not Path(told["directory"]).exists()
     assert odradek("cluster", "status").stdout == (
-        "no cluster runs; odradek cluster start starts one (three brokers behind localhost:9092)\n"
+        "no cluster is running; start one with: odradek cluster start "
+        "(three brokers, bootstrap address localhost:9092)\n"
     )
 
 
@@ -99,7 +100,7 @@ def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-unty
         failed = odradek("cluster", "start", "--brokers", "1", "--port", str(port))
     assert failed.returncode == 1
     assert str(port) in failed.stderr
-    assert "is taken by another program (perhaps by other brokers); --port 0 takes" in failed.stderr
+    assert "is in use by another program (perhaps other brokers); use --port 0" in failed.stderr
 
 
 def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek, tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -107,7 +108,7 @@ def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek
         state = {"pid": innocent.pid, "start_time": "another boot:1", "brokers": []}
         (tmp_path / "odradek").mkdir()
         (tmp_path / "odradek" / "cluster.json").write_text(json.dumps(state))
-        assert odradek("cluster", "stop").stdout == "no cluster runs\n"
+        assert odradek("cluster", "stop").stdout == "no cluster is running\n"
         assert innocent.poll() is None
         innocent.communicate(b"\n", timeout=10)
     assert innocent.returncode == 0

@@ -114,7 +114,7 @@ def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     assert f"topic nix doesn't exist. {made}" in err
     lost = run(cluster, "produce", "--topic", "nix", "--max-block-ms", "300", given=b"a\nb\n")
     assert lost[0] == 1
-    assert "1 of 1 lines were not acknowledged" in lost[2]
+    assert "1 of 1 line was not acknowledged" in lost[2]
 
 
 @pytest.mark.long

@@ -126,7 +126,7 @@ def test_a_copy_to_another_cluster(fakes: tuple[FakeCluster, FakeCluster], sourc
         assert rows(other, source, partition) == rows(one, source, partition)[10:]
     status, output = run(one, *way, "--offset", "@0")
     assert status == 0
-    place = f"how far it is stands in group {re.escape(part['group'])}"
+    place = f"the progress is kept in group {re.escape(part['group'])}"
     assert re.search(rf"Copied 0 records \(0 B\) in \d+\.\d s, 0/s; {place}", output), output
     assert "fake-cluster" in part["group"]
 
@@ -140,13 +140,13 @@ def test_what_can_not_be_meant(fakes: tuple[FakeCluster, FakeCluster], source: s
     for words, status, says in (
         ((source, source), 2, "can't be copied onto itself"),
         ((source, source, "--to-bootstrap-server", one.addresses[1]), 1, "onto itself"),
-        ((source, f"{source}-none"), 1, f"--create makes it as {source} is"),
-        ((source, few), 1, f"{few} has 1 partition and {source} 2: each keeps its own"),
-        ((source, full), 1, "--restart copies all the same"),
-        ((source, full, "--follow", "--until", "end"), 2, "--follow has no end"),
-        ((source, full, "--offset", "stored"), 2, "stored is no place here"),
+        ((source, f"{source}-none"), 1, f"--create creates it like {source}"),
+        ((source, few), 1, f"{few} has 1 partition, but needs at least 2, as {source} has"),
+        ((source, full), 1, "Use --restart to copy them again"),
+        ((source, full, "--follow", "--until", "end"), 2, "--follow can't be given with --until"),
+        ((source, full, "--offset", "stored"), 2, "stored can't be given here"),
         ((source, full, "--to-command-property", "nix=1"), 2, "no option 'nix'"),
-        ((f"{source}-none", full), 1, f"{source}-none isn't there at 127"),
+        ((f"{source}-none", full), 1, f"{source}-none doesn't exist at 127"),
     ):
         assert (found := run(one, *words))[0] == status, found
         assert says in found[1]
@@ -161,7 +161,7 @@ def test_a_destination_that_was_made_again(
     told(one, source, target, "--create")
     one.delete_topic(target)
     status, output = run(one, source, target, "--create")
-    assert (status, "was made again since this copy began" in output) == (1, True), output
+    assert (status, "was recreated since this copy began" in output) == (1, True), output
     assert told(one, source, target, "--restart")["records"] == COUNT
     same(one, source, one, target)
 
@@ -194,7 +194,7 @@ def test_a_topic_that_is_made_again_amid_a_copy_ends_it(
         finally:
             process.kill()
     assert process.returncode not in (0, -signal.SIGKILL), said
-    assert "was made again since this copy began" in json.loads(out)["error"]["message"]
+    assert "was recreated since this copy began" in json.loads(out)["error"]["message"]
 
 
 def test_what_was_deleted_uncopied_is_told(
@@ -207,7 +207,7 @@ def test_what_was_deleted_uncopied_is_told(
         admin.delete_records({TopicPartition(source, 0): 15})
     status, output = run(one, source, target)
     assert status == 0
-    assert f"5 offsets of {source}-0 were deleted uncopied" in output
+    assert f"5 offsets of {source}-0 were deleted before being copied" in output
     assert len(rows(one, target, 0)) == COUNT // 2 - 5
     assert len(rows(one, target, 1)) == COUNT // 2
 
@@ -306,7 +306,7 @@ def test_a_topic_that_is_deleted_amid_a_copy_ends_it(
         writer.failing = delete
         watch = CopiedTopics(admin, admin, plan)
         copying = Copying(consumer, writer, plan, books, time.monotonic, watch)
-        with pytest.raises(ConfigurationError, match=f"topic {gone} was deleted amid the copy"):
+        with pytest.raises(ConfigurationError, match=f"topic {gone} was deleted during the copy"):
             copying.run({0: COUNT // 2, 1: COUNT // 2})
     assert (writer.failures, books.given_up) == (FAILURES - 1, 0)
 
@@ -340,7 +340,7 @@ def test_a_copy_that_was_fenced_says_by_whom(
         writer.progress(restart=True)
         writer.commit({0: 1})
         second.init_transactions()
-        says = f"another copy with the same name \\({name}\\) runs now"
+        says = f"another copy with the same name \\({name}\\) is running"
         with pytest.raises(ProducerFencedError, match=says), writer.alone():
             writer.commit({0: 2})
 
@@ -370,7 +370,7 @@ def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
             out, _ = process.communicate(timeout=PATIENCE)
             assert time.monotonic() - began < CLOSING / 2
         one.resume(1)
-    assert "is aborted, for 10 s at most; Ctrl-C ends at once" in said
+    assert "aborting the open transaction, for at most 10 s; Ctrl-C ends at once" in said
     assert process.returncode == 130
     assert json.loads(out)["group"].endswith(f".{topic}-copy")
 

@@ -117,7 +117,7 @@ def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
     status, picture = explain(cluster.bootstrap_servers, "--topic", "flight", timeout=10.0)
     assert status == 3
     assert picture["trouble"][2] == (
-        "Topic flight isn't there (did you mean flights?). "
+        "Topic flight doesn't exist (did you mean flights?). "
         "Create it with: odradek topics create flight "
         f"--bootstrap-server {cluster.bootstrap_servers}"
     )
@@ -272,7 +272,7 @@ def test_for_people(nobody: str) -> None:
         "metadata: none yet; refresh due",
         "began with bootstrap address",
         "no rebootstrap so far (metadata.recovery.strategy=rebootstrap)",
-        "not reached in 0.5 s (NoBrokerAvailableError)",
+        "the cluster wasn't reached in 0.5 s (NoBrokerAvailableError)",
     ):
         assert part in done.stdout, done.stdout
 

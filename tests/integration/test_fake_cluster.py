@@ -85,11 +85,11 @@ def test_it_runs_until_it_is_told_to_end(number: signal.Signals, status: int) ->
         (
             "--simulated --version 4.3",
             2,
-            "simulated brokers have no --version; without --simulated",
+            "simulated brokers don't support --version; leave out --simulated",
         ),
-        ("--simulated --security SSL --acls", 2, "simulated brokers have no --acls"),
+        ("--simulated --security SSL --acls", 2, "simulated brokers don't support --acls"),
         ("--simulated --topics a:x", 2, "'a:x': partitions must be a number"),
-        ("--topics a", 2, "--topics is for --simulated"),
+        ("--topics a", 2, "--topics needs --simulated"),
     ],
 )
 def test_wrong_use(words: str, status: int, said: str) -> None:
@@ -108,7 +108,7 @@ def test_a_port_that_somebody_has() -> None:
             capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is taken by another program (perhaps by other brokers); --port 0 takes" in done.stderr
+    assert "is in use by another program (perhaps other brokers); use --port 0" in done.stderr
 
 
 def test_it_starts_at_once() -> None:

@@ -210,7 +210,7 @@ def test_members_are_removed(odr: Command, cluster: FakeCluster, busy: str) -> N
         assert sorted(found["members"]) == sorted(["worker-1", dynamic])
         code, out, err = odr(*remove)
         assert (code, out) == (2, "")
-        assert f"take 2 members out of group {busy}, and nobody is there to be asked" in err
+        assert f"remove 2 members from group {busy}, but there is no terminal to ask" in err
         named = (
             "--instance-id",
             "gone",
@@ -312,7 +312,7 @@ def test_plans_of_groups_with_odd_names(odr: Command, admin: odradek.Admin, tmp_
     admin.alter_group_offsets(worst, {FLIGHTS[0]: 3})
     code, _, err = odr("groups", "reset-offsets", worst, "plain", *export)
     assert code == 2
-    assert "has control characters: export it alone" in err
+    assert "contains control characters: export it alone" in err
     code, out, _ = odr("groups", "reset-offsets", worst, *export)
     assert (code, out) == (0, "flights,0,3\n")
     place.write_text(out)
@@ -455,7 +455,7 @@ def test_transactions(odr: Command, cluster: FakeCluster) -> None:
     assert odr.json("transactions", "hanging", "--older-than", "0")[1]["hanging"] == []
     place = ("--topic", "other", "--partition", "0")
     code, _, err = odr("transactions", "abort", *place, "--start-offset", "7", "--yes")
-    assert (code, "there begin some at 0" in err) == (1, True)
+    assert (code, "open transactions begin at 0" in err) == (1, True)
     code, out, _ = odr("transactions", "abort", *place, "--start-offset", "0", "--dry-run")
     assert (code, out.startswith("Would abort the transaction of producer ")) == (0, True)
     assert odr("transactions", "abort", "tx", *place)[0] == 2
@@ -516,10 +516,10 @@ def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
 
 def test_what_lag_is_not_served_for(odr: Command, idle: str) -> None:
     for words, why in (
-        ((idle, "--include", "x"), "ids of groups or --include"),
-        (("--include", "("), "is no regular expression"),
+        ((idle, "--include", "x"), "group ids or --include"),
+        (("--include", "("), "is not a valid regular expression"),
         (("--watch", "--prometheus", ":0"), "--watch or --prometheus"),
-        (("--prometheus", "9308"), "isn't HOST:PORT"),
+        (("--prometheus", "9308"), "expected HOST:PORT"),
     ):
         code, found = odr.json("groups", "lag", *words)
         assert (code, found["error"]["error"]) == (2, "UsageError")

@@ -38,7 +38,7 @@ def test_topics_are_made_listed_and_deleted(cluster: LocalCluster, topic: str) -
     assert code == 1
     assert err == (
         "odradek topics create: TopicAlreadyExistsError: "
-        f"topic {one} is there already; with --if-not-exists that is no error\n"
+        f"topic {one} already exists; --if-not-exists ignores that\n"
     )
     assert out.startswith(f"Created topic {topic}-three: ")
     code, found = as_json(topics("create", one, "--if-not-exists", "--json", *here))
@@ -70,8 +70,8 @@ def test_what_a_broker_refuses_is_said_with_its_reason(cluster: LocalCluster, to
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("create", "t", "--config", "=5"), "isn't key=value"),
-        (("list", "--topic", "["), "is no regular expression"),
+        (("create", "t", "--config", "=5"), "expected key=value"),
+        (("list", "--topic", "["), "is not a valid regular expression"),
         (("list", "--command-config", "/nowhere.properties"), "can't be read"),
     ],
 )

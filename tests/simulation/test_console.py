@@ -169,7 +169,7 @@ def test_a_line_without_its_parts_ends_the_reading() -> None:
     with producer:
         result = run(lines, [b"k\tv\n", b"odd\n", b"k\tv\n"], max_block=60, delivery=120)
     assert (result.lines, result.acknowledged, result.lost_lines) == (2, 1, 1)
-    assert result.stopped == "Reading ended at line 2, which couldn't be sent."
+    assert result.stopped == "Stopped reading at line 2, which couldn't be sent."
     assert scene.values() == [b"v"]
 
 
@@ -227,7 +227,7 @@ def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
     took = scene.world.now - scene.began  # type: ignore[attr-defined]
     assert took <= INTERRUPTED_FLUSH + 1.5
     assert [(o.first, o.error) for o in result.lost] == [
-        (2, "no acknowledgement yet when the command ended")
+        (2, "not acknowledged before the command ended")
     ]
 
 
@@ -327,7 +327,7 @@ def test_all_topics_that_fit() -> None:
     with scene.consumer() as consumer:
         found = fitting(consumer, "t.?", patience=10, tell=scene.said.append)
         assert found == [("t", 0), ("t", 1), ("t2", 0)]
-        with pytest.raises(ConfigurationError, match="none of 3 topics fits x"):
+        with pytest.raises(ConfigurationError, match="none of 3 topics matches x"):
             fitting(consumer, "x", patience=10, tell=scene.said.append)
 
 
@@ -385,7 +385,9 @@ def test_records_that_cannot_be_written_as_wished() -> None:
     with scene.consumer() as consumer:
         scene.assign(consumer)
         records = scene.records(consumer, value_deserializer="Long")
-        with pytest.raises(KafkaError, match="t-0 offset 1 can't be written: Long wants 8 bytes"):
+        with pytest.raises(
+            KafkaError, match="the record at t-0 offset 1 can't be printed: Long needs 8 bytes"
+        ):
             records.run(most=3, idle=2.0)
     assert len(scene.output.written.splitlines()) == 1
     scene.output.written = b""
@@ -393,7 +395,7 @@ def test_records_that_cannot_be_written_as_wished() -> None:
         scene.assign(consumer)
         scene.records(consumer, skip=True, value_deserializer="Long").run(most=3, idle=2.0)
     assert len(scene.output.written.splitlines()) == 2
-    assert scene.said == ["left out t-0 offset 1: Long wants 8 bytes, not 3"]
+    assert scene.said == ["skipped the record at t-0 offset 1: Long needs 8 bytes, not 3"]
 
 
 # broker-api-versions

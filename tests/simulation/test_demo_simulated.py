@@ -53,15 +53,17 @@ def test_the_cluster_moves_and_every_row_is_read_once(made: type[Simulated]) -> 
 def test_the_timeline_tells_the_story_in_order(made: type[Simulated]) -> None:
     told = story(made)
     assert [at for at, _ in told.timeline] == sorted(at for at, _ in told.timeline)
-    gone = first(told, "the whole cluster goes away")
+    gone = first(told, "the whole cluster stops")
     assert gone == pytest.approx(MOVED, abs=0.1)
     back = first(told, "the cluster starts again, at 10.0.0.")
     assert back == pytest.approx(gone + AWAY)
     for client in (PRODUCER, CONSUMER):
-        assert gone < first(told, f"{client} starts again from bootstrap.servers: ") < gone + 2
+        assert gone < first(told, f"{client} reconnects through bootstrap.servers: ") < gone + 2
         assert first(told, f"{client} found the cluster again through kafka.simulated:9092") > back
-    assert any(at > back and f"{PRODUCER} has its first ack" in text for at, text in told.timeline)
-    assert any(at > back and f"{CONSUMER} reads its first" in text for at, text in told.timeline)
+    assert any(
+        at > back and f"{PRODUCER} gets acknowledgements" in text for at, text in told.timeline
+    )
+    assert any(at > back and f"{CONSUMER} reads records" in text for at, text in told.timeline)
 
 
 @MADE
@@ -109,7 +111,7 @@ def test_a_row_that_a_broker_loses_is_noticed(
     assert (told.result.lost, told.result.duplicated) == (lost[0], 0)
     assert not told.result.matches_reference
     assert len(told.missing) == lost[0]
-    assert any(f"rows that never came: {told.missing[0]}" in line for line in told.closing())
+    assert any(f"rows that never arrived: {told.missing[0]}" in line for line in told.closing())
 
 
 def double_a_batch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -146,7 +148,7 @@ def test_a_row_that_comes_twice_makes_the_command_fail(
     assert (result["lost"], result["duplicated"]) == (0, doubled[0])
     assert result["matches_reference"] is False
     assert len(result["doubled_rows"]) == doubled[0]
-    assert "rows that came more than once: " in done.stderr
+    assert "rows that arrived more than once: " in done.stderr
 
 
 class UnreadableError(Exception):
@@ -169,7 +171,7 @@ def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert (result["rows_landed"], result["lost"], result["duplicated"]) == (ROWS, 0, 0)
-    assert f"{PRODUCER} and {CONSUMER} are in one event loop" in done.stderr
+    assert f"{PRODUCER} and {CONSUMER} run in one event loop" in done.stderr
 
 
 def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
@@ -182,15 +184,15 @@ def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
     assert {"at", "what"} == set(result["timeline"][0])
     assert "5 simulated brokers" in result["timeline"][0]["what"]
     assert {one["client"] for one in result["clients"]} == {PRODUCER, CONSUMER}
-    assert "the whole cluster goes away" in done.stderr
+    assert "the whole cluster stops" in done.stderr
     assert "█" in done.stderr
-    assert "dials in the last second" in (tmp_path / "demo.svg").read_text()
+    assert "connection attempts/s" in (tmp_path / "demo.svg").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--secure"], "--secure is for the full demo"),
-     (["--rows", "6737"], "more than the sample has: pip install")],
+    [(["--secure"], "--secure can't be given with --simulated"),
+     (["--rows", "6737"], "the sample has fewer than 6737 rows")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(
     tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch

@@ -42,7 +42,7 @@ def test_a_small_demo_ends_well(tmp_path: Path) -> None:
     assert result["matches_reference"] is True
     assert result["rebootstraps"] >= 1
     assert "they speak SASL_SSL" in done.stderr
-    assert "demo-producer and demo-consumer are in one event loop" in done.stderr
+    assert "demo-producer and demo-consumer run in one event loop" in done.stderr
     for name in ("outage_s", "producer_recovery_s", "source_recovery_s"):
         assert result[name] >= 0, name
     assert "</svg>" in (output / "demo.svg").read_text()

@@ -121,7 +121,7 @@ def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> N
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "\n     matches_reference  True\n" in done.stdout
-    assert re.search(r"^ +\d+\.\d\d s  the whole cluster goes away$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d\d s  the whole cluster stops$", done.stdout, re.MULTILINE)
     assert json.loads((tmp_path / "result.json").read_text())["matches_reference"] is True
 
 

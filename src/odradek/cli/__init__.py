@@ -35,21 +35,27 @@ class Command:
 
 COMMANDS = {
     "demo": Command(
-        "odradek.cli.demo.command", "demo", "A year of flights through a cluster that moves away."
+        "odradek.cli.demo.command",
+        "demo",
+        "Send a year of flights to a cluster that fails and moves, as a demo.",
     ),
     "cluster": Command(
         "odradek.cli.brokers.cluster_verbs",
         "app",
-        "A cluster as a whole; and brokers on this machine: start, status, stop.",
+        "Describe or change a cluster; start, show and stop local brokers.",
     ),
     "simulate": Command(
-        "odradek.cli.simulate", "app", "Clusters that die, move and come back, in virtual time."
+        "odradek.cli.simulate",
+        "app",
+        "Simulate clusters that fail, move and recover, in virtual time.",
     ),
     "pipeline": Command(
-        "odradek.cli.pipeline", "app", "Topics through SQL into topics or files, with Spark."
+        "odradek.cli.pipeline", "app", "Run SQL from topics to topics or files, with Spark."
     ),
     "events": Command(
-        "odradek.cli.events.tables", "app", "Clients' own events as tables of storms and outages."
+        "odradek.cli.events.tables",
+        "app",
+        "Turn clients' event logs into tables of load and outages.",
     ),
     "topics": Command(
         "odradek.cli.topics.verbs", "app", "Topics: list, describe, create, alter, delete."
@@ -60,7 +66,7 @@ COMMANDS = {
     "configs": Command(
         "odradek.cli.brokers.configs", "app", "Settings of topics, brokers, groups and others."
     ),
-    "logdirs": Command("odradek.cli.brokers.logdirs", "app", "Directories of brokers' logs."),
+    "logdirs": Command("odradek.cli.brokers.logdirs", "app", "Log directories of brokers."),
     "groups": Command(
         "odradek.cli.groups", "app", "Groups: list, describe, lag, members, reset-offsets, delete."
     ),
@@ -69,11 +75,9 @@ COMMANDS = {
     "users": Command(
         "odradek.cli.brokers.users",
         "app",
-        "Users with passwords: list, describe, create, alter, delete.",
+        "SCRAM users: list, describe, create, alter, delete.",
     ),
-    "quotas": Command(
-        "odradek.cli.brokers.quotas", "app", "Clients' quotas: list, describe, alter."
-    ),
+    "quotas": Command("odradek.cli.brokers.quotas", "app", "Client quotas: list, describe, alter."),
     "transactions": Command(
         "odradek.cli.topics.transactions",
         "app",
@@ -91,18 +95,16 @@ COMMANDS = {
     "broker-api-versions": Command(
         "odradek.cli.brokers.broker_api_versions",
         "broker_api_versions",
-        "Which versions of which APIs each broker speaks.",
+        "List the API versions that each broker supports.",
     ),
-    "doctor": Command(
-        "odradek.cli.doctor", "doctor", "What is wrong with a cluster: the first thing, first."
-    ),
+    "doctor": Command("odradek.cli.doctor", "doctor", "Find out why a client can't use a cluster."),
     "explain": Command(
         "odradek.cli.explain.command",
         "explain",
-        "Why a cluster can't be reached from here, or that it can.",
+        "Explain why a cluster can't be reached from this machine.",
     ),
     "options": Command(
-        "odradek.cli.options", "options", "What each option means: default, range, other names."
+        "odradek.cli.options", "options", "Look up options: meaning, default, range, other names."
     ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
@@ -186,7 +188,7 @@ def main() -> None:
         if error.errno not in UNWRITABLE:
             raise
         if error.errno != errno.EPIPE:
-            text = f"what it writes doesn't get there: {error.strerror}"
+            text = f"output can't be written: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush

@@ -88,14 +88,14 @@ def elsewhere(option: Described) -> str | None:
 def options(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="An option, by Kafka's name or another client's."),
+        typer.Argument(metavar="NAME", help="An option's name, as in Kafka or in another client."),
     ] = None,
     client: Annotated[
         ClientKind | None, typer.Option(help="Only options of this kind of client.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print what options mean: one of them, those of one kind of client, or all."""
+    """Print the meaning of one option, of one client's options, or of all."""
     found = list(every_option())
     if client is not None:
         found = [one for one in found if client in one.get("clients", ())]
@@ -119,19 +119,19 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
     if is_idle(name, client):
         instead = INSTEAD.get(name) or belongs(name)
         why = f": {instead}" if instead else ""
-        typer.echo(f"{name} is accepted and changes nothing{why}.")
+        typer.echo(f"{name} is accepted but has no effect{why}.")
         raise typer.Exit
     whose = f" of the {client}" if client else ""
     cure = CURES.get(name) or REFUSED.get(name)
     known = {one["name"].lower(): one["name"] for one in among} | {name: name for name in ALIASES}
     close = difflib.get_close_matches(name, known, n=1)
     if any(one["name"].lower() == meant for one in every_option()):
-        hint = f"; {meant} is an option of another kind"
+        hint = f"; {meant} is an option of another kind of client"
     elif cure:
         hint = f": {cure}"
     else:
         hint = f"; did you mean {known[close[0]]}?" if close else ""
-    typer.echo(f"odradek options: there is no option {given!r}{whose}{hint}", err=True)
+    typer.echo(f"odradek options: unknown option {given!r}{whose}{hint}", err=True)
     raise typer.Exit(2)
 
 

@@ -20,12 +20,12 @@ from odradek.testing.jars import DEFAULT_VERSION
 def version(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the version of Odradek, what decodes records, and the Kafka of `odradek cluster`."""
+    """Print the version, the record kernel, and the Kafka version of `odradek cluster`."""
     warning = record.kernel_warning() if record.KERNEL == "python" else None
     if record.KERNEL == "python" and warning is None:
         warning = (
-            "ODRADEK_KERNEL=python: records go through plain Python, many times slower. "
-            "Unset it for the native kernel."
+            "ODRADEK_KERNEL=python: records are encoded and decoded in pure Python, many "
+            "times slower. Unset it to use the native kernel."
         )
     found = {
         "odradek": importlib.metadata.version("odradek"),

@@ -46,7 +46,7 @@ def test_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("ahead", "words"),
-    [(300.0, "300 s ahead of"), (-90.0, "90 s after"), (59.0, None), (-59.0, None)],
+    [(300.0, "300 s ahead of"), (-90.0, "90 s behind"), (59.0, None), (-59.0, None)],
 )
 def test_clocks(ahead: float, words: str | None) -> None:
     """The cluster was asked 2 s before this machine looked at its clock."""
@@ -66,7 +66,7 @@ def test_a_certificate_that_ends_soon(days: float) -> None:
     around = Surroundings(certificates={"h:1": NOW + days * DAY}, now=NOW)
     listed = found(Examination(WELL, None), around, "SSL")
     assert [one.what for one in listed] == (
-        ["The certificate of h:1 ends in 3 days."] if days < 14 else []
+        ["The certificate of h:1 expires in 3 days."] if days < 14 else []
     )
     assert not any(one.grave for one in listed)
 
@@ -76,7 +76,7 @@ def test_quotas_are_worth_knowing() -> None:
     (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
     assert note.what == (
-        "There is a quota for every client-id without one of its own and user 'alice': "
+        "There is a quota for user 'alice' with any client-id that has none of its own: "
         "producer_byte_rate 1024."
     )
 
@@ -84,19 +84,19 @@ def test_quotas_are_worth_knowing() -> None:
 def test_no_version_in_common() -> None:
     (one,) = found(Examination(WELL, None, lacking={"h:1": ("Produce has versions 99 to 100",)}))
     assert (one.kind, one.grave) == (Trouble.PROTOCOL, True)
-    assert "no version in common of what both need: Produce has" in one.what
+    assert "no version in common of a required API: Produce has" in one.what
 
 
 def test_a_group_without_members() -> None:
     waiting = {TopicPartition("t", 0): 7}
     group = GroupStanding("board", None, {TopicPartition("t", 0): 3}, waiting, "Empty", 0)
     (note,) = found(Examination(WELL, group))
-    assert note.what == "7 records wait for group board, which has no members: nobody reads them."
+    assert note.what == "Group board has a lag of 7 records, but no members to read them."
     (usual,) = found(Examination(WELL, replace(group, state="Stable", members=2)))
-    assert "most of them in t-0 (7)" in usual.what
+    assert "the largest in t-0 (7)" in usual.what
     (waits,) = found(Examination(WELL, replace(group, state="PreparingRebalance", members=2)))
-    assert "shares its partitions out just now (PreparingRebalance, 2 members)" in waits.what
-    assert "killed until its session.timeout.ms is over" in waits.why
+    assert "is rebalancing (PreparingRebalance, 2 members)" in waits.what
+    assert "killed member until its session.timeout.ms expires" in waits.why
     assert "odradek groups members board" in waits.cure
 
 
@@ -167,15 +167,15 @@ def test_what_was_not_asked_for_says_how_to_ask() -> None:
     steps = {
         s.step: s for s in checks(Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT"), [])
     }
-    assert steps["topics"].detail == "2 there, with 53 partitions, Kafka's own among them"
-    assert (steps["rights"].state, steps["rights"].detail) == ("-", "looked at with --topic")
-    assert (steps["group"].state, steps["group"].detail) == ("-", "looked at with --group")
+    assert steps["topics"].detail == "2 topics, 53 partitions, including Kafka's internal topics"
+    assert (steps["rights"].state, steps["rights"].detail) == ("-", "checked with --topic")
+    assert (steps["group"].state, steps["group"].detail) == ("-", "checked with --group")
 
 
 def test_topics_that_were_named_are_counted_as_such() -> None:
     seen = Seen(PICTURE, None, Examination(WELL, None), "PLAINTEXT", topics_named=True)
     steps = {step.step: step for step in checks(seen, [])}
-    assert steps["topics"].detail == "0 of those named are there, with 0 partitions"
+    assert steps["topics"].detail == "found 0 of the named topics, 0 partitions"
 
 
 @pytest.mark.parametrize(("meaning", "state"), [(CLOSES.meaning, "-"), (HALF_DEAD.meaning, "ok")])
@@ -192,7 +192,7 @@ def test_rights_that_brokers_do_not_tell() -> None:
     reached = replace(WELL, standings=(TopicStanding("t", 3, (), None),))
     seen = Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT", topics_named=True)
     rights = next(step for step in checks(seen, []) if step.step == "rights")
-    assert (rights.state, rights.detail) == ("-", "the brokers don't say")
+    assert (rights.state, rights.detail) == ("-", "not reported by the brokers")
 
 
 def test_a_quota_is_no_fault_of_a_coordinator() -> None:
@@ -209,5 +209,5 @@ def test_a_group_whose_offset_is_not_in_the_log() -> None:
     (one,) = found(Examination(WELL, group))
     assert (one.kind, one.grave) == (Trouble.GROUP, True)
     assert one.what == (
-        "Group g goes on from offset 9 of t-0, which isn't there: the log has 20 to 30."
+        "Group g has committed offset 9 of t-0, which doesn't exist: the log has offsets 20 to 30."
     )

@@ -20,8 +20,8 @@ from odradek.cli.frame import spark_session
         (["tables", "here", "--topic", "t"], "either a folder or"),
         (["tables", "--topic", "t"], "--bootstrap-server host:port"),
         (["tables", "--topic", "t", "--option", "secret-without-equals"], "NAME=VALUE"),
-        (["tables", "not-there"], "no folder"),
-        (["tables", "--topic", "t", "--picture", "fleet.png"], "ends with .svg"),
+        (["tables", "not-there"], "folder not-there doesn't exist"),
+        (["tables", "--topic", "t", "--picture", "fleet.png"], "must end with .svg"),
         (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
     ],
 )

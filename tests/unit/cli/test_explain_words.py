@@ -31,4 +31,4 @@ def test_the_last_line(found: Reachability, words: str) -> None:
 
 
 def test_nobody_was_found() -> None:
-    assert verdict(None, SILENT, 0.5) == "not reached in 0.5 s (KafkaTimeoutError)"
+    assert verdict(None, SILENT, 0.5) == "the cluster wasn't reached in 0.5 s (KafkaTimeoutError)"

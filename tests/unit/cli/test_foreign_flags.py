@@ -13,17 +13,17 @@ from odradek.cli.frame.words import option_changes
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("topics --describe --topic flights", "it is a command: odradek topics describe"),
-        ("acls --add", "it is a command: odradek acls create"),
+        ("topics --describe --topic flights", "it is a command here: odradek topics describe"),
+        ("acls --add", "it is a command here: odradek acls create"),
         ("topics describe --topic flights", "odradek topics describe TOPIC"),
         ("offsets list --topic flights", "odradek offsets list TOPIC"),
         ("groups describe --group g", "odradek groups describe GROUP"),
-        ("groups lag --all-groups", "without a GROUP all of them are meant"),
-        ("groups reset-offsets g --execute", "give --yes"),
+        ("groups lag --all-groups", "leave GROUP out for all groups"),
+        ("groups reset-offsets g --execute", "use --yes"),
         ("topics alter flights --partitions 12", "odradek topics create-partitions"),
-        ("configs alter topic t --add-config a=1", "give --set"),
-        ("consume --topic t --bootstrap-server a:1 -o 1", "give --offset"),
-        ("produce --topic t --bootstrap-server a:1 -K :", "give --reader-property parse.key=true"),
+        ("configs alter topic t --add-config a=1", "use --set"),
+        ("consume --topic t --bootstrap-server a:1 -o 1", "use --offset"),
+        ("produce --topic t --bootstrap-server a:1 -K :", "use --reader-property parse.key=true"),
         ("produce flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
         ("consume flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
     ],
@@ -52,6 +52,8 @@ def test_arguments_of_many_are_bracketed_once() -> None:
 
 
 def test_a_value_that_was_forgotten_is_no_empty_value() -> None:
-    with pytest.raises(UsageError, match="--set: 'retention.ms' isn't KEY=VALUE; for an empty"):
+    with pytest.raises(
+        UsageError, match="--set: expected KEY=VALUE, not 'retention.ms'; for an empty"
+    ):
         option_changes(["retention.ms"], None, None, None)
     assert parse_values(["a=", "b=c=d"], "--config") == {"a": "", "b": "c=d"}

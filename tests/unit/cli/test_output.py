@@ -30,7 +30,7 @@ def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
         )
     assert done.returncode == 1
     *earlier, last = done.stderr.decode().splitlines()
-    assert last.endswith("what it writes doesn't get there: No space left on device")
+    assert last.endswith("output can't be written: No space left on device")
     # On a busy machine a simulation has told how far it is.
     assert all("schedule" in line for line in earlier)
 

@@ -99,7 +99,7 @@ def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fleet_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
-    assert "tries of a client" in text
+    assert "connection attempts per client" in text
     assert "10 clients back" in text
 
 
@@ -129,7 +129,7 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
         patched.setattr(FleetPlan, "run", noted)
         stopped = runner.invoke(app, kept)
     assert stopped.exit_code == 130
-    assert "goes on" in stopped.stderr
+    assert "to continue from" in stopped.stderr
     assert done == [0, 1, 2, 3]
     said("fleet", *FEW, "--tables", str(folder), status=2)  # another plan
     with monkeypatch.context() as patched:

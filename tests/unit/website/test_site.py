@@ -54,7 +54,10 @@ def test_every_command_and_verb_has_its_page() -> None:
     assert pages["partitions"].count("\nPartitions: list") == 1
     assert list(pages) == list(COMMANDS)
     assert "## odradek topics create\n" in pages["topics"]
-    assert "| `--partitions N` | How many; -1: as the brokers are set. | `-1` |" in pages["topics"]
+    assert (
+        "| `--partitions N` | Number of partitions; -1: the brokers' default. | `-1` |"
+        in pages["topics"]
+    )
     assert "odradek topics create TOPIC... [FLAGS]" in pages["topics"]
 
 

@@ -30,61 +30,64 @@ def _many(*names: str, text: str, metavar: str = "NAME", **more: Any) -> typer.m
     return option
 
 
-Topic = Annotated[Words, _many(text="A topic; * is all", autocompletion=topic_names)]
-Group = Annotated[Words, _many(text="A group; * is all", autocompletion=group_ids)]
-TransactionalId = Annotated[Words, _many(text="A transactional id; * is all", metavar="ID")]
+Topic = Annotated[Words, _many(text="A topic; * means all", autocompletion=topic_names)]
+Group = Annotated[Words, _many(text="A group; * means all", autocompletion=group_ids)]
+TransactionalId = Annotated[Words, _many(text="A transactional id; * means all", metavar="ID")]
 DelegationToken = Annotated[Words, _many(text="A delegation token, by its id", metavar="ID")]
 UserPrincipal = Annotated[
-    Words, _many(text="A user as a resource, as User:alice", metavar="PRINCIPAL")
+    Words, _many(text="A user as a resource, such as User:alice", metavar="PRINCIPAL")
 ]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Allowed = Annotated[Words, _many(text="Who may, as User:alice; User:* is all", metavar="PRINCIPAL")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
+Allowed = Annotated[
+    Words,
+    _many(text="A principal to allow, such as User:alice; User:* means all", metavar="PRINCIPAL"),
+]
 Denied = Annotated[
     Words,
-    _many(text="Who may not, whatever else allows it, as User:alice", metavar="PRINCIPAL"),
+    _many(
+        text="A principal to deny, overriding all that is allowed, such as User:alice",
+        metavar="PRINCIPAL",
+    ),
 ]
-AllowedHost = Annotated[
-    Words, _many(text="From where they may (default: *, anywhere)", metavar="IP")
-]
-DeniedHost = Annotated[
-    Words, _many(text="From where they may not (default: *, anywhere)", metavar="IP")
-]
+AllowedHost = Annotated[Words, _many(text="An address to allow (default: *, any)", metavar="IP")]
+DeniedHost = Annotated[Words, _many(text="An address to deny (default: *, any)", metavar="IP")]
 Operation = Annotated[
-    Words, _many(text=f"What (default: All): {', '.join(OPERATIONS)}", metavar="OPERATION")
+    Words, _many(text=f"An operation (default: All): {', '.join(OPERATIONS)}", metavar="OPERATION")
 ]
 Pattern = Annotated[
     str,
     typer.Option(
-        metavar="TYPE", help="literal: names are whole names; prefixed: they are beginnings."
+        metavar="TYPE", help="literal: names are full names; prefixed: names are prefixes."
     ),
 ]
 PatternToFind = Annotated[
     str,
     typer.Option(
         metavar="TYPE",
-        help="Of the ACLs meant: literal, prefixed, any; or match, which means all that concern "
-        "a resource of this name.",
+        help="Pattern type of the ACLs: literal, prefixed, any; or match, for all ACLs that apply "
+        "to a resource of this name.",
     ),
 ]
 Producer = Annotated[
     bool,
     typer.Option(
         "--producer",
-        help="What a producer needs: Write, Describe and Create on its topics, Write and Describe "
-        "on its transactional ids.",
+        help="The operations that a producer needs: Write, Describe and Create on its topics, "
+        "Write and Describe on its transactional ids.",
     ),
 ]
 Consumer = Annotated[
     bool,
     typer.Option(
         "--consumer",
-        help="What a consumer needs: Read and Describe on its topics, Read on its group.",
+        help="The operations that a consumer needs: Read and Describe on its topics, Read on its "
+        "group.",
     ),
 ]
 Idempotent = Annotated[
     bool,
     typer.Option(
-        "--idempotent", help="With --producer: IdempotentWrite too, for brokers before 2.8."
+        "--idempotent", help="With --producer: also IdempotentWrite, for brokers before 2.8."
     ),
 ]
 
@@ -93,7 +96,7 @@ Idempotent = Annotated[
 def list_(
     run: AdminRun,
     principal: Annotated[
-        Words, _many(text="Only those of a principal, as User:alice", metavar="PRINCIPAL")
+        Words, _many(text="Only ACLs of this principal, such as User:alice", metavar="PRINCIPAL")
     ] = None,
     topic: Topic = None,
     group: Group = None,
@@ -103,7 +106,7 @@ def list_(
     cluster: Cluster = False,
     resource_pattern_type: PatternToFind = LITERAL.lower(),
 ) -> Result:
-    """List ACLs: all, or those of resources and principals.
+    """List ACLs: all, or those of some resources and principals.
 
     Example: odradek acls list --topic flights --resource-pattern-type match
     """
@@ -112,7 +115,7 @@ def list_(
     for wanted in listing(flags, principal or ()):
         found |= set(run.admin.describe_acls(wanted, run.left()))
     acls = sorted(found)
-    return Result({"acls": acls}, [_table(acls, "There are no such ACLs.")])
+    return Result({"acls": acls}, [_table(acls, "No ACLs found.")])
 
 
 @changes(app)
@@ -134,7 +137,7 @@ def create(
     idempotent: Idempotent = False,
     resource_pattern_type: Pattern = LITERAL.lower(),
 ) -> Result:
-    """Make ACLs: what principals may, or may not, do with resources.
+    """Create ACLs, which allow or deny operations on resources to principals.
 
     Example: odradek acls create --allow-principal User:alice --operation read --topic flights
     """
@@ -143,7 +146,7 @@ def create(
     there = set(run.admin.describe_acls(None, run.left()))
     new = [acl for acl in wanted if acl not in there]
     existed = [acl for acl in wanted if acl in there]
-    known = [f"There was already: {acl}." for acl in existed]
+    known = [f"Already existed: {acl}." for acl in existed]
     if run.dry_run:
         document = {"dry_run": True, "would_create": new, "existed": existed}
         return Result(document, [*(f"Would create: {acl}." for acl in new), *known])
@@ -173,7 +176,7 @@ def delete(
     idempotent: Idempotent = False,
     resource_pattern_type: PatternToFind = LITERAL.lower(),
 ) -> Result:
-    """Delete ACLs of resources: those of principals, or all.
+    """Delete ACLs of resources: those of some principals, or all.
 
     Example: odradek acls delete --topic flights --allow-principal User:alice --dry-run
     """
@@ -183,9 +186,9 @@ def delete(
     if run.dry_run:
         shown = [f"Would delete: {acl}." for acl in acls]
         document = {"dry_run": True, "would_delete": acls}
-        return Result(document, shown or ["There are no such ACLs."])
+        return Result(document, shown or ["No ACLs found."])
     if not acls:
-        return Result({"deleted": []}, ["There are no such ACLs."])
+        return Result({"deleted": []}, ["No ACLs found."])
     run.confirm(f"delete {counted(len(acls), 'ACL')}: {_shortly(acls)}")
     # What was shown, and nothing that came meanwhile.
     exact = {_exactly(acl): acl for acl in acls}

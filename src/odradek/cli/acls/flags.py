@@ -80,7 +80,7 @@ class AclFlags:
         found = [(kind, name, pattern) for kind, names in named.items() for name in names]
         if self.cluster:
             if pattern == PREFIXED:
-                refuse("--cluster: the cluster's name has no prefix; its pattern type is literal")
+                refuse("--cluster: the pattern type of the cluster must be literal")
             found.append(("CLUSTER", CLUSTER_NAME, LITERAL))
         return list(dict.fromkeys(found))
 
@@ -88,9 +88,9 @@ class AclFlags:
 def bindings(flags: AclFlags) -> list[AclBinding]:
     """The ACLs to be made."""
     if flags.pattern_type not in (LITERAL, PREFIXED):
-        refuse(f"--resource-pattern-type {flags.pattern}: an ACL's is literal or prefixed")
+        refuse(f"--resource-pattern-type {flags.pattern}: must be literal or prefixed")
     if not (flags.allow_principal or flags.deny_principal):
-        refuse("say for whom: --allow-principal or --deny-principal, as User:alice")
+        refuse("no principal is given: use --allow-principal or --deny-principal, as in User:alice")
     return [
         AclBinding(kind, name, who, operation, permission, pattern, host)
         for (kind, name, pattern), entries in _meant(flags).items()
@@ -125,19 +125,21 @@ def _meant(flags: AclFlags) -> dict[Resource, list[Entry]]:
     """What is allowed and denied, by resource."""
     resources = flags.resources()
     if flags.idempotent and not flags.producer:
-        refuse("--idempotent goes with --producer")
+        refuse("--idempotent needs --producer")
     if flags.producer or flags.consumer:
         return _of_roles(flags, resources)
     if not resources:
         refuse(
-            "say what it is about: --topic, --group, --cluster, --transactional-id, "
+            "no resource is given: use --topic, --group, --cluster, --transactional-id, "
             "--delegation-token or --user-principal"
         )
     operations = [one_word("--operation", o, OPERATIONS) for o in flags.operation] or [ALL]
     for kind, _, _ in resources:
         for operation in operations:
             if operation not in (ALL, *SUPPORTED[kind]):
-                refuse(f"--operation {operation}: a {kind} has {', '.join(SUPPORTED[kind])}, ALL")
+                refuse(
+                    f"--operation {operation}: a {kind} supports {', '.join(SUPPORTED[kind])}, ALL"
+                )
     entries = list(_entries(flags, operations))
     return dict.fromkeys(resources, entries)
 
@@ -146,13 +148,13 @@ def _of_roles(flags: AclFlags, resources: list[Resource]) -> dict[Resource, list
     """What producers and consumers need, as Kafka's tool means it."""
     role = "--producer" if flags.producer else "--consumer"
     if flags.operation or flags.deny_principal or flags.deny_host:
-        refuse(f"{role} says itself what is allowed: no --operation and no --deny-…")
+        refuse(f"{role} already names the operations: leave out --operation and --deny-…")
     if not flags.topic:
-        refuse(f"{role} needs a --topic")
+        refuse(f"{role} needs --topic")
     if flags.consumer and not flags.group:
-        refuse("--consumer needs a --group")
+        refuse("--consumer needs --group")
     if flags.consumer and not flags.producer and (flags.cluster or flags.transactional_id):
-        refuse("--consumer has nothing to do with --cluster and --transactional-id")
+        refuse("--consumer can't be given with --cluster or --transactional-id")
     needed: dict[str, list[str]] = {"TOPIC": [], "GROUP": [], "TRANSACTIONAL_ID": [], "CLUSTER": []}
     if flags.producer:
         needed["TOPIC"] += ["WRITE", "DESCRIBE", "CREATE"]
@@ -186,5 +188,5 @@ def principal(flag: str, given: str) -> str:
     """A principal as User:alice; else a wrong use."""
     kind, colon, name = given.strip().partition(":")
     if not (kind and colon and name):
-        refuse(f"{flag}: {given!r} is no principal; give User:{given or 'alice'}")
+        refuse(f"{flag}: expected a principal such as User:{given or 'alice'}, not {given!r}")
     return f"{kind}:{name}"

@@ -49,19 +49,19 @@ def broker_api_versions(
     command_config: Annotated[
         Path | None,
         typer.Option(
-            help="A file with options of the admin client, in Java's properties form (or "
-            f"{COMMAND_CONFIG}). default.api.timeout.ms (15000) is how long brokers are asked."
+            help=f"A Java properties file with admin client options (or {COMMAND_CONFIG}). "
+            "default.api.timeout.ms (15000) limits how long brokers are asked."
         ),
     ] = None,
     profile: ProfileName = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print which versions of which APIs each broker speaks. Exit status 1 if one doesn't say."""
+    """Print the API versions of each broker. The exit status is 1 if a broker didn't answer."""
     with ending("odradek broker-api-versions"), as_document(json=json):
         found = settings_of(context.params)
         if found.warning:
             say(found.warning)
-        text = f"not every broker has answered yet; they are asked for {found.timeout:.0f} s"
+        text = f"not every broker has answered yet; waiting for at most {found.timeout:.0f} s"
         with Admin(found.given) as admin, telling_of_waiting(text):
             admin.listen(_tell_retries)
             brokers = admin.describe_api_versions()
@@ -79,8 +79,8 @@ def _tell_retries(event: Event) -> None:
     if event.kind == "retry" and event.fields["attempt"] >= TOLD_FROM:
         fields = event.fields
         say(
-            f"{fields['what']}: try {fields['attempt']} failed ({fields['error']}), "
-            f"next in {fields['backoff']:.1f} s"
+            f"{fields['what']}: attempt {fields['attempt']} failed ({fields['error']}), next "
+            f"in {fields['backoff']:.1f} s"
         )
 
 

@@ -28,38 +28,36 @@ from odradek.testing.brokers.detached import read_state, start_time, state_direc
 from odradek.testing.brokers.security import Security
 from odradek.testing.errors import JarsError
 
-app = overview(
-    "A cluster as a whole, described and changed; and brokers on this machine: start, status, stop."
-)
+app = overview("Describe or change a cluster; start, show and stop local brokers.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 SecurityOption = Annotated[
-    str, typer.Option(help="What clients must speak: PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT.")
+    str, typer.Option(help="Protocol of the listeners: PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT.")
 ]
 MechanismOption = Annotated[
     list[str] | None,
-    typer.Option(
-        show_default="SCRAM-SHA-512", help="A SASL mechanism; may be given more than once."
-    ),
+    typer.Option(show_default="SCRAM-SHA-512", help="A SASL mechanism; may be repeated."),
 ]
 UserOption = Annotated[
     list[str] | None,
     typer.Option(
         show_default="odradek",
-        help="A user, as name or name:password; may be given more than once. "
-        "A password that isn't given is made up, and stands in the user's properties file.",
+        help="A user, as name or name:password; may be repeated. Without a password, one is "
+        "generated and written to the user's properties file.",
     ),
 ]
-MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]
-Acls = Annotated[bool, typer.Option("--acls", help="Nobody may do what isn't allowed.")]
+MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Require client certificates.")]
+Acls = Annotated[bool, typer.Option("--acls", help="Deny everything that no ACL allows.")]
 Simulated = Annotated[
     bool,
-    typer.Option("--simulated", help="Simulated brokers, without Java, until Ctrl-C or SIGTERM."),
+    typer.Option(
+        "--simulated", help="Start simulated brokers, without Java, until Ctrl-C or SIGTERM."
+    ),
 ]
 Registry = Annotated[
-    bool, typer.Option("--registry", help="A schema registry beside it (Apicurio Registry).")
+    bool, typer.Option("--registry", help="Start a schema registry, too (Apicurio Registry).")
 ]
-Topics = Annotated[str, typer.Option(help="Topics of simulated brokers, as name,name:partitions …")]
+Topics = Annotated[str, typer.Option(help="Topics of simulated brokers: name,name:partitions,…")]
 OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
 """The options that simulated brokers have as well."""
 PUBLIC = (
@@ -67,8 +65,8 @@ PUBLIC = (
     *("client_properties", "schema_registry_url", "pid"),
 )
 """What `--json` tells of the state."""
-NOTHING = "no cluster runs"
-STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
+NOTHING = "no cluster is running"
+STARTS = "start one with: odradek cluster start (three brokers, bootstrap address localhost:9092)"
 DEFAULT_PORT = 9092
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
@@ -77,15 +75,18 @@ _POLL_S = 0.05
 @app.command()
 def start(
     context: typer.Context,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
     version: Annotated[
-        str, typer.Option(help="Kafka version, as 4.3 or exact.")
+        str, typer.Option(help="Kafka version, such as 4.3, or exact.")
     ] = jars.DEFAULT_VERSION,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the front door; 0 for any free one.")
+        int, typer.Option(min=0, max=65535, help="Port for bootstrap; 0 for any free port.")
     ] = DEFAULT_PORT,
     directory: Annotated[
-        Path | None, typer.Option(help="Keep the data there; without it they are gone after stop.")
+        Path | None,
+        typer.Option(
+            help="Keep the data in this directory (default: a temporary one, which stop deletes)."
+        ),
     ] = None,
     auto_create_topics: Annotated[
         bool, typer.Option(help="Whether brokers create topics on first use.")
@@ -102,10 +103,9 @@ def start(
 ) -> None:
     """Start a cluster in the background; it runs until `odradek cluster stop`.
 
-    For a secured one, certificates and users are made, and for each user a
-    properties file that clients and tools take as it is (--command-config).
-    With --simulated it starts at once, keeps its records in memory, and runs
-    in the foreground; of the options it has --brokers, --port, --topics,
+    For a secured cluster, this creates certificates and users, and for each user a properties file
+    for clients and tools (--command-config). With --simulated, the cluster starts at once, keeps
+    its records in memory, and runs in the foreground; it only supports --brokers, --port, --topics,
     --auto-create-topics and --json.
 
     Example: odradek cluster start --simulated --topics flights:3
@@ -116,11 +116,11 @@ def start(
         _serve(given, brokers, port, topics, auto_create_topics=auto_create_topics, json=json)
         return
     if "topics" in given:
-        _fail("--topics is for --simulated; odradek topics create makes real ones", status=2)
+        _fail("--topics needs --simulated; for real topics, use odradek topics create", status=2)
     running = read_state()
     if running is not None:
         where = running["bootstrap_servers"]
-        _fail(f"a cluster runs already at {where}; odradek cluster stop ends it")
+        _fail(f"a cluster is already running at {where}; stop it with: odradek cluster stop")
     try:
         version = jars.resolve_version(version)
     except JarsError as error:
@@ -141,7 +141,7 @@ def start(
     _detach(options)
     state = read_state()
     if state is None:
-        _fail("the cluster ended as soon as it was up")
+        _fail("the cluster ended right after its start")
     if json:
         typer.echo(jsonlib.dumps(_public(state)))
     else:
@@ -156,25 +156,28 @@ def _serve(
 
     for name in sorted(given - OF_BOTH):
         option = f"--{name.replace('_', '-')}"
-        _fail(f"simulated brokers have no {option}; without --simulated there is", status=2)
+        _fail(
+            f"simulated brokers don't support {option}; leave out --simulated to use it", status=2
+        )
     names = [name.strip() for name in topics.split(",") if name.strip()]
     serve(brokers, port, names, auto_create_topics=auto_create_topics, json=json)
 
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none.
+    """Show whether a cluster is running, where, and which of its brokers are alive.
 
-    Brokers of `start --simulated` aren't seen by it: they live as long as their command does.
+    The exit status is 1 if none is running. Brokers of `start --simulated` aren't shown: they live
+    as long as their command.
     """
     state = read_state()
     if state is None:
         typer.echo(jsonlib.dumps({"running": False}) if json else f"{NOTHING}; {STARTS}")
         if not json and answers(DEFAULT_PORT):
             typer.echo(
-                f"something listens at localhost:{DEFAULT_PORT} all the same: another program's "
-                "brokers, or those of --simulated, which live as long as their command; "
-                f"odradek doctor localhost:{DEFAULT_PORT} says what it is",
+                f"but something listens at localhost:{DEFAULT_PORT}: another program's "
+                "brokers, or those of --simulated, which live as long as their command; to "
+                f"find out, run odradek doctor localhost:{DEFAULT_PORT}",
                 err=True,
             )
         raise typer.Exit(1)
@@ -186,7 +189,7 @@ def status(json: Json = False) -> None:
 
 @app.command()
 def stop() -> None:
-    """Stop the cluster that `odradek cluster start` started, and wait until it is gone."""
+    """Stop the cluster that `odradek cluster start` started, and wait until it has ended."""
     state = read_state()
     if state is None:
         typer.echo(NOTHING)
@@ -197,7 +200,7 @@ def stop() -> None:
         # Its keeper then kills the brokers.
         _signal(state, signal.SIGKILL)
         if not _gone(watched, _STOP_TIMEOUT_S):
-            _fail(f"process {state['pid']} or one of its brokers does not end")
+            _fail(f"process {state['pid']} or one of its brokers doesn't end")
     read_state()  # forgets the file of a process that was killed
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
 

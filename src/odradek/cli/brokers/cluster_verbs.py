@@ -29,7 +29,7 @@ MOST_LEVEL = 2**15 - 1
 
 @reads(app)
 def describe(run: AdminRun) -> Result:
-    """Tell a cluster's id, its brokers, and what this client may do with it as a whole.
+    """Describe a cluster: its id, its brokers, and the cluster operations that this client may use.
 
     Example: odradek cluster describe --bootstrap-server localhost:9092
     """
@@ -39,7 +39,7 @@ def describe(run: AdminRun) -> Result:
         f"cluster id   {found.cluster_id}",
         f"controller   {'none' if found.controller is None else f'through {found.controller}'}",
         f"brokers      {len(found.brokers)}",
-        f"allowed      {', '.join(sorted(allowed)) if allowed is not None else 'not told'}",
+        f"allowed      {', '.join(sorted(allowed)) if allowed is not None else 'not reported'}",
     ]
     heads = ("broker", "host", "port", "rack")
     rows = [(one.id, one.host, one.port, one.rack) for one in found.brokers]
@@ -50,10 +50,13 @@ def describe(run: AdminRun) -> Result:
 def brokers(
     run: AdminRun,
     fenced: Annotated[
-        bool, typer.Option("--fenced", help="Also those registered but not in use (4.0 and newer).")
+        bool,
+        typer.Option(
+            "--fenced", help="Include brokers that are registered but fenced (4.0 and newer)."
+        ),
     ] = False,
 ) -> Result:
-    """Tell the brokers: ids, addresses, racks, and how many partitions each leads and holds.
+    """List brokers: ids, addresses, racks, and how many partitions each leads and holds.
 
     Example: odradek cluster brokers --fenced
     """
@@ -81,12 +84,12 @@ def brokers(
 
 @reads(app)
 def features(run: AdminRun) -> Result:
-    """Tell the features that brokers support, and the levels that are in force.
+    """List the features that brokers support, and their current levels.
 
     Example: odradek cluster features
     """
     found = run.admin.describe_features(run.left())
-    heads = ("feature", "lowest", "highest", "in force")
+    heads = ("feature", "lowest", "highest", "current")
     rows = [(name, one.lowest, one.highest, one.level) for name, one in found.features.items()]
     return Result({"features": found.features, "epoch": found.epoch}, [ResultTable(heads, rows)])
 
@@ -96,19 +99,19 @@ def update_features(
     run: AdminRun,
     levels: Annotated[
         list[str],
-        typer.Argument(metavar="FEATURE=LEVEL", help="The new level of a feature; 0 is off."),
+        typer.Argument(metavar="FEATURE=LEVEL", help="The new level of a feature; 0 turns it off."),
     ],
     downgrade: Annotated[
-        bool, typer.Option("--downgrade", help="A lower level, where nothing is lost by it.")
+        bool, typer.Option("--downgrade", help="Allow a lower level, if no metadata is lost.")
     ] = False,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="A lower level, though metadata may be lost by it.")
+        bool, typer.Option("--unsafe", help="Allow a lower level, even if metadata is lost.")
     ] = False,
 ) -> Result:
-    """Change the levels of features, all or none.
+    """Change the levels of features, all of them or none.
 
-    It asks first: an older release may not start again afterwards. With --dry-run the controller
-    only checks whether it would do it.
+    Asks for confirmation: an older release may not start afterwards. With --dry-run, the controller
+    only checks the request.
 
     Example: odradek cluster set-features metadata.version=29 --yes
     """
@@ -118,7 +121,7 @@ def update_features(
         name, text = parted(word, "FEATURE=LEVEL, as in metadata.version=29")
         level = whole_number(text, MOST_LEVEL)
         if level is None:
-            refuse(f"{word!r}: a level is a number; odradek cluster features has them")
+            refuse(f"{word!r}: the level must be a number; odradek cluster features lists them")
         wanted[name] = FeatureUpdate(level, kind)
     words = ", ".join(f"{name} to {one.level}" for name, one in wanted.items())
     run.confirm(f"set {words}")
@@ -130,9 +133,9 @@ def update_features(
 
 @reads(app)
 def quorum(run: AdminRun) -> Result:
-    """Tell the controllers that keep the cluster's metadata, and who follows them.
+    """Describe the metadata quorum: the controllers and their followers.
 
-    Times are milliseconds since the epoch; `lag` counts records that one is short of.
+    Times are milliseconds since the epoch; `lag` is the number of records that a node lacks.
 
     Example: odradek cluster quorum --json
     """
@@ -165,21 +168,21 @@ def quorum(run: AdminRun) -> Result:
 @destroys(app)
 def unregister(
     run: AdminRun,
-    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Ids of brokers.", min=0)],
+    ids: Annotated[list[int], typer.Argument(metavar="ID", help="Broker ids.", min=0)],
     controller: Annotated[
-        bool, typer.Option("--controller", help="They are controllers' ids (4.4 and newer).")
+        bool, typer.Option("--controller", help="The ids are those of controllers (4.4 and newer).")
     ] = False,
 ) -> Result:
-    """Have the cluster forget brokers that are gone for good.
+    """Unregister brokers that are gone for good.
 
-    Their replicas are lost to it: reassign partitions first.
+    Their replicas are lost: reassign their partitions first.
 
     Example: odradek cluster unregister 4 --yes
     """
     what = "controller" if controller else "broker"
     unique = list(dict.fromkeys(ids))
     words = ", ".join(map(str, unique))
-    run.confirm(f"have the cluster forget {counted(len(unique), what)}: {words}")
+    run.confirm(f"unregister {counted(len(unique), what)}: {words}")
     if run.dry_run:
         strange = {} if controller else _strange(run, unique)
         would = [one for one in unique if one not in strange]
@@ -201,9 +204,7 @@ def unregister(
 
 
 def _strange(run: AdminRun, ids: list[int]) -> dict[int, KafkaError]:
-    """Errors of brokers that the cluster wouldn't know; none where it doesn't tell fenced ones,
-    which those that are gone for good are.
-    """
+    """Return errors of unregistered brokers; none before 4.0, where fenced ones aren't reported."""
     try:
         found = run.admin.describe_cluster(run.left(), include_fenced_brokers=True)
     except UnsupportedVersionError:

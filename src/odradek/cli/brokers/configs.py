@@ -27,7 +27,7 @@ from odradek.cli.frame.words import (
 from odradek.clients.admin.configs import ConfigEntry, ConfigResource
 from odradek.common.errors import KafkaError
 
-app = overview("Configurations: describe and alter what is set.")
+app = overview("Settings of topics, brokers, groups and others.")
 
 
 class ResourceKind(StrEnum):
@@ -45,7 +45,7 @@ KindWord = Annotated[
     typer.Argument(metavar="KIND", help=f"One of {', '.join(one.value for one in ResourceKind)}."),
 ]
 Default = Annotated[
-    bool, typer.Option("--default", help="The default of all brokers, in place of names.")
+    bool, typer.Option("--default", help="The default of all brokers, instead of names.")
 ]
 
 
@@ -55,23 +55,26 @@ def describe(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names, or ids.", show_default="all there are"),
+        typer.Argument(metavar="NAME", help="Names or ids.", show_default="all"),
     ] = None,
     default: Default = False,
     every: Annotated[
-        bool, typer.Option("--all", help="All options, also those that nobody has set for it.")
+        bool, typer.Option("--all", help="Include options that have their default.")
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Only this option, set or not; may be repeated."),
+        typer.Option(metavar="KEY", help="Only this option, set or default; may be repeated."),
     ] = None,
     documentation: Annotated[
-        bool, typer.Option("--documentation", help="The brokers' texts, too (in --json).")
+        bool,
+        typer.Option(
+            "--documentation", help="Include the brokers' descriptions of the options (in --json)."
+        ),
     ] = False,
 ) -> Result:
-    """Tell what is set for topics, brokers and others, and where each value comes from.
+    """Show what is set for topics, brokers and others, and where each value comes from.
 
-    Values of secrets aren't told by brokers.
+    Brokers don't return the values of secrets.
 
     Example: odradek configs describe topic flights --all
     """
@@ -112,7 +115,7 @@ def alter(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names, or ids.", show_default=False),
+        typer.Argument(metavar="NAME", help="Names or ids.", show_default=False),
     ] = None,
     default: Default = False,
     set_: SetOptions = None,
@@ -120,14 +123,14 @@ def alter(
     append: AppendOptions = None,
     subtract: SubtractOptions = None,
 ) -> Result:
-    """Change options of topics, brokers and others; the other options stay as they are.
+    """Change options of topics, brokers and others; other options keep their values.
 
-    With --dry-run the brokers only check the new values.
+    With --dry-run, the brokers only check the new values.
 
     Example: odradek configs alter broker --default --set log.cleaner.threads=2
     """
     if not names and not default:
-        refuse("name what is to be changed, or give --default for all brokers")
+        refuse("no name is given: name the resources, or use --default for all brokers")
     changed = option_changes(set_, delete, append, subtract)
     resources, absent = _there(run, _resources(run, kind, names, default=default))
     wanted = dict.fromkeys(resources, changed)
@@ -148,7 +151,7 @@ def _resources(
     kafka = kind.name
     if default:
         if kind is not ResourceKind.BROKER or names:
-            refuse("--default is for `broker`, without names")
+            refuse("--default needs the kind broker, without names")
         return [ConfigResource(kafka, "")]
     if not names:
         if kind is ResourceKind.TOPIC:

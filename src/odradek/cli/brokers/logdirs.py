@@ -40,23 +40,24 @@ def describe(
         typer.Option(
             metavar="ID",
             min=0,
-            help="Of this broker only; may be repeated.",
+            help="Only this broker; may be repeated.",
             show_default="all brokers",
         ),
     ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this topic's replicas; may be repeated.",
+            help="Only this topic; may be repeated.",
             show_default="all topics",
             autocompletion=topic_names,
         ),
     ] = None,
     replicas: Annotated[
-        bool, typer.Option("--replicas", help="A line for each replica, not for each directory.")
+        bool,
+        typer.Option("--replicas", help="Print a line for each replica instead of each directory."),
     ] = False,
 ) -> Result:
-    """Tell the directories of brokers' logs: how much is in them and how much room is left.
+    """Show the log directories of brokers: what they contain and how much space is left.
 
     Sizes are in bytes.
 
@@ -108,20 +109,20 @@ def _by_replica(dirs: Sequence[Directory]) -> ResultTable:
             for number, path, _, chosen in dirs
             for at, r in sorted(chosen.items())
         ],
-        "There is no replica.",
+        "No replicas found.",
     )
 
 
 def _by_directory(dirs: Sequence[Directory]) -> ResultTable:
     return ResultTable(
-        ("broker", "directory", "replicas", "size", "room in all", "room left", "state"),
+        ("broker", "directory", "replicas", "size", "total space", "free space", "state"),
         [
             (number, path, len(chosen), sum(r.size for r in chosen.values()),
              one.total_bytes, one.usable_bytes,
-             "can't be used" if one.error else "cordoned" if one.cordoned else "in use")
+             "unusable" if one.error else "cordoned" if one.cordoned else "in use")
             for number, path, one, chosen in dirs
         ],
-        "There is no directory.",
+        "No directories found.",
     )  # fmt: skip
 
 
@@ -132,11 +133,13 @@ def alter(
         list[str],
         typer.Argument(
             metavar="TOPIC:PARTITION:BROKER=DIRECTORY",
-            help="Where a broker shall keep its replica, as an absolute path there.",
+            help="The new directory of a broker's replica, as an absolute path there.",
         ),
     ],
 ) -> Result:
-    """Move replicas to other directories of their brokers. They copy it afterwards.
+    """Move replicas to other directories of their brokers.
+
+    The brokers copy the records afterwards.
 
     Example: odradek logdirs alter flights:0:1=/disk2/kafka-logs
     """
@@ -146,7 +149,7 @@ def alter(
         before, _, text = place.rpartition(":")
         number = whole_number(text, MOST_INT32)
         if ":" not in before or number is None:
-            refuse(f"{word!r} isn't TOPIC:PARTITION:BROKER=DIRECTORY")
+            refuse(f"expected TOPIC:PARTITION:BROKER=DIRECTORY, not {word!r}")
         wanted[TopicPartitionReplica(*topic_partition(before), number)] = directory
     absent = run.absent_brokers(at.broker for at in wanted)
     lost: dict[Any, KafkaError] = {at: absent[at.broker] for at in wanted if at.broker in absent}

@@ -19,15 +19,15 @@ from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable
 from odradek.clients.admin.users import ClientQuotaEntity
 
-app = overview("Clients' quotas: list, describe, alter.")
+app = overview("Client quotas: list, describe, alter.")
 
 OF_CLIENTS = {
-    "producer_byte_rate": "bytes a second",
-    "consumer_byte_rate": "bytes a second",
+    "producer_byte_rate": "bytes per second",
+    "consumer_byte_rate": "bytes per second",
     "request_percentage": "percent of a thread's time",
-    "controller_mutation_rate": "partitions a second",
+    "controller_mutation_rate": "partitions per second",
 }
-OF_ADDRESSES = {"connection_creation_rate": "connections a second"}
+OF_ADDRESSES = {"connection_creation_rate": "connections per second"}
 KEYS = {**OF_CLIENTS, **OF_ADDRESSES}
 """Kafka's quotas, and what they count."""
 Quotas = Mapping[ClientQuotaEntity, Mapping[str, float]]
@@ -36,13 +36,13 @@ UserOption = Annotated[str | None, typer.Option(metavar="NAME", help="A user.")]
 ClientOption = Annotated[str | None, typer.Option(metavar="ID", help="A client.id.")]
 IpOption = Annotated[str | None, typer.Option(metavar="ADDRESS", help="An IP address.")]
 UserDefaults = Annotated[
-    bool, typer.Option("--user-defaults", help="Users that have no quotas of their own.")
+    bool, typer.Option("--user-defaults", help="Users without quotas of their own.")
 ]
 ClientDefaults = Annotated[
-    bool, typer.Option("--client-defaults", help="Client ids that have no quotas of their own.")
+    bool, typer.Option("--client-defaults", help="Client ids without quotas of their own.")
 ]
 IpDefaults = Annotated[
-    bool, typer.Option("--ip-defaults", help="Addresses that have no quotas of their own.")
+    bool, typer.Option("--ip-defaults", help="Addresses without quotas of their own.")
 ]
 
 
@@ -65,9 +65,9 @@ def describe(
     client_defaults: ClientDefaults = False,
     ip_defaults: IpDefaults = False,
 ) -> Result:
-    """Show the quotas of a user, a client id, both together, or an address.
+    """Show the quotas of a user, a client id, a user with a client id, or an address.
 
-    Of a user alone, also those of the user with each client id.
+    For a user, this includes the user's quotas with each client id.
 
     Example: odradek quotas describe --user alice
     """
@@ -96,12 +96,12 @@ def alter(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUOTA", help="A quota to take away; may be repeated."),
+        typer.Option(metavar="QUOTA", help="A quota to remove; may be repeated."),
     ] = None,
 ) -> Result:
-    """Set quotas of a user, a client id, both together, or an address, and take them away.
+    """Set or remove quotas of a user, a client id, a user with a client id, or an address.
 
-    With --dry-run the brokers check what they would do.
+    With --dry-run, the brokers only check the request.
 
     Example: odradek quotas alter --user alice --set producer_byte_rate=1048576
     """
@@ -111,7 +111,7 @@ def alter(
     new = wanted(set_ or (), unset or (), whom)
     run.admin.alter_client_quotas({whom: new}, run.left(), validate_only=run.dry_run)
     would = "Would set" if run.dry_run else "Set"
-    away = "Would take away" if run.dry_run else "Took away"
+    away = "Would remove" if run.dry_run else "Removed"
     shown = [
         f"{away} {key} of {told(whom)}."
         if value is None
@@ -131,16 +131,17 @@ def entity(user: Given, client: Given, ip: Given) -> ClientQuotaEntity:
     names = []
     for name, default, flag in (user, client, ip):
         if name is not None and default:
-            refuse(f"--{flag} and --{flag}-defaults can't both be meant")
+            refuse(f"--{flag} and --{flag}-defaults can't be given together")
         if name == "":
-            refuse(f"--{flag} is empty; --{flag}-defaults means all that have none of their own")
+            refuse(f"--{flag} is empty; for all without quotas of their own, use --{flag}-defaults")
         names.append(ClientQuotaEntity.DEFAULT if default else name)
     if not any(names):
         refuse(
-            "say whose: --user, --client, --ip, --user-defaults, --client-defaults, --ip-defaults"
+            "no user, client or address is given: use --user, --client, --ip, "
+            "--user-defaults, --client-defaults or --ip-defaults"
         )
     if names[2] and (names[0] or names[1]):
-        refuse("--ip goes with neither --user nor --client")
+        refuse("--ip can't be given with --user or --client")
     return ClientQuotaEntity(*names)
 
 
@@ -155,19 +156,19 @@ def wanted(
         except ValueError:
             number = math.nan
         if not number >= 0 or math.isinf(number):
-            refuse(f"--set {key}: {text!r} is no number from 0 on")
+            refuse(f"--set {key}: expected a number from 0 on, not {text!r}")
         found[key] = number
     for key in away:
         if key in found:
-            refuse(f"{key} can't be set and taken away")
+            refuse(f"{key} is both set and removed")
         found[key] = None
     if not found:
-        refuse("say what shall change: --set QUOTA=NUMBER or --unset QUOTA")
+        refuse("no change is given: use --set QUOTA=NUMBER or --unset QUOTA")
     keys = OF_CLIENTS if whom.ip is None else OF_ADDRESSES
     for key in found:
         if key not in keys:
             close = difflib.get_close_matches(key, keys, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(keys)}"
+            hint = f"did you mean {close[0]}?" if close else f"its quotas are {', '.join(keys)}"
             refuse(f"{told(whom)} has no quota {key!r}; {hint}")
     return found
 
@@ -178,7 +179,7 @@ def told(whom: ClientQuotaEntity) -> str:
     for what, name in (("user", whom.user), ("client id", whom.client_id), ("address", whom.ip)):
         if name is not None:
             default = name == ClientQuotaEntity.DEFAULT
-            parts.append(f"each other {what}" if default else f"{what} {name}")
+            parts.append(f"any other {what}" if default else f"{what} {name}")
     return " with ".join(parts)
 
 
@@ -197,4 +198,4 @@ def _answer(found: Quotas) -> Result:
     ]
     heads = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE", "UNIT")
     document = [{"entity": _parts(whom), "quotas": dict(quotas)} for whom, quotas in ordered]
-    return Result({"quotas": document}, [ResultTable(heads, rows, "There are no such quotas.")])
+    return Result({"quotas": document}, [ResultTable(heads, rows, "No quotas found.")])

@@ -18,7 +18,10 @@ import typer
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.fake.fake_cluster import FakeCluster
 
-TAKEN = "port {port} is taken by another program (perhaps by other brokers); --port 0 takes any"
+TAKEN = (
+    "port {port} is in use by another program (perhaps other brokers); use --port 0 for any free "
+    "port"
+)
 
 
 def serve(
@@ -69,7 +72,7 @@ def _show(cluster: FakeCluster, *, json: bool) -> None:
         typer.echo(f"cluster id         {cluster.cluster_id}")
         for i, address in addresses.items():
             typer.echo(f"broker {i:<12}{address}  simulated")
-        typer.echo("Ctrl-C ends it", err=True)
+        typer.echo("Press Ctrl-C to stop", err=True)
     sys.stdout.flush()
 
 

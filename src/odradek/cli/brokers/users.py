@@ -28,10 +28,10 @@ from odradek.clients.admin.users import (
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import DuplicateResourceError, ResourceNotFoundError
 
-app = overview("Users with passwords (SCRAM): list, describe, create, alter, delete.")
+app = overview("SCRAM users: list, describe, create, alter, delete.")
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
-Users = Annotated[list[str], typer.Argument(metavar="USER", help="Users' names.")]
+Users = Annotated[list[str], typer.Argument(metavar="USER", help="User names.")]
 Mechanism = Annotated[
     list[str] | None,
     typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated."),
@@ -39,7 +39,10 @@ Mechanism = Annotated[
 Iterations = Annotated[
     int,
     typer.Option(
-        min=LEAST_ITERATIONS, max=MOST_ITERATIONS, metavar="N", help="How often it is hashed."
+        min=LEAST_ITERATIONS,
+        max=MOST_ITERATIONS,
+        metavar="N",
+        help="Iterations of the password's hash.",
     ),
 ]
 PasswordFile = Annotated[
@@ -48,14 +51,14 @@ PasswordFile = Annotated[
 ]
 PasswordEnv = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A variable of the environment that has the password."),
+    typer.Option(metavar="NAME", help="An environment variable with the password."),
 ]
 PasswordVisible = Annotated[
     str | None,
     typer.Option(
         metavar="PASSWORD",
-        help="The password itself: everybody on this machine can see it in the list of processes, "
-        "and the shell keeps it in its history.",
+        help="The password itself: other users of this machine can see it in the process list, and "
+        "the shell keeps it in its history.",
     ),
 ]
 Credentials = Mapping[str, tuple[ScramCredentialInfo, ...]]
@@ -63,18 +66,18 @@ Credentials = Mapping[str, tuple[ScramCredentialInfo, ...]]
 
 @reads(app, "list")
 def list_(run: AdminRun) -> Result:
-    """List the users that have a password, with mechanisms and iterations.
+    """List the SCRAM users with their mechanisms and iterations.
 
     Example: odradek users list
     """
     found = run.admin.describe_user_scram_credentials(None, run.left())
-    empty = "There are no users with passwords."
+    empty = "No SCRAM users found."
     return Result(_document(found), [_table(found, empty)])
 
 
 @reads(app)
 def describe(run: AdminRun, users: Users) -> Result:
-    """Show the mechanisms and iterations of users' passwords.
+    """Show the SCRAM mechanisms and iterations of users.
 
     Example: odradek users describe alice
     """
@@ -92,15 +95,15 @@ def create(
     password_env: PasswordEnv = None,
     password_visible: PasswordVisible = None,
 ) -> Result:
-    """Make a user that logs in by a password, which is asked for unless it is given.
+    """Create a SCRAM user; asks for the password unless it is given.
 
-    Without --mechanism it is SCRAM-SHA-512 alone.
+    The default mechanism is SCRAM-SHA-512.
 
     Example: odradek users create alice --password-file alice.txt
     """
     if user in _there(run, [user]):
         raise DuplicateResourceError(
-            f"user {user} is there already; odradek users alter changes it"
+            f"user {user} already exists; to change it, use odradek users alter"
         )
     wanted = _mechanisms(mechanism) or ["SCRAM-SHA-512"]
     where = (password_file, password_env, password_visible)
@@ -117,15 +120,17 @@ def alter(
     password_env: PasswordEnv = None,
     password_visible: PasswordVisible = None,
 ) -> Result:
-    """Give a user another password, or a password for a mechanism that it didn't have.
+    """Change a user's password, or add one for another mechanism.
 
-    Without --mechanism the password is set for all mechanisms that the user has.
+    Without --mechanism, this changes the password of all mechanisms of the user.
 
     Example: odradek users alter alice --password-env NEW_PASSWORD
     """
     there = _there(run, [user])
     if user not in there:
-        raise ResourceNotFoundError(f"there is no user {user}; odradek users create makes one")
+        raise ResourceNotFoundError(
+            f"there is no user {user}; to create it, use odradek users create"
+        )
     wanted = _mechanisms(mechanism) or [one.mechanism for one in there[user]]
     where = (password_file, password_env, password_visible)
     return _set(run, user, wanted, iterations, where, "altered")
@@ -133,7 +138,7 @@ def alter(
 
 @destroys(app)
 def delete(run: AdminRun, users: Users, mechanism: Mechanism = None) -> Result:
-    """Take users' passwords away: those of a mechanism, or all.
+    """Delete users' passwords: those of one mechanism, or all.
 
     Example: odradek users delete alice --mechanism SCRAM-SHA-256 --yes
     """
@@ -151,7 +156,7 @@ def delete(run: AdminRun, users: Users, mechanism: Mechanism = None) -> Result:
         shown = [f"Would delete {', '.join(of)} of user {user}." for user, of in gone.items()]
         return Result({"dry_run": True, "would_delete": gone}, shown, failed)
     if gone:
-        run.confirm(f"take passwords of {counted(len(gone), 'user')} away: {listed(gone)}")
+        run.confirm(f"delete the passwords of {counted(len(gone), 'user')}: {listed(gone)}")
         changes = [UserScramCredentialDeletion(user, m) for user, of in gone.items() for m in of]
         done, bad = run.each(
             lambda: run.admin.alter_user_scram_credentials(changes, run.left()), gone
@@ -190,7 +195,7 @@ def _set(
 ) -> Result:
     """Set a user's password for mechanisms."""
     if run.dry_run:
-        shown = [f"Would set a password of user {user} for {m}." for m in mechanisms]
+        shown = [f"Would set the password of user {user} for {m}." for m in mechanisms]
         document = {"dry_run": True, "user": user, "mechanisms": mechanisms}
         return Result(document, shown)
     run.close()  # somebody types now

@@ -1,8 +1,8 @@
-"""Values of JSON as an Avro schema wants them.
+"""Convert JSON values as an Avro schema requires.
 
-In: a value as `odradek consume --json` shows it, or as Avro's own JSON encoding has it, where the
-branch of a union is named: `{"string": "JFK"}`. Out: what fastavro writes. Must not: take a value
-for another one that looks like it: a text that is no date isn't written as one.
+In: a value as `odradek consume --json` prints it, or in Avro's own JSON encoding, where the branch
+of a union is named: `{"string": "JFK"}`. Out: what fastavro writes. Must not: accept a value of
+another type that looks similar: a text that isn't a date isn't written as one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from odradek.serialization.avro.serializers import AvroSerializer
 from odradek.serialization.errors import SerializationError
 
 _FLOATS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
-"""Numbers that JSON has none for, as Avro's own JSON and `odradek consume` write them."""
+"""Numbers that JSON doesn't have, as Avro's JSON encoding and `odradek consume` write them."""
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
-"""Digits of a second that Python would leave away."""
+"""Digits of a second that Python would drop."""
 
 
 def _date(text: str, _: Mapping[str, Any]) -> date:
-    if "-" not in text:  # as it is in no number
-        raise ValueError("it isn't a day as in 2026-11-28")
+    if "-" not in text:  # a number
+        raise ValueError("expected a date such as 2026-11-28")
     return date.fromisoformat(text)
 
 
@@ -39,29 +39,29 @@ def _moment(text: str) -> datetime:
         date.fromisoformat(text)
     except ValueError:
         return datetime.fromisoformat(text)
-    raise ValueError("it is a day without a time")
+    raise ValueError("the time is missing")
 
 
 def _instant(text: str, schema: Mapping[str, Any]) -> datetime:
     found = _moment(text)
     if found.tzinfo is None:
-        raise ValueError("it must end with Z or another offset: which zone's time it is")
+        raise ValueError("it must end with Z or a UTC offset")
     return _fitting(found, text, schema)
 
 
 def _local(text: str, schema: Mapping[str, Any]) -> datetime:
     found = _moment(text)
     if found.tzinfo is not None:
-        raise ValueError("it must have no offset: it is of no zone")
+        raise ValueError("it must not have a UTC offset, as it is a local time")
     return _fitting(found, text, schema)
 
 
 def _time(text: str, schema: Mapping[str, Any]) -> time:
     if ":" not in text:
-        raise ValueError("it isn't a time as in 10:30:00")
+        raise ValueError("expected a time such as 10:30:00")
     found = time.fromisoformat(text)
     if found.tzinfo is not None:
-        raise ValueError("it must have no offset: it is of no zone")
+        raise ValueError("it must not have a UTC offset, as it is a local time")
     return _fitting(found, text, schema)
 
 
@@ -71,7 +71,7 @@ Moment = TypeVar("Moment", datetime, time)
 def _fitting(found: Moment, text: str, schema: Mapping[str, Any]) -> Moment:
     unit = schema["logicalType"].rsplit("-", 1)[1]
     if _FINER.search(text) or (unit == "millis" and found.microsecond % 1000):
-        raise ValueError(f"it is finer than {unit}")
+        raise ValueError(f"it is more precise than {unit}")
     return found
 
 
@@ -79,7 +79,9 @@ def _decimal(text: str, schema: Mapping[str, Any]) -> Decimal:
     found = Decimal(text)
     digits, scale = schema["precision"], schema.get("scale", 0)
     if not found.is_finite() or (found and found.adjusted() + 1 + scale > digits):
-        raise ValueError(f"it must have {digits} digits at most, {scale} of them after the point")
+        raise ValueError(
+            f"at most {digits} digits are allowed, {scale} of them after the decimal point"
+        )
     return found
 
 
@@ -131,20 +133,20 @@ class AvroLines(AvroSerializer):
     """Writes values of JSON by the schema that the registry has."""
 
     def payload(self, value: Any, parsed: Any) -> bytes:
-        """The value as Avro. Raises `SerializationError`, which names the field that is wrong."""
+        """Return the value as Avro. Raises `SerializationError`, which names the field."""
         return super().payload(of_json(value, parsed), parsed)
 
 
 def of_json(value: Any, schema: Any) -> Any:
-    """What fastavro writes for a value of JSON. Raises `SerializationError`."""
+    """Return what fastavro writes for a JSON value. Raises `SerializationError`."""
     names: dict[str, Any] = {}
     for one in schema if isinstance(schema, list) else [schema]:
         if isinstance(one, dict):
             names |= one.get("__named_schemas", {})
     try:
-        return _Values(names).made(value, schema, "it")
+        return _Values(names).made(value, schema, "value")
     except RecursionError:
-        raise SerializationError("it is nested too deep") from None
+        raise SerializationError("the value is nested too deeply") from None
 
 
 class _Values:
@@ -156,7 +158,7 @@ class _Values:
         """What became of a dict or list by a schema, for records in unions in records in unions."""
 
     def made(self, value: Any, schema: Any, where: str) -> Any:
-        """The value; `where` it is, for errors."""
+        """Return the value; `where` is its path, for errors."""
         if isinstance(schema, list):
             return self._branch(value, schema, where)
         schema, kind = self._resolved(schema)
@@ -177,7 +179,7 @@ class _Values:
         if isinstance(schema, str):
             schema = self._names.get(schema, {"type": schema})
         if isinstance(schema, list):
-            raise SerializationError("its schema has a union right within a union")
+            raise SerializationError("the schema has a union directly inside a union")
         kind = schema["type"]
         return (schema, kind) if isinstance(kind, str) else self._resolved(kind)
 
@@ -186,11 +188,14 @@ class _Values:
         strange = sorted(value.keys() - fields.keys())
         if strange:
             raise SerializationError(
-                f"{where} has no field {strange[0]!r}; there are {', '.join(fields)}"
+                f"{where} has no field {strange[0]!r} in the schema; the fields are "
+                f"{', '.join(fields)}"
             )
         missing = [n for n, one in fields.items() if n not in value and "default" not in one]
         if missing:
-            raise SerializationError(f"{where} lacks the field {missing[0]!r}, without a default")
+            raise SerializationError(
+                f"{where} lacks the field {missing[0]!r}, which has no default"
+            )
         return {
             n: self.made(value[n], one["type"], f"{where}.{n}")
             if n in value
@@ -246,8 +251,9 @@ class _Values:
                 if bare is None:
                     return named
                 raise SerializationError(
-                    f"{where} may be {tag}, or {bare[0]} with {tag!r} in it: name its branch as in "
-                    f"{{{json.dumps(bare[0])}: …}}, or leave {tag!r} away"
+                    f"{where} is ambiguous: it may be {tag}, or {bare[0]} with a field "
+                    f"{tag!r}. Name the branch as in {{{json.dumps(bare[0])}: …}}, or leave "
+                    f"{tag!r} out"
                 )
         if bare is None:
             raise SerializationError("; or ".join(why))
@@ -309,7 +315,7 @@ def _scalar(value: Any, schema: Mapping[str, Any], kind: str, where: str) -> Any
             f"{where} must be {_name(schema, kind)}, not {_shown(value)}{why}"
         ) from None
     if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
-        raise SerializationError(f"{where} must be {kind}, and {value} is too large for one")
+        raise SerializationError(f"{where} must be {kind}, but {value} is too large")
     if kind == "enum" and value not in schema["symbols"]:
         raise SerializationError(
             f"{where} must be one of {', '.join(schema['symbols'])}, not {_shown(value)}"
@@ -322,9 +328,9 @@ def _float(value: Any, kind: str) -> float:
         raise ValueError
     found = float(value)
     if kind == "float" and math.isfinite(found) and abs(found) > _LARGEST_FLOAT:
-        raise OverflowError("it is too large for one")
+        raise OverflowError("it is too large")
     if isinstance(value, int) and value != (found if kind == "double" else _rounded(found)):
-        raise ValueError("it has more digits than one keeps")
+        raise ValueError("it can't be represented exactly")
     return found
 
 
@@ -344,7 +350,7 @@ def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
             else base64.b64decode(value["base64"], validate=True)
         )
     except (KeyError, TypeError, binascii.Error):
-        raise ValueError('a text, or {"base64": "…"}') from None
+        raise ValueError('expected a string, or {"base64": "…"}') from None
     if kind == "fixed" and len(found) != schema["size"]:
         raise ValueError(f"it must have {schema['size']} bytes, not {len(found)}")
     return found

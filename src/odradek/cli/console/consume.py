@@ -58,9 +58,8 @@ OPTIONS = {
 }
 """The consumer's option that each flag sets."""
 NOT_THERE = {
-    "formatter": "classes can't be loaded; --format and --formatter-property say how records are "
-    "written",
-    "enable_systest_events": "it belongs to Kafka's own system tests",
+    "formatter": "Java classes can't be loaded; use --format or --formatter-property",
+    "enable_systest_events": "it is for Kafka's own system tests",
 }
 RESETS = {
     PlaceKind.BEGINNING: "earliest",
@@ -82,7 +81,7 @@ class Range:
 
 
 def range_of(params: Mapping[str, Any]) -> Range:
-    """What `--offset`, `--from-beginning`, `--until` and `--exit` say."""
+    """Return the range that `--offset`, `--from-beginning`, `--until` and `--exit` define."""
     offset, until = params.get("offset"), params.get("until")
     if offset is not None and params.get("from_beginning"):
         refuse("--from-beginning and --offset can't be given together")
@@ -104,15 +103,15 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
         try:
             re.compile(pattern)
         except re.error as error:
-            refuse(f"--include: {pattern!r} is no regular expression: {error}")
+            refuse(f"--include: {pattern!r} is not a valid regular expression: {error}")
         if params.get("partition") is not None:
-            refuse("--partition is for one --topic")
+            refuse("--partition needs --topic")
     wanted = range_of(params)
     config = client_config(params, tool="consumer", flags=OPTIONS)
     _check_group(config, wanted, params.get("partition"))
     reset = config.get("auto.offset.reset")
     if params.get("from_beginning") and reset not in (None, "earliest"):
-        refuse(f"--from-beginning doesn't go with auto.offset.reset={reset}")
+        refuse(f"--from-beginning contradicts auto.offset.reset={reset}")
     if reset is None:
         from_first = params.get("from_beginning") or wanted.until is not None
         kind = wanted.start.kind if wanted.start is not None else None
@@ -124,18 +123,21 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
 def _check_group(config: dict[str, Any], wanted: Range, partition: int | None) -> None:
     stored = wanted.start is not None and wanted.start.kind is PlaceKind.STORED
     if stored and "group.id" not in config:
-        refuse("--offset stored needs --group: the group whose offsets are meant")
+        refuse("--offset stored needs --group, whose committed offsets are the start")
     if stored:
         config["enable.auto.commit"] = "false"
     elif "group.id" in config:
         for flag, given in (("partition", partition), ("offset", wanted.start)):
             if given is not None:
                 refuse(
-                    f"--{flag} and --group can't be given together: the group divides the "
-                    "partitions and knows where it is; --offset stored reads without joining it"
+                    f"--{flag} and --group can't be given together: the group assigns "
+                    "partitions and has its own offsets; --offset stored reads from those "
+                    "without joining the group"
                 )
         if wanted.until is not None:
-            refuse("a member of a group has no end; --timeout-ms and --max-messages end it")
+            refuse(
+                "--until and --exit can't be given with --group; use --timeout-ms or --max-messages"
+            )
 
 
 def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFormatter:
@@ -160,7 +162,9 @@ def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFor
     )
     decoded = {params.get("decode_key"), params.get("decode_value")}
     if registry is not None and not decoded & REGISTERED.keys():
-        refuse("schema.registry.url is for --decode-key or --decode-value, avro, json or protobuf")
+        refuse(
+            "schema.registry.url needs --decode-key or --decode-value with avro, json or protobuf"
+        )
     text = params.get("format_")
     if text is None and not params.get("json"):
         return RecordFormatter(settings, key, value, escaped=escaped)
@@ -169,7 +173,7 @@ def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFor
     null = settings.pop("null.literal", "").encode() if text is not None else b""
     if settings:
         what = "--json" if text is None else "--format"
-        refuse(f"{what} has a form of its own: {', '.join(settings)} can't be given with it")
+        refuse(f"{what} has its own format: {', '.join(settings)} can't be given with it")
     if text is None:
         return JsonFormatter(key, value, escaped=escaped)
     return FormatString(text, key, value, null=null, escaped=escaped)

@@ -1,7 +1,7 @@
-"""Records of a consumer into an output, until there were enough, none came, or nobody reads on.
+"""Write a consumer's records to an output, until a limit, a timeout, or the end of its reader.
 
-In: a consumer with its assignment. Out: bytes to `write`, and how many records there were.
-Must not: open or close anything, nor retry; `poll()` goes on trying by itself.
+In: a consumer with its assignment. Out: bytes to `write`, and the number of records. Must not: open
+or close anything, nor retry; `poll()` keeps retrying by itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from odradek.api.consumer import Consumer
 from odradek.cli.console.decoding import FormatError
 from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, check_reached, offsets_at
 from odradek.cli.console.waiting import patiently, say
+from odradek.cli.frame.results import counted
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
@@ -25,23 +26,25 @@ AT_ONCE = 500
 
 
 class CutOffError(Exception):
-    """Nobody reads the output any more, and not all of it was written."""
+    """The output's reader has closed it before everything was written."""
 
 
 class RecordOutput(Protocol):
     """Where records go."""
 
     def write(self, data: bytes) -> None:
-        """Write, down to the reader. Raises `BrokenPipeError` when nobody reads any more, and
-        another `OSError` where it can't be written.
+        """Write all bytes.
+
+        Raises `BrokenPipeError` if the reader has closed its end, and another `OSError` if writing
+        fails.
         """
 
     def gone(self) -> bool:
-        """Whether nobody reads any more, as far as that shows without writing."""
+        """Return whether the reader has closed its end, as far as that shows without writing."""
 
 
 class LineFormatter(Protocol):
-    """What makes a line of a record."""
+    """Formats a record as a line."""
 
     def line(self, record: ConsumerRecord) -> bytes:
         """The line with its end. Raises `FormatError`."""
@@ -60,10 +63,10 @@ def assign(
     patience: float,
     tell: Tell = say,
 ) -> Offsets | None:
-    """Have the consumer read partitions from a place on (None: where `auto.offset.reset` says).
+    """Assign partitions to the consumer, from a start (None: where `auto.offset.reset` says).
 
-    With an end and no place it starts at the beginning. Gives by partition the first offset that
-    isn't wanted, of those where anything is; None where it goes on for ever.
+    With an end and no start, reading begins at the beginning. Returns by partition the first offset
+    that isn't read, of the partitions with records to read; None without an end.
     """
     lazily = start is None or start.kind in (PlaceKind.BEGINNING, PlaceKind.END)
     if until is None and lazily:
@@ -95,7 +98,7 @@ def subscribe(
     patience: float,
     tell: Tell = say,
 ) -> None:
-    """Have the consumer read what its group gives it: of a topic, or of all that fit a pattern."""
+    """Subscribe the consumer to a topic, or to all topics that match a pattern."""
     if topic is not None:
         there(consumer, topic, None, patience=patience, tell=tell)
         consumer.subscribe([topic])
@@ -106,7 +109,7 @@ def subscribe(
 def there(
     consumer: Consumer, topic: str, partition: int | None, *, patience: float, tell: Tell = say
 ) -> list[TopicPartition]:
-    """The partitions of a topic, or one; an error for one that isn't there names those like it."""
+    """Return the partitions of a topic, or one of them; raises if it doesn't exist."""
     partitions = patiently(
         lambda seconds: consumer.partitions_for(topic, seconds),
         patience, tell, f"metadata of topic {topic}",
@@ -127,10 +130,10 @@ def fitting(
     names = patiently(consumer.list_topics, patience, tell, "the list of topics")
     chosen = [name for name in names if re.fullmatch(pattern, name)]
     if not chosen:
-        raise ConfigurationError(f"none of {len(names)} topics fits {pattern}")
+        raise ConfigurationError(f"none of {len(names)} topics matches {pattern}")
     found = patiently(
         lambda seconds: consumer.describe(chosen, seconds),
-        patience, tell, f"metadata of {len(chosen)} topics",
+        patience, tell, f"metadata of {counted(len(chosen), 'topic')}",
     )  # fmt: skip
     return [
         TopicPartition(name, one.partition) for name in chosen for one in found[name].partitions
@@ -157,9 +160,9 @@ class Records:
         self._skip = skip_on_error
         self._tell = tell
         self.count = 0
-        """Records that were taken from the consumer, and written unless they were left out."""
+        """Records that were taken from the consumer, and written unless they were skipped."""
         self.cut_off = False
-        """Nobody reads the output any more."""
+        """Whether the output's reader has closed its end."""
 
     def run(
         self,
@@ -168,10 +171,10 @@ class Records:
         idle: float | None,
         ends: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Go on until `most` records, until none came for `idle` seconds, or to all `ends`.
+        """Write records until `most` of them, until none came for `idle` seconds, or to all `ends`.
 
-        Raises where what was taken last isn't all written: `CutOffError` when nobody reads any
-        more, or what the output raised. Who leaves its consumer by that commits nothing of it.
+        If the last batch isn't written completely, this raises `CutOffError` (the reader closed its
+        end) or the output's error; a consumer that is left by that doesn't commit the batch.
         """
         heard = self._clock()
         while (most is None or self.count < most) and not self._all_read(ends):
@@ -204,9 +207,9 @@ class Records:
             except FormatError as error:
                 place = f"{record.topic}-{record.partition} offset {record.offset}"
                 if not self._skip:
-                    failure = KafkaError(f"{place} can't be written: {error}")
+                    failure = KafkaError(f"the record at {place} can't be printed: {error}")
                     break
-                self._tell(f"left out {place}: {error}")
+                self._tell(f"skipped the record at {place}: {error}")
             except KafkaError as error:  # a registry that can't be asked is no fault of a record
                 failure = error
                 break

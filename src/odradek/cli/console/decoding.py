@@ -30,7 +30,7 @@ _REGISTRY = "--formatter-property schema.registry.url=URL"
 
 
 class Decoding(StrEnum):
-    """What `--decode-key` and `--decode-value` may say."""
+    """Values of `--decode-key` and `--decode-value`."""
 
     JSON = "json"
     AVRO = "avro"
@@ -43,7 +43,7 @@ class Decoding(StrEnum):
 
 
 class WireFormat(StrEnum):
-    """What stands before an Avro datum: nothing, or the header of Confluent's serializers."""
+    """The header before an Avro value: none, or that of Confluent's serializers."""
 
     PLAIN = "plain"
     CONFLUENT = "confluent"
@@ -82,7 +82,7 @@ def decoder(
             refuse(f"--{part}-schema and schema.registry.url can't be given together")
         return _registered(kind, registry)
     if schema is not None and kind is not Decoding.AVRO:
-        refuse(f"--{part}-schema is for --decode-{part} avro")
+        refuse(f"--{part}-schema needs --decode-{part} avro")
     if kind is None or kind is Decoding.NONE:
         return None
     if kind is Decoding.PROTOBUF:
@@ -135,10 +135,12 @@ def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except RecursionError:
-        raise FormatError("JSON: it is nested too deep") from None
+        raise FormatError("JSON: it is nested too deeply") from None
     except ValueError as error:
         why = (
-            f"it begins with a zero, as Confluent's do: {_REGISTRY}" if data[:1] == b"\0" else error
+            f"it starts with a zero byte, as in Confluent's wire format: use {_REGISTRY}"
+            if data[:1] == b"\0"
+            else error
         )
         raise FormatError(f"JSON: {why}") from None
 
@@ -204,7 +206,7 @@ def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
             return MessageToDict(message, always_print_fields_with_no_presence=True)
         except Exception as error:  # of several classes, some of C: bytes that are none, an Any
             raise DeserializationError(
-                f"it is no {message.DESCRIPTOR.full_name}: {error}"
+                f"not a valid {message.DESCRIPTOR.full_name}: {error}"
             ) from None
 
     return read
@@ -223,7 +225,7 @@ def _number(name: str, code: str) -> Decoder:
 
     def decode(data: bytes) -> int:
         if len(data) != size:
-            raise FormatError(f"{name} wants {size} bytes, not {len(data)}")
+            raise FormatError(f"{name} needs {size} bytes, not {len(data)}")
         return int(struct.unpack(code, data)[0])
 
     return decode
@@ -262,7 +264,10 @@ def _avro(path: Path, form: WireFormat) -> Decoder:
     def _hint(data: bytes) -> str:
         if framed or data[:1] != b"\0":
             return ""
-        return " (it begins with a zero, as Confluent's do: --avro-wire-format confluent)"
+        return (
+            " (it starts with a zero byte, as in Confluent's wire format: use --avro-wire-format "
+            "confluent)"
+        )
 
     return decode
 

@@ -43,7 +43,7 @@ _REGISTRY = "--reader-property schema.registry.url=URL"
 
 
 class LineFormat(StrEnum):
-    """What `--encode-key` and `--encode-value` may say."""
+    """Values of `--encode-key` and `--encode-value`."""
 
     AVRO = "avro"
     JSON = "json"
@@ -78,23 +78,23 @@ def line_encoder(
     wanted = {part: params.get(f"encode_{part}") for part in PARTS}
     for part, kind in wanted.items():
         if kind is None and params.get(f"{part}_schema") is not None:
-            refuse(f"--{part}-schema is for --encode-{part} avro or json")
+            refuse(f"--{part}-schema needs --encode-{part} avro or json")
         if messages[part] is not None and kind is not LineFormat.PROTOBUF:
-            refuse(f"{part}.message is for --encode-{part} protobuf")
+            refuse(f"{part}.message needs --encode-{part} protobuf")
         if kind is not None and registry is None:
             refuse(f"--encode-{part} {kind.value} needs a schema registry: {_REGISTRY}")
     if registry is None or not any(wanted.values()):
         if registry is not None or conf:
-            refuse("schema.registry.url and settings with it are for --encode-key, --encode-value")
+            refuse("schema.registry.url and its settings need --encode-key or --encode-value")
         return LineEncoder({})
     if wanted["key"] is not None and settings.get("parse.key", "").strip().lower() != "true":
-        refuse("--encode-key needs --reader-property parse.key=true: lines have no keys else")
+        refuse("--encode-key needs --reader-property parse.key=true: otherwise lines have no keys")
     encoded = [part for part in PARTS if wanted[part] is not None]
     if _registers(conf) and not any(params.get(f"{part}_schema") for part in encoded):
         refuse(
-            "auto.register.schemas=true needs the schema that is to be registered: "
+            "auto.register.schemas=true needs the schema to register: "
             + " or ".join(f"--{part}-schema FILE" for part in encoded)
-            + ", of avro or json"
+            + ", for avro or json"
         )
     made: dict[str, Encoder] = {}
     for part, kind in wanted.items():
@@ -113,7 +113,7 @@ def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str)
     if kind is LineFormat.PROTOBUF:
         if path is not None:
             refuse(
-                f"--{part}-schema is for avro and json: Protobuf is written by what is registered"
+                f"--{part}-schema is only for avro and json: protobuf uses the registered schema"
             )
         return message
     if path is None:
@@ -153,26 +153,26 @@ def _encoder(
         try:
             return write(value, context) or b""
         except KafkaError as error:
-            raise LineError(f"its {part} can't be written as {kind.value}: {error}") from None
+            raise LineError(f"the {part} can't be encoded as {kind.value}: {error}") from None
 
     return telling_at_first(encode, REGISTRY)
 
 
 def _value(data: bytes, part: str) -> Any:
     def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     def number(text: str) -> float:
         found = float(text)
         if math.isinf(found):
-            raise ValueError(f"{text[:20]} is too large for a number")
+            raise ValueError(f"the number {text[:20]} is too large")
         return found
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise ValueError(f"{twice[:60]!r} is in one object twice")
+            raise ValueError(f"duplicate name {twice[:60]!r} in an object")
         return found
 
     try:
@@ -180,18 +180,21 @@ def _value(data: bytes, part: str) -> Any:
             data, parse_constant=constant, parse_float=number, object_pairs_hook=once
         )
     except RecursionError:
-        raise LineError(f"its {part} is nested too deep") from None
+        raise LineError(f"the {part} is nested too deeply") from None
     except ValueError as error:
-        raise LineError(f"its {part} isn't JSON: {_fault(data, error)}") from None
+        raise LineError(f"the {part} isn't JSON: {_fault(data, error)}") from None
     if value is None:
-        raise LineError(f"its {part} is null; null.marker says what stands for none")
+        raise LineError(
+            f"the {part} is JSON's null; for a record with a null {part}, write the text of "
+            "null.marker"
+        )
     return value
 
 
 def _fault(data: bytes, error: ValueError) -> str:
     """What is wrong, without the line of the JSON: it is one itself, and has its own number."""
     if not data.strip():
-        return "there is nothing"
+        return "it is empty"
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.pos + 1}"
     return str(error)
@@ -238,14 +241,14 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             made = kept(classes, found.schema_id, GetMessageClass(named))
         whole = made.DESCRIPTOR.full_name
         if not isinstance(value, dict) and not whole.startswith(_WELL_KNOWN):
-            raise SerializationError(f"it is no {whole}: it must be an object")
+            raise SerializationError(f"not a valid {whole}: it must be an object")
         try:
             _check_base64(value, made.DESCRIPTOR)
             # A field that must be there is missed only when it is written.
             payload = ParseDict(value, made()).SerializeToString()
         except Exception as error:  # its own, and what Python has, where a value is of another type
             why = " ".join(str(error).split())  # Protobuf's words have several lines
-            raise SerializationError(f"it is no {whole}: {why}") from None
+            raise SerializationError(f"not a valid {whole}: {why}") from None
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 
     return write
@@ -270,7 +273,7 @@ def _check_base64(value: Any, descriptor: Any) -> None:
             elif inner is None and field.type != field.TYPE_BYTES:
                 break
             elif isinstance(one, str) and not _BASE64.fullmatch(one):
-                raise ValueError(f"{name} is bytes, which are written as base64")
+                raise ValueError(f"{name} is of type bytes, which must be base64")
 
 
 _WRITERS: dict[

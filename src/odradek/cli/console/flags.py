@@ -30,29 +30,27 @@ def _words(spelling: str, text: str) -> typer.models.OptionInfo:
 
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."),
+    typer.Option(help=f"Bootstrap servers: host:port, comma-separated (or {BOOTSTRAP})."),
 ]
 ProfileName = Annotated[
     str | None,
     typer.Option(
-        help=f"A profile of ~/.config/odradek/config.toml with the client's options (or {PROFILE})."
+        help=f"A profile of ~/.config/odradek/config.toml with client options (or {PROFILE})."
     ),
 ]
 Bootstrap = Annotated[
     str | None,
     typer.Argument(
-        show_default=False, help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."
+        show_default=False, help=f"Bootstrap servers: host:port, comma-separated (or {BOOTSTRAP})."
     ),
 ]
 OrOption = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="The same, as Kafka's own tools have it.")
+    str | None, typer.Option("--bootstrap-server", help="The same, as in Kafka's own tools.")
 ]
 
 
 def where_to_start(bootstrap: str | None, option: str | None) -> str | None:
-    """Where to start, from the two ways to say it: as an argument, or as Kafka's tools do; None
-    where neither does.
-    """
+    """Return the bootstrap servers of the argument or of Kafka's flag; None without either."""
     if bootstrap is not None and option is not None:
         refuse("give the address once: as an argument or as --bootstrap-server")
     return option if bootstrap is None else bootstrap
@@ -60,16 +58,15 @@ def where_to_start(bootstrap: str | None, option: str | None) -> str | None:
 
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
-        help=f"A file with options of the client, in Java's properties form (or {COMMAND_CONFIG})."
-    ),
+    typer.Option(help=f"A Java properties file with client options (or {COMMAND_CONFIG})."),
 ]
 CommandProperty = Annotated[
     list[str] | None,
-    _words("--command-property", "An option of the client, by Kafka's name; may be repeated."),
+    _words("--command-property", "A client option, by Kafka's name; may be repeated."),
 ]
 OldProperty = Annotated[
-    list[str] | None, _words("--property", "The older name of the flag for the lines' properties.")
+    list[str] | None,
+    _words("--property", "The older name of --reader-property or --formatter-property."),
 ]
 NotThere = Annotated[str | None, typer.Option(hidden=True)]
 NotThereFlag = Annotated[bool, typer.Option(hidden=True)]
@@ -80,9 +77,9 @@ ProduceTopic = Annotated[str | None, typer.Option(help="The topic to write to.")
 Sync = Annotated[bool, typer.Option("--sync", help="Wait for each line's acknowledgement.")]
 BatchSize = Annotated[int | None, _number("batch.size, in bytes.", 1)]
 MaxRetries = Annotated[
-    int | None, _number("retries (default: as many as delivery.timeout.ms has room for).")
+    int | None, _number("retries (default: limited by delivery.timeout.ms only).")
 ]
-RetryBackoff = Annotated[int | None, _number("retry.backoff.ms: the first wait before a retry.")]
+RetryBackoff = Annotated[int | None, _number("retry.backoff.ms: the delay before the first retry.")]
 Linger = Annotated[int | None, _number("linger.ms: how long a batch waits for more lines.")]
 Acks = Annotated[
     str | None,
@@ -90,7 +87,7 @@ Acks = Annotated[
 ]
 RequestTimeout = Annotated[int | None, _number("request.timeout.ms.", 1)]
 MetadataExpiry = Annotated[int | None, _number("metadata.max.age.ms.")]
-MaxBlock = Annotated[int | None, _number("max.block.ms: how long a line waits for room.")]
+MaxBlock = Annotated[int | None, _number("max.block.ms: how long a line waits for buffer memory.")]
 MaxMemory = Annotated[int | None, _number("buffer.memory, in bytes.", 1)]
 MaxPartitionMemory = Annotated[int | None, _number("The older name of --batch-size.", 1)]
 Codec = Annotated[
@@ -98,24 +95,28 @@ Codec = Annotated[
 ]
 EncodeKey = Annotated[
     LineFormat | None,
-    typer.Option(help="Write keys of JSON as this, by a schema registry (default: as they are)."),
+    typer.Option(
+        help="Encode JSON keys in this format, with a schema registry (default: as they are)."
+    ),
 ]
 EncodeValue = Annotated[
     LineFormat | None,
-    typer.Option(help="Write values of JSON as this, by a schema registry (default: as they are)."),
+    typer.Option(
+        help="Encode JSON values in this format, with a schema registry (default: as they are)."
+    ),
 ]
 KeySchemaToWrite = Annotated[
     Path | None,
     typer.Option(
         "--key-schema",
-        help="A file with the schema of keys, of Avro or JSON (default: the registry's latest).",
+        help="A file with the Avro or JSON schema of keys (default: the registry's latest).",
     ),
 ]
 ValueSchemaToWrite = Annotated[
     Path | None,
     typer.Option(
         "--value-schema",
-        help="A file with the schema of values, of Avro or JSON (default: the registry's latest).",
+        help="A file with the Avro or JSON schema of values (default: the registry's latest).",
     ),
 ]
 ReaderProperty = Annotated[
@@ -123,7 +124,7 @@ ReaderProperty = Annotated[
     _words(
         "--reader-property",
         f"How lines are read; one of {', '.join(lines.PROPERTIES)}, or schema.registry.url, "
-        f"{', '.join(SETTINGS)}, and others of a registry's client.",
+        f"{', '.join(SETTINGS)}, and other options of the schema registry's client.",
     ),
 ]
 ReaderConfig = Annotated[Path | None, typer.Option(help="A file with reader properties.")]
@@ -138,53 +139,60 @@ ProduceJson = Annotated[bool, typer.Option("--json", help="Print one JSON object
 # odradek consume
 
 ConsumeTopic = Annotated[str | None, typer.Option(help="The topic to read.")]
-Partition = Annotated[int | None, _number("Read this partition only (default: all).")]
+Partition = Annotated[int | None, _number("Read only this partition (default: all).")]
 Offset = Annotated[
     str | None,
     typer.Option(
-        help="Where to start: a number, -N for N before the end, beginning (earliest), end "
-        "(latest), a time as 2026-02-28T12:00 (UTC) or @MILLISECONDS, or stored: where --group is, "
-        "without joining it (default: latest; with --until or --exit the beginning)."
+        help="Where to start: an offset, -N for N before the end, beginning (earliest), end "
+        "(latest), a time such as 2026-02-28T12:00 (UTC) or @MILLISECONDS, or stored: the "
+        "committed offsets of --group, without joining it (default: latest; with --until or "
+        "--exit: beginning)."
     ),
 ]
 Until = Annotated[
     str | None,
     typer.Option(
-        help="End before this: a place as --offset has them; end is what is there at the start."
+        help="Stop before this place, given as for --offset; end is the log's end at the start of "
+        "the command."
     ),
 ]
-Exit = Annotated[bool, typer.Option("--exit", "-e", help="The same as --until end.")]
+Exit = Annotated[bool, typer.Option("--exit", "-e", help="Same as --until end.")]
 Include = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Instead of --topic: all topics whose whole name fits."),
+    typer.Option(metavar="REGEX", help="Instead of --topic: all topics whose full name matches."),
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         "-f",
-        help="How a record is written, as kcat has it: %t topic, %p partition, %o offset, %k key, "
-        "%s value, %K and %S their lengths, %T timestamp, %h headers, %%; \\n, \\t, \\r, \\0, "
-        "\\xNN. It ends no line by itself.",
+        help="Format of a record, as in kcat: %t topic, %p partition, %o offset, %k key, %s value, "
+        "%K and %S their lengths, %T timestamp, %h headers, %%; \\n, \\t, \\r, \\0, \\xNN. No "
+        "newline is added.",
     ),
 ]
-DecodeKey = Annotated[Decoding | None, typer.Option(help="What keys are (default: none, bytes).")]
-DecodeValue = Annotated[
-    Decoding | None, typer.Option(help="What values are (default: none, bytes).")
+DecodeKey = Annotated[
+    Decoding | None, typer.Option(help="Decode keys as this type (default: none, raw bytes).")
 ]
-KeySchema = Annotated[Path | None, typer.Option(help="The Avro schema of keys, as a JSON file.")]
+DecodeValue = Annotated[
+    Decoding | None, typer.Option(help="Decode values as this type (default: none, raw bytes).")
+]
+KeySchema = Annotated[Path | None, typer.Option(help="A JSON file with the Avro schema of keys.")]
 ValueSchema = Annotated[
-    Path | None, typer.Option(help="The Avro schema of values, as a JSON file.")
+    Path | None, typer.Option(help="A JSON file with the Avro schema of values.")
 ]
 AvroWireFormat = Annotated[
     WireFormat,
-    typer.Option(help="confluent: five bytes stand before each Avro value, a zero and an id."),
+    typer.Option(
+        help="confluent: each Avro value starts with five bytes, a zero and the schema's id."
+    ),
 ]
 FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", help="Start at the first record that is there.")
+    bool, typer.Option("--from-beginning", help="Start at the earliest record.")
 ]
 Group = Annotated[
-    str | None, typer.Option(help="Read as a member of this group, from where it is, and commit.")
+    str | None,
+    typer.Option(help="Read as a member of this group from its committed offsets, and commit."),
 ]
 MaxMessages = Annotated[
     int | None,
@@ -194,34 +202,35 @@ MaxMessages = Annotated[
         "-c",
         min=-1,
         metavar="N",
-        help="End after so many records (default: go on for ever).",
+        help="Stop after N records (default: never).",
     ),
 ]
-Timeout = Annotated[int | None, _number("End when no record came for so many ms.", -1)]
+Timeout = Annotated[int | None, _number("Stop if no record arrives for N ms.", -1)]
 Isolation = Annotated[
     str | None,
-    typer.Option(help="read_committed hides open and aborted transactions (default: show them)."),
+    typer.Option(
+        help="read_committed hides records of open and aborted transactions (default: show them)."
+    ),
 ]
 FormatterProperty = Annotated[
     list[str] | None,
     _words(
         "--formatter-property",
         f"How records are written; one of {', '.join(formatting.PROPERTIES)}, or "
-        "schema.registry.url and others of a registry's client, for avro, json and protobuf.",
+        "schema.registry.url and other options of the schema registry's client, for avro, "
+        "json and protobuf.",
     ),
 ]
 FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]
 KeyDeserializer = Annotated[
-    str | None, typer.Option(help="key.deserializer of the formatter (default: bytes as they are).")
+    str | None, typer.Option(help="key.deserializer of the formatter (default: none, raw bytes).")
 ]
 ValueDeserializer = Annotated[
-    str | None, typer.Option(help="value.deserializer of the formatter (default: as they are).")
+    str | None, typer.Option(help="value.deserializer of the formatter (default: none, raw bytes).")
 ]
 SkipOnError = Annotated[
     bool,
-    typer.Option(
-        "--skip-message-on-error", help="Leave out records that can't be written as wished."
-    ),
+    typer.Option("--skip-message-on-error", help="Skip records that can't be decoded."),
 ]
 ConsumerProperty = Annotated[
     list[str] | None, _words("--consumer-property", "The older name of --command-property.")
@@ -230,6 +239,6 @@ ConsumerConfig = Annotated[
     Path | None, typer.Option("--consumer.config", help="The older name of --command-config.")
 ]
 Raw = Annotated[
-    bool, typer.Option("--raw", help="Also to a terminal write control characters as they are.")
+    bool, typer.Option("--raw", help="Write control characters unescaped, even to a terminal.")
 ]
 ConsumeJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")]

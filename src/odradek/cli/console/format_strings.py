@@ -69,13 +69,13 @@ class FormatString:
                 pieces.append(bytes.fromhex(digits))
             elif escape is not None:
                 if escape not in ESCAPES:
-                    refuse(rf"--format: {match[0]} means nothing; there are \n \t \r \0 \xNN \\")
+                    refuse(rf"--format: unknown escape {match[0]}; use \n \t \r \0 \xNN \\")
                 pieces.append(ESCAPES[escape])
             elif token in known:
                 pieces.append(known[token])
             else:
                 there = ", ".join(f"%{letter} {what}" for letter, what in TOKENS.items())
-                refuse(f"--format: {match[0]} means nothing; there are {there}")
+                refuse(f"--format: unknown token {match[0]}; use {there}")
         pieces.append(text[end:].encode("utf-8", "surrogateescape"))
         return pieces
 

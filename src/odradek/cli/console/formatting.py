@@ -32,7 +32,7 @@ PROPERTIES = (
     "value.deserializer",
     "headers.deserializer",
 )
-"""What `--formatter-property` may say."""
+"""Properties for `--formatter-property`."""
 
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
@@ -44,7 +44,7 @@ def _number(name: str, code: str) -> Deserializer:
 
     def deserialize(data: bytes) -> bytes:
         if len(data) != size:
-            raise FormatError(f"{name} wants {size} bytes, not {len(data)}")
+            raise FormatError(f"{name} needs {size} bytes, not {len(data)}")
         return str(struct.unpack(code, data)[0]).encode()
 
     return deserialize
@@ -54,7 +54,7 @@ def _uuid(data: bytes) -> bytes:
     try:
         return str(UUID(data.decode())).encode()
     except ValueError:
-        raise FormatError(f"UUID: {data!r} isn't the text of one") from None
+        raise FormatError(f"UUID: {data!r} is not the text of a UUID") from None
 
 
 _DESERIALIZERS: dict[str, Deserializer] = {
@@ -74,7 +74,7 @@ def deserializer(name: str | None, where: str) -> Deserializer | None:
     found = _DESERIALIZERS.get(name.strip().removeprefix(_JAVA).removesuffix("Deserializer"))
     if found is None:
         known = ", ".join(f"{_JAVA}{n}Deserializer" for n in _DESERIALIZERS)
-        refuse(f"{where}: {name} isn't there; there are {known}")
+        refuse(f"{where}: unknown deserializer {name}; use one of {known}")
     return found
 
 

@@ -23,7 +23,7 @@ PROPERTIES = (
     "headers.key.separator",
     "null.marker",
 )
-"""What `--reader-property` may say; all but `topic`, which is a flag."""
+"""Properties for `--reader-property`; all but `topic`, which is a flag."""
 
 
 class LineError(Exception):
@@ -95,7 +95,7 @@ class LineParser:
             return first, rest
         if self._ignore_errors:
             return None, text
-        raise LineError(f"no {name} ({separator.decode()!r}) in it")
+        raise LineError(f"no {name} ({separator.decode()!r}) found")
 
     def _or_null(self, field: bytes | None) -> bytes | None:
         return None if field == self._null else field

@@ -19,6 +19,7 @@ from odradek.api.consumer import Consumer
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import patiently
 from odradek.cli.frame.numbers_and_words import whole_number
+from odradek.cli.frame.results import counted
 from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.types import TopicPartition
 
@@ -68,8 +69,9 @@ def log_place(text: str, flag: str) -> LogPlace:
         found = _iso(text.strip())
     if found is None:
         refuse(
-            f"{flag} must be a number from 0 on, -N for N before the end, beginning (earliest), "
-            f"end (latest), stored, or a time as 2026-02-28T12:00 or @MILLISECONDS, not {text!r}"
+            f"{flag} must be an offset, -N for N before the end, beginning (earliest), end "
+            "(latest), stored, or a time such as 2026-02-28T12:00 or @MILLISECONDS, not "
+            f"{text!r}"
         )
     return found
 
@@ -89,7 +91,7 @@ def end_place(text: str, flag: str) -> LogPlace:
     """Read a place that is an end: one that is known now, so no time that is still to come."""
     found = log_place(text, flag)
     if found.kind is PlaceKind.TIME and found.number > time.time() * 1000:
-        refuse(f"{flag}: {text} is still to come; what comes until then can't be told yet")
+        refuse(f"{flag}: {text} is in the future; the end must be known when the command starts")
     return found
 
 
@@ -129,7 +131,7 @@ def offsets_at(
 
     def asked(what: str) -> dict[TopicPartition, int]:
         call = consumer.end_offsets if what == "end" else consumer.beginning_offsets
-        text = f"the {what} of {len(partitions)} partitions"
+        text = f"the {what} of {counted(len(partitions), 'partition')}"
         return patiently(lambda seconds: call(partitions, seconds), patience, tell, text)
 
     if place.kind is PlaceKind.OFFSET:
@@ -145,13 +147,13 @@ def offsets_at(
         times = dict.fromkeys(partitions, place.number)
         since = patiently(
             lambda seconds: consumer.offsets_for_times(times, seconds),
-            patience, tell, "offsets of a time",
+            patience, tell, "the offsets of a time",
         )  # fmt: skip
         ends = asked("end") if None in since.values() else {}
         return {tp: ends[tp] if one is None else one.offset for tp, one in since.items()}
     stored = patiently(
         lambda seconds: consumer.committed(partitions, seconds),
-        patience, tell, "offsets of the group",
+        patience, tell, "the committed offsets of the group",
     )  # fmt: skip
     first = asked("beginning") if None in stored.values() else {}
     return {tp: first[tp] if one is None else one.offset for tp, one in stored.items()}

@@ -51,8 +51,8 @@ OPTIONS = {
 }
 """The producer's option that each flag sets."""
 NOT_THERE = {
-    "line_reader": "classes can't be loaded; --reader-property says how lines are read",
-    "socket_buffer_size": "sockets have the buffers that the system gives them",
+    "line_reader": "Java classes can't be loaded; use --reader-property",
+    "socket_buffer_size": "the operating system sizes the socket buffers",
 }
 
 
@@ -114,7 +114,7 @@ def produce(
     """
     with ending("odradek produce"):
         if topic is None:
-            refuse("say which topic to write to: --topic flights")
+            refuse("no topic is given: use --topic TOPIC")
         given = config_of(context.params)
         parse = parser_of(context.params, topic)
         config = checked(PRODUCER, given)
@@ -142,7 +142,7 @@ def produce(
 
 
 def _read(*, prompt: bool, quiet: bool) -> Iterator[bytes]:
-    """Lines of standard input; with a prompt where somebody types them."""
+    """Yield the lines of standard input; on a terminal, with a prompt."""
     where = sys.stderr if quiet else sys.stdout
     while sys.stdin is not None:  # it is None where the shell closed it
         if prompt:

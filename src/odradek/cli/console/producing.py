@@ -1,4 +1,4 @@
-"""Lines into a producer, and the books about them: which were acknowledged, which weren't and why.
+"""Send lines with a producer, and record which were acknowledged, which weren't and why.
 
 In: lines, a producer. Out: a `ProducedLines`. Must not: retry by itself (the producer does, for
 `delivery.timeout.ms`), nor read or write anything.
@@ -15,13 +15,14 @@ from typing import Any
 from odradek.api.producer import Producer
 from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.waiting import PROGRESS, in_words, patiently, say
+from odradek.cli.frame.results import counted
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from odradek.runtime.hosts.record_future import RecordFuture
 
 INTERRUPTED_FLUSH = 10.0
-"""Seconds that Ctrl-C leaves for what was sent already; a second Ctrl-C leaves none."""
+"""Seconds that Ctrl-C leaves for lines that were sent already; a second Ctrl-C leaves none."""
 SLACK = 1.0
-"""Seconds beyond the delivery timeout, so that it is the batches' own errors that are told."""
+"""Seconds beyond the delivery timeout, so that the batches' own errors are reported."""
 LOST_KEPT = 100
 """Ranges of lost lines that are named; the others are only counted."""
 
@@ -37,7 +38,7 @@ class Lost:
 
 @dataclass(slots=True)
 class Written:
-    """What was acknowledged in one partition."""
+    """The acknowledged records of one partition."""
 
     records: int
     first_offset: int
@@ -46,12 +47,12 @@ class Written:
 
 @dataclass(slots=True)
 class ProducedLines:
-    """What became of the lines."""
+    """The outcome of all lines."""
 
     lines: int = 0
     acknowledged: int = 0
     stopped: str | None = None
-    """Why reading ended before the input did."""
+    """Why reading stopped before the end of the input."""
     interrupted: bool = False
     """By Ctrl-C, or what counts as such."""
     lost_lines: int = 0
@@ -91,17 +92,20 @@ class ProducedLines:
         }
 
     def describe(self) -> Iterator[str]:
-        """What a user must know; nothing when all went well."""
+        """Yield what the user must know; nothing if every line was acknowledged."""
         if self.stopped is not None:
             yield self.stopped
         if self.lost_lines:
-            yield f"{self.lost_lines} of {self.lines} lines were not acknowledged:"
+            yield (
+                f"{self.lost_lines} of {counted(self.lines, 'line')} "
+                f"{'was' if self.lost_lines == 1 else 'were'} not acknowledged:"
+            )
         for one in self.lost:
             lines = f" {one.first}" if one.first == one.last else f"s {one.first}-{one.last}"
             yield f"  line{lines}: {one.error}"
         left = self.lost_lines - sum(o.last - o.first + 1 for o in self.lost)
         if left:
-            yield f"  … and {left} lines more"
+            yield f"  … and {counted(left, 'more line')}"
 
 
 class LineProducer:
@@ -148,7 +152,7 @@ class LineProducer:
         return True
 
     def _stop_at(self, number: int, error: str) -> None:
-        self.result.stopped = f"Reading ended at line {number}, which couldn't be sent."
+        self.result.stopped = f"Stopped reading at line {number}, which couldn't be sent."
         self.result.lose(number, error)
 
     def _send(self, line: bytes) -> bool:
@@ -199,7 +203,8 @@ class LineProducer:
             if self._pending:
                 count = len(self._pending)
                 self._tell(
-                    f"still waiting for {count} lines to be acknowledged ({left:.0f} s left)"
+                    f"still waiting for {counted(count, 'line')} to be acknowledged "
+                    f"({left:.0f} s left)"
                 )
 
     def give_up(self) -> None:
@@ -209,7 +214,7 @@ class LineProducer:
             if future.done():
                 self._settle(number, future)
             else:
-                self.result.lose(number, "no acknowledgement yet when the command ended")
+                self.result.lose(number, "not acknowledged before the command ended")
 
 
 def run(
@@ -223,10 +228,10 @@ def run(
             lines.finish(delivery + SLACK)
         except KeyboardInterrupt:
             result.interrupted = True
-            result.stopped = f"interrupted after {result.lines} lines"
+            result.stopped = f"interrupted after {counted(result.lines, 'line')}"
             lines.finish(INTERRUPTED_FLUSH)
     except KeyboardInterrupt:
-        result.stopped = f"interrupted twice after {result.lines} lines"
+        result.stopped = f"interrupted twice after {counted(result.lines, 'line')}"
     finally:
         lines.give_up()
     return result

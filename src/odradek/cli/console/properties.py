@@ -49,7 +49,7 @@ def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
     try:
         return properties.read_properties(path, client)
     except ConfigurationError as error:
-        refuse(str(error).removesuffix(" (a str is a properties file's path)"))
+        refuse(str(error).partition(" (a str is ")[0])  # a hint for programs
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
@@ -58,7 +58,7 @@ def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
     for word in words:
         key, _, value = word.partition("=")
         if not key.strip():
-            refuse(f"{flag}: {word!r} isn't key=value")
+            refuse(f"{flag}: expected key=value, not {word!r}")
         found[key] = value
     return found
 
@@ -68,7 +68,7 @@ def parse_values(words: Iterable[str], flag: str) -> dict[str, str]:
     every = list(words)
     for word in every:
         if "=" not in word:
-            refuse(f"{flag}: {word!r} isn't KEY=VALUE; for an empty value write {word}=")
+            refuse(f"{flag}: expected KEY=VALUE, not {word!r}; for an empty value write {word}=")
     return parse_words(every, flag)
 
 
@@ -95,8 +95,8 @@ def line_settings(
     for name in settings:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
-            refuse(f"{spelling}: there is no property {name!r}{hint}")
+            hint = f"; did you mean {close[0]}?" if close else f"; use one of {', '.join(known)}"
+            refuse(f"{spelling}: unknown property {name!r}{hint}")
     return settings
 
 
@@ -110,4 +110,4 @@ def refuse_what_is_not_there(params: Mapping[str, Any], reasons: Mapping[str, st
     """Refuse flags of Kafka's tool that this release doesn't have, by their names."""
     for parameter, reason in reasons.items():
         if params.get(parameter):
-            refuse(f"{_flag(parameter)} isn't in this release: {reason}")
+            refuse(f"{_flag(parameter)} is not supported: {reason}")

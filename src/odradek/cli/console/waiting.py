@@ -1,7 +1,7 @@
-"""What the console tools share while they run: patience with a word about it, and their ends.
+"""Waiting with progress messages, errors and signals of the console tools.
 
-In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry anything itself:
-a call that timed out is asked to go on waiting, and the client behind it has never stopped trying.
+In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry by itself; a call
+that timed out is called again to keep waiting, and its client retries all the time.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ PROGRESS = 5.0
 FAILING = 5
 """Addresses that are named."""
 _IN_TIME = re.compile(r"timed out waiting for [^:\n]*: ")
-"""What an error says first, and isn't so as long as there is time."""
+"""The beginning of a timeout's message, which isn't true as long as there is time left."""
 REGISTRY = "still waiting for the schema registry (schema.registry.url)"
 
 
 def say(text: str) -> None:
-    """Tell the user something; results go to stdout, this doesn't."""
+    """Print a message to stderr; results go to stdout."""
     sys.stderr.write(f"{printable(text, limit=None, lines=True)}\n")
     sys.stderr.flush()
 
 
 @contextlib.contextmanager
 def ending(tool: str) -> Iterator[None]:
-    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 it didn't work."""
+    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 failed."""
     try:
         yield
     except UsageError as problem:
@@ -164,7 +164,7 @@ class Ending:
     """How a command was asked to end."""
 
     terminated: bool = False
-    """By SIGTERM: an end in order, as whoever supervises it wants it, and no interruption."""
+    """By SIGTERM, which ends the command in order, with exit status 0."""
 
 
 @contextlib.contextmanager

@@ -36,12 +36,13 @@ from odradek.cli.copy.planning import CopiedTopics, CopyPlan, plan
 from odradek.cli.copy.report import CopyReport, in_a_sentence, summary
 from odradek.cli.copy.sides import CopySide, sides
 from odradek.cli.copy.writers import AtLeastOnceWriter, CopyWriter, TransactionalWriter
-from odradek.cli.frame.results import as_document
+from odradek.cli.frame.results import as_document, counted
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 
 PATIENCE = 60.0
-"""Seconds that each question at the start has, as default.api.timeout.ms is usually."""
+"""Timeout of each request before the first record, in seconds, as default.api.timeout.ms is by
+default."""
 CLOSING = 10.0
 """Seconds for the end of an open transaction."""
 AT_ONCE = 0.2
@@ -70,18 +71,18 @@ def copy(
 ) -> None:
     """Copy a topic: each record once, in order, with key, headers, timestamp and partition.
 
-    The same command again goes on where this one ended, however it ended.
+    The same command continues an earlier copy, however that ended.
 
     Example: odradek copy flights flights-copy --bootstrap-server localhost:9092 --create
     """
     with ending("odradek copy"), as_document(json=json), terminable() as end:
         if follow and until is not None:
-            refuse("--follow has no end: it can't be given with --until")
+            refuse("--follow can't be given with --until")
         start = log_place(offset, "--offset")
         stop = None if follow else end_place(until or "end", "--until")
         for place in (start, stop):
             if place is not None and place.kind is PlaceKind.STORED:
-                refuse("a copy knows itself where it was: stored is no place here")
+                refuse("stored can't be given here: a copy continues by itself where it ended")
         reading, writing = sides(context.params)
         for warning in dict.fromkeys((reading.warning, writing.warning)):
             if warning:
@@ -125,10 +126,10 @@ class _Work:
 def _prepared(
     stack: ExitStack, reading: CopySide, writing: CopySide, *, create: bool, exactly: bool
 ) -> _Work:
-    """Look at both clusters and make the clients. What they can't use is a wrong use."""
+    """Describe both topics and create the clients; unusable options are a wrong use."""
     given, target = reading.consumer(), writing.admin()
     writing.producer("x" if exactly else None)
-    text = f"{reading.servers} or {writing.servers} hasn't answered yet"
+    text = f"waiting for {reading.servers} or {writing.servers} to answer"
     with telling_of_waiting(text):
         there = stack.enter_context(Admin(reading.admin()))
         admin = stack.enter_context(Admin(target))
@@ -149,10 +150,13 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        how = "what is open at the destination is aborted" if exactly else "the last records go out"
-        text = f"ending: {how}, for {CLOSING:.0f} s at most; "
+        how = "aborting the open transaction" if exactly else "sending the last records"
+        text = f"ending: {how}, for at most {CLOSING:.0f} s; "
         # Whoever can't wait loses nothing: its coordinator ends it, and the next run does.
-        with telling_of_waiting(f"{text}Ctrl-C ends at once", AT_ONCE), suppress(KafkaError):
+        with (
+            telling_of_waiting(f"{text}Ctrl-C ends at once", AT_ONCE),
+            suppress(KafkaError),
+        ):
             producer.close(CLOSING)
 
 
@@ -189,7 +193,10 @@ def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
         if at < first[partition] and partition in positions:
             gone = first[partition] - at
             work.missed += gone
-            say(f"{gone:,} offsets of {work.plan.source_of(partition)} were deleted uncopied")
+            say(
+                f"{counted(gone, 'offset')} of {work.plan.source_of(partition)} "
+                f"{'was' if gone == 1 else 'were'} deleted before being copied"
+            )
         work.books.positions[partition] = max(at, first[partition])
     # Before the first record: so who is killed at any moment finds it.
     work.writer.commit(work.books.positions)
@@ -202,8 +209,9 @@ def _refuse_records(work: _Work) -> None:
     most = work.admin.list_offsets(dict.fromkeys(partitions, "LATEST"))
     if any((most[tp].offset or 0) > (least[tp].offset or 0) for tp in partitions):
         raise ConfigurationError(
-            f"{work.plan.destination} has records, and group {work.plan.name} doesn't say how far "
-            "a copy was: they may be the same records; --restart copies all the same"
+            f"{work.plan.destination} contains records, but group {work.plan.name} has no "
+            "progress of a copy: they may be the same records. Use --restart to copy them "
+            "again"
         )
 
 

@@ -129,8 +129,8 @@ class Copying:
             return
         if found > self._plan.partitions:
             raise ConfigurationError(
-                f"{self._plan.source} has {found} partitions now, not {self._plan.partitions}; "
-                "the same command again copies them, too"
+                f"{self._plan.source} now has {found} partitions, not {self._plan.partitions}; "
+                "run the same command again to copy these, too"
             )
 
     def _commit(self) -> None:

@@ -26,7 +26,7 @@ FromServer = Annotated[
     typer.Option(
         "--from-bootstrap-server",
         "--bootstrap-server",
-        help=f"The source's host:port (or {BOOTSTRAP}).",
+        help=f"The source's bootstrap servers, host:port (or {BOOTSTRAP}).",
     ),
 ]
 FromProfile = Annotated[
@@ -37,21 +37,22 @@ ToProfile = Annotated[
     str | None, typer.Option(help="The destination's profile (default: the same cluster).")
 ]
 ToServer = Annotated[
-    str | None, typer.Option(help="The destination's host:port (default: the same cluster).")
+    str | None,
+    typer.Option(help="The destination's bootstrap servers (default: the same cluster)."),
 ]
 FromConfig = Annotated[
     Path | None,
     typer.Option(
         "--from-command-config",
         "--command-config",
-        help=f"Options of the source's clients, in Java's properties form (or {COMMAND_CONFIG}).",
+        help=f"A Java properties file with options of the source's clients (or {COMMAND_CONFIG}).",
     ),
 ]
 ToConfig = Annotated[
     Path | None,
     typer.Option(
-        help="Options of the destination's clients (default, where no other address is given: "
-        "those of the source)."
+        help="A Java properties file with options of the destination's clients (default, without "
+        "another address: those of the source)."
     ),
 ]
 FromProperty = Annotated[
@@ -65,22 +66,24 @@ FromProperty = Annotated[
 ToProperty = Annotated[
     list[str] | None, _words("An option of the destination's clients; may be repeated.")
 ]
-Offset = Annotated[
-    str, typer.Option(help="Where the first run begins: a place as `odradek consume` has them.")
-]
+Offset = Annotated[str, typer.Option(help="Where the first run starts, as in `odradek consume`.")]
 Until = Annotated[
     str | None,
-    typer.Option(help="Where it ends: a place as `odradek consume` has them (default: end)."),
+    typer.Option(help="Where to stop, as in `odradek consume` (default: end)."),
 ]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on for ever instead.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Never stop.")]
 Create = Annotated[
-    bool, typer.Option("--create", help="Make the destination as the source is if it isn't there.")
+    bool,
+    typer.Option("--create", help="Create the destination like the source if missing."),
 ]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Begin at --offset, whatever was copied before.")
+    bool, typer.Option("--restart", help="Start at --offset, whatever was copied before.")
 ]
 AtLeastOnce = Annotated[
     bool,
-    typer.Option("--at-least-once", help="No transactions: a kill may double what came last."),
+    typer.Option(
+        "--at-least-once",
+        help="Use no transactions: after a kill, the last records may be duplicated.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]

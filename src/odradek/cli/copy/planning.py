@@ -67,21 +67,21 @@ def plan(
         there = reading.describe_topics(source.topic)[source.topic]
     except UnknownTopicOrPartitionError:
         near = like_it(alike(source.topic, reading.list_topics()))
-        text = f"topic {source.topic} isn't there at {source.servers}{near}"
+        text = f"topic {source.topic} doesn't exist at {source.servers}{near}"
         raise ConfigurationError(text) from None
     try:
         goal = writing.describe_topics(destination.topic)[destination.topic]
     except UnknownTopicOrPartitionError:
         if not create:
             raise ConfigurationError(
-                f"topic {destination.topic} isn't there; --create makes it as {source.topic} is"
+                f"topic {destination.topic} doesn't exist; --create creates it like {source.topic}"
             ) from None
         goal = _made(reading, writing, there, destination.topic)
     count = len(there.partitions)
     if len(goal.partitions) < count:
         raise ConfigurationError(
-            f"{destination.topic} has {counted(len(goal.partitions), 'partition')} and "
-            f"{source.topic} {count}: each keeps its own, so it needs as many"
+            f"{destination.topic} has {counted(len(goal.partitions), 'partition')}, but needs "
+            f"at least {count}, as {source.topic} has: records keep their partitions"
         )
     return CopyPlan(
         source.topic,
@@ -113,7 +113,7 @@ class CopiedTopics:
                 self._absent += 1
                 if self._absent < ABSENT:  # one broker may not know it yet
                     return
-                raise ConfigurationError(f"topic {topic} was deleted amid the copy") from None
+                raise ConfigurationError(f"topic {topic} was deleted during the copy") from None
             except KafkaError:
                 return
         self._absent = 0
@@ -134,8 +134,8 @@ class CopiedTopics:
 def made_again(plan: CopyPlan) -> str:
     """That what was copied means nothing any more, and the cure."""
     return (
-        f"{plan.source} or {plan.destination} was made again since this copy began, so how far it "
-        f"was (group {plan.name}) means nothing; --restart begins again"
+        f"{plan.source} or {plan.destination} was recreated since this copy began, so its "
+        f"progress (group {plan.name}) is invalid; use --restart to begin again"
     )
 
 

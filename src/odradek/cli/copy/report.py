@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from odradek.cli.copy.copying import CopyBooks
 from odradek.cli.frame.live_view import PLAIN_INTERVAL
+from odradek.cli.frame.results import counted
 from odradek.common.printable import printable
 
 DRAWN = 0.5
@@ -72,7 +73,7 @@ class CopyReport:
         self._seen.append((now, books.records))
         since, before = self._seen[0]
         rate = (books.records - before) / (now - since) if now > since else 0.0
-        parts = [f"{books.records:,} records, {size(books.bytes)}, {rate:,.0f}/s"]
+        parts = [f"{counted(books.records, 'record')}, {size(books.bytes)}, {rate:,.0f}/s"]
         left = self.left()
         if left is not None:
             parts.append(f"lag {left:,}")
@@ -116,6 +117,6 @@ def in_a_sentence(books: CopyBooks, seconds: float, group: str) -> str:
     """What was done, for people."""
     rate = books.records / seconds if seconds else 0.0
     return (
-        f"Copied {books.records:,} records ({size(books.bytes)}) in {seconds:.1f} s, "
-        f"{rate:,.0f}/s; how far it is stands in group {group}"
+        f"Copied {counted(books.records, 'record')} ({size(books.bytes)}) in {seconds:.1f} s, "
+        f"{rate:,.0f}/s; the progress is kept in group {group}"
     )

@@ -89,9 +89,9 @@ class TransactionalWriter:
             if not isinstance(error, FENCED):
                 raise
             raise ProducerFencedError(
-                f"another copy with the same name ({self._plan.name}) runs now, so this one can't "
-                "write any more; if none does, a step took longer than transaction.timeout.ms, and "
-                f"its coordinator has ended it: {error}"
+                f"another copy with the same name ({self._plan.name}) is running, so this one "
+                "can't write any more; if there is none, a step took longer than "
+                f"transaction.timeout.ms, and the coordinator has aborted it: {error}"
             ) from error
 
     def progress(self, *, restart: bool) -> dict[int, int]:

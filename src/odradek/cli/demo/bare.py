@@ -80,10 +80,10 @@ def run(given: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KafkaError, OSError) as error:
-        sys.stderr.write(f"the demo couldn't be finished: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"the demo failed: {type(error).__name__}: {error}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; all that the demo started is stopped\n")
+        sys.stderr.write("interrupted; everything that the demo started has been stopped\n")
         return INTERRUPTED
     return 0 if outcome.ok else 1
 

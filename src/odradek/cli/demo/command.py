@@ -24,20 +24,20 @@ InLoop = Annotated[
     bool,
     typer.Option(
         "--asyncio",
-        help="Our producer and our consumer are asyncio's, tasks of one event loop; beside Spark "
-        "the consumer has to read all rows, too.",
+        help="Use an asyncio producer and consumer in one event loop; with Spark, the consumer "
+        "must read all rows, too.",
     ),
 ]
 Secure = Annotated[
     bool,
     typer.Option(
         "--secure",
-        help="The cluster lets nobody in without TLS and a password (SASL_SSL, SCRAM-SHA-512).",
+        help="Require TLS and a password (SASL_SSL, SCRAM-SHA-512).",
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="With --simulated: another seed is another story; if not given, 1."),
+    typer.Option(help="Seed of the simulation, with --simulated (default: 1)."),
 ]
 
 
@@ -46,39 +46,38 @@ def demo(
         bool,
         typer.Option(
             "--simulated",
-            help="Simulated brokers and time: no Java, no Spark, a second or two. The clients "
-            "are the ones that ship; the rows a sample of the year.",
+            help="Simulate brokers and time: no Java, no Spark, a second or two. The clients are "
+            "the real ones; the rows are a sample of the year.",
         ),
     ] = False,
     in_loop: InLoop = False,
     secure: Secure = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
+        bool, typer.Option("--json", help="Print the result as one JSON object in the last line.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for results; if not given, artifacts/demo-<time>.")
+        Path | None, typer.Option(help="Folder for results (default: artifacts/demo-<time>).")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Send only the first N rows.")] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
-            min=1.0, help=f"Spread the rows over so many seconds; if not given, {SECONDS:g}."
+            min=1.0, help=f"Spread the rows over this many seconds (default: {SECONDS:g})."
         ),
     ] = None,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = BROKERS,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = BROKERS,
     seed: Seed = None,
 ) -> None:
-    """Publish a year of flights while the whole Kafka cluster moves to other addresses.
+    """Send a year of flights while the whole Kafka cluster moves to other addresses.
 
-    A Spark pipeline reads them meanwhile (with --simulated a consumer, in
-    virtual time); at the end its result is compared with the data set.
-    Exit status: 0 when every row landed exactly once, 1 when not, 2 when the
-    demo couldn't run.
+    A Spark pipeline reads them (with --simulated a consumer, in virtual time); at the end, its
+    result is compared with the data set. The exit status is 0 if every row arrived exactly once, 1
+    if not, 2 if the demo couldn't run.
     """
     if simulated and secure:
-        _fail("--secure is for the full demo, not for --simulated")
+        _fail("--secure can't be given with --simulated")
     if seed is not None and not simulated:
-        _fail("--seed is for --simulated, not for the full demo")
+        _fail("--seed needs --simulated")
     folder = results_folder(output)
     settings = Settings(
         folder=folder,
@@ -127,7 +126,7 @@ def _run(settings: Settings, *, simulated: bool, json: bool) -> DemoOutcome:
     except (KafkaError, OSError) as error:
         _unfinished(error)
     except KeyboardInterrupt:
-        typer.echo("interrupted; all that the demo started is stopped", err=True)
+        typer.echo("interrupted; everything that the demo started has been stopped", err=True)
         raise typer.Exit(130) from None
 
 
@@ -163,7 +162,7 @@ def _full(settings: Settings, *, json: bool) -> DemoOutcome:
 
 
 def _unfinished(error: BaseException) -> NoReturn:
-    typer.echo(f"the demo couldn't be finished: {type(error).__name__}: {error}", err=True)
+    typer.echo(f"the demo failed: {type(error).__name__}: {error}", err=True)
     raise typer.Exit(2) from error
 
 

@@ -111,7 +111,7 @@ class DemoPipeline:
         query, progress = self._queries[name], self._progress[name]
         failure = query.exception()
         if failure is not None:
-            raise PipelineError(f"the flow {name} ended: {failure}")
+            raise PipelineError(f"flow {name} failed: {failure}")
         last = query.lastProgress
         progress.fresh(last, lambda: [last])
         return sum(progress.positions.values())

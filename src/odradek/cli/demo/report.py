@@ -62,7 +62,7 @@ class DemoResult:
         told = [f"{self.rows_sent:,} rows"]
         if self.outage_s is not None:
             told.append(f"{self.outage_s:.1f} s without a broker")
-        told += [f"lost {self.lost:,}", f"doubled {self.duplicated:,}"]
+        told += [f"{self.lost:,} lost", f"{self.duplicated:,} duplicated"]
         back = {"the producer": self.producer_recovery_s, "the reader": self.source_recovery_s}
         known = [f"{who} after {s:.1f} s" for who, s in back.items() if s is not None]
         if known:
@@ -129,7 +129,7 @@ def build(
 
 
 MARKS = {
-    "rebootstrap": ("a client starts again from bootstrap.servers", BLACK),
+    "rebootstrap": ("a client reconnects through bootstrap.servers", BLACK),
     "rebootstrapped": ("a client has found the cluster again", GREEN),
 }
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -170,5 +170,5 @@ def picture(
         [Panel("rows so far", lines), *more],
         [Band("no broker", RED, *outage)] if outage is not None else [],
         [Mark(*MARKS[kind], at) for at, kind in marks],
-        subtitle="A year of flights through a cluster that moves away and comes back elsewhere",
+        subtitle="A year of flights through a cluster that fails and comes back at other addresses",
     )

@@ -76,7 +76,7 @@ class Demo:
         ensure_java_environment()
         options = {**self._security, "report": self._say}
         with self._display, LocalCluster(self._brokers, **options) as cluster:
-            spoken = f"; they speak {cluster.security}" if self._security else ""
+            spoken = f", with {cluster.security}" if self._security else ""
             self._say(f"{self._brokers} Kafka {cluster.version} brokers are up{spoken}")
             self._create_topic(cluster)
             with self._pipeline(cluster) as pipeline:
@@ -94,7 +94,7 @@ class Demo:
         pipeline = DemoPipeline(cluster.client_config(), self._output, self._events)
         try:
             pipeline.start()
-            self._say("Spark runs two streaming queries on it")
+            self._say("Spark runs two streaming queries on the topic")
             yield pipeline
         finally:
             pipeline.stop()
@@ -104,7 +104,7 @@ class Demo:
         made = LoopSending if self._in_loop else Sending
         with made(cluster.client_config(), self._flights, self._seconds) as sending:
             if self._in_loop:
-                self._say(f"{PRODUCER} and {CONSUMER} are in one event loop")
+                self._say(f"{PRODUCER} and {CONSUMER} run in one event loop")
             self._display.begin(total)
             start = time.monotonic()
             sending.start()
@@ -118,7 +118,7 @@ class Demo:
                 if sending.over and sending.error is None:
                     sending_ended = self._ended(start)
                     if time.monotonic() - sending_ended > LANDING_TIMEOUT:
-                        raise DemoError(f"rows still missing after {LANDING_TIMEOUT:.0f} s")
+                        raise DemoError(f"rows are still missing after {LANDING_TIMEOUT:.0f} s")
                 time.sleep(POLL)
             mover.join(60)
             if sending.error is not None:
@@ -144,7 +144,7 @@ class Demo:
         return start + next(s.at for s in self._samples if s.rows["acknowledged"] == top)
 
     def _move(self, cluster: LocalCluster) -> None:
-        self._say("the whole cluster goes away", style="bold red")
+        self._say("the whole cluster stops", style="bold red")
         cluster.move()
         self._say(
             f"the cluster is back, at {', '.join(cluster.broker_addresses)}", style="bold green"
@@ -162,7 +162,7 @@ class Demo:
     def _finish(
         self, cluster: LocalCluster, pipeline: DemoPipeline, sending: Sending, start: float
     ) -> report.DemoResult:
-        self._say("comparing with the data set itself")
+        self._say("comparing the result with the data set")
         written, distinct = pipeline.parquet_rows()
         table = pipeline.result()
         self._reader.poll()

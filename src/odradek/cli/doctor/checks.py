@@ -1,7 +1,7 @@
-"""What `odradek doctor` went through, a line for each step on the way to a record.
+"""The table of `odradek doctor`: a row for each step between a client and a record.
 
-In: what was seen, and what is wrong with it. Out: steps with `ok`, `wrong`, `-` (not reached, or
-not asked for) and a detail. Must not: judge anew; a step is wrong where a finding says so.
+In: what was observed, and the findings. Out: steps with `ok`, `wrong`, `-` (not reached, or not
+requested) and a detail. Must not: judge on its own; a step is wrong if a finding says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from odradek.cli.doctor.findings import Finding, Seen, Trouble
+from odradek.cli.frame.results import counted
 from odradek.clients.explain.causes import SAYS_NOTHING, DialStage
 from odradek.common.printable import cleaned
 
@@ -27,7 +28,7 @@ WAY = (
     ("Kafka's protocol", DialStage.PROTOCOL, Trouble.PROTOCOL),
     ("answers", DialStage.BROKER, Trouble.BROKER),
 )
-"""The way of one connection. A proxy comes before the name, where there is one."""
+"""The steps of one connection. With a proxy, the proxy comes before the name."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "rights", "group", "clocks", "quotas")
 KAFKAS_OWN = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 UNTRIED = -1
@@ -45,18 +46,18 @@ class Check:
     detail: str
 
     def to_dict(self) -> dict[str, str]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 def checks(seen: Seen, found: Sequence[Finding]) -> list[Check]:
-    """All steps, in their order."""
+    """Return all steps in order."""
     wrong = {one.kind for one in found if one.grave}
     return [cleaned(one) for one in (*_way(seen), *_cluster(seen, wrong))]
 
 
 def _way(seen: Seen) -> Iterator[Check]:
-    """How far the bootstrap address that got furthest has come."""
+    """Yield the connection steps of the bootstrap address that got furthest."""
     starts = [a for a in seen.picture.addresses if "bootstrap" in a.role]
     if not starts:
         return
@@ -68,7 +69,7 @@ def _way(seen: Seen) -> Iterator[Check]:
         if rank < reached:
             skipped = detail == "none"
             if stage is DialStage.PROTOCOL and best.meaning in SAYS_NOTHING:
-                skipped = True  # nobody knows what is spoken there
+                skipped = True  # the protocol there is unknown
             yield Check(step, NOT_SEEN if skipped else OK, detail)
         else:
             meaning = best.meaning or best.last_error or ""
@@ -76,13 +77,14 @@ def _way(seen: Seen) -> Iterator[Check]:
 
 
 def _lacks_versions(seen: Seen) -> bool:
-    """It let this client in, and there is nothing that they can say to each other."""
+    """Return whether the broker accepted the login but lacks an API version this client needs."""
     return seen.found is not None and bool(seen.found.lacking)
 
 
 def _progress(a: AddressExplanation) -> int:
-    """The rank of the stage at which an address fails; above all where it answers, and below all
-    where nobody has tried it, as the last ones of fifty.
+    """Return the rank of the stage at which an address fails.
+
+    An address that answers ranks highest; one that was never tried (the last of many) lowest.
     """
     if a.stage is None:
         return len(RANK) + 1 if a.ready or a.proved else UNTRIED
@@ -100,14 +102,14 @@ def _detail(seen: Seen, a: AddressExplanation, stage: DialStage) -> str:
             return "none"
         ends = (seen.around.certificates or {}).get(a.address)
         days = None if ends is None else (ends - seen.around.now) / DAY
-        return "" if days is None else f"the certificate is good for {days:.0f} more days"
+        return "" if days is None else f"the certificate expires in {counted(round(days), 'day')}"
     if stage is DialStage.SASL:
         return seen.mechanism or "none"
     return ""
 
 
 def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
-    """What the cluster said of itself."""
+    """Yield the steps that depend on answers of the cluster."""
     reach = seen.reach
     if reach is None:
         for step in (
@@ -136,24 +138,25 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
     own = any(topic.topic in KAFKAS_OWN for topic in reach.standings)
     yield Check(
         "topics", WRONG if bad else OK,
-        f"{len(reach.standings)} {'of those named are ' if seen.topics_named else ''}there, with "
-        f"{there} partitions"
-        + (", Kafka's own among them" if own else ""),
+        (f"found {len(reach.standings)} of the named topics" if seen.topics_named
+         else counted(len(reach.standings), "topic"))
+        + f", {counted(there, 'partition')}"
+        + (", including Kafka's internal topics" if own else ""),
     )  # fmt: skip
     rights = [(t.topic, t.rights) for t in reach.standings if t.rights is not None]
     told = "; ".join(f"{topic}: {', '.join(sorted(may)) or 'none'}" for topic, may in rights[:3])
     asked = bool(rights) or Trouble.RIGHTS in wrong
     state = WRONG if Trouble.RIGHTS in wrong else OK if asked else NOT_SEEN
-    unasked = "the brokers don't say" if seen.topics_named else "looked at with --topic"
+    unasked = "not reported by the brokers" if seen.topics_named else "checked with --topic"
     yield Check("rights", state, told if asked else unasked)
     group = None if seen.found is None else seen.found.group
     if group is None:
-        yield Check("group", NOT_SEEN, "looked at with --group")
+        yield Check("group", NOT_SEEN, "checked with --group")
     else:
         lag = sum(group.waiting.values())
-        said = f"{len(group.committed)} partitions committed, {lag} records wait"
+        said = f"{counted(len(group.committed), 'partition')} committed, lag {lag:,}"
         if group.state is not None:
-            said = f"{group.state}, {group.members} members; {said}"
+            said = f"{group.state}, {counted(group.members or 0, 'member')}; {said}"
         unsaid = WRONG if wrong & {Trouble.GROUP, Trouble.RIGHTS} else NOT_SEEN
         bad_group = group.error is not None
         yield Check("group", unsaid if bad_group else OK, "" if bad_group else said)
@@ -161,7 +164,7 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
     told = "" if ahead is None else f"{abs(ahead):.1f} s apart"
     yield Check("clocks", NOT_SEEN if ahead is None else _state(Trouble.CLOCK, wrong), told)
     slow = max((a.throttle for a in reach.addresses), default=0.0)
-    yield Check("quotas", WRONG if slow else OK, f"quiet for {slow:.1f} s" if slow else "")
+    yield Check("quotas", WRONG if slow else OK, f"throttled for {slow:.1f} s" if slow else "")
 
 
 def _state(kind: Trouble, wrong: set[Trouble]) -> str:

@@ -1,8 +1,8 @@
-"""What is wrong with a cluster, or with the way to it, in whole sentences: the first one first.
+"""The problems of a cluster, or of the connection to it, in whole sentences: the first one first.
 
-In: what an admin client found (`examine`), its own picture (`explain`), the surroundings. Out:
-findings, the gravest first, each with why it matters and what mends it. Must not: ask anybody
-anything, or guess where somebody has said it.
+In: what an admin client found (`examine`), its own state (`explain`), the surroundings. Out:
+findings, the gravest first, each with why it matters and how to fix it. Must not: send requests,
+or guess where an error states the reason.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from odradek.cli.doctor.surroundings import Surroundings
+from odradek.cli.frame.results import counted
 from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity
-from odradek.clients.explain.causes import DialStage
+from odradek.clients.explain.causes import SLOW_NAME, DialStage, usual_cause
 from odradek.clients.missing_topics import cure, like_it
 from odradek.common.errors import (
     AuthenticationError,
     AuthorizationError,
     ClusterIdMismatchError,
+    ConnectionRefusedByPeerError,
     KafkaError,
     KafkaTimeoutError,
 )
@@ -33,17 +35,20 @@ if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, Explanation
 
 SOON = 14 * 86400.0
-"""Seconds before a certificate's end from which on it is worth a word."""
+"""Seconds before a certificate expires from which on it is mentioned."""
 CLOCKS_APART = 60.0
-"""Seconds from which on two clocks are a trouble: tokens and tickets bear less than that of it."""
+"""Difference of two clocks, in seconds, that is a problem: tokens and tickets tolerate less."""
 NAMED = 5
-"""Addresses and partitions that a sentence names; of the others there is their number."""
+"""Addresses and partitions that a sentence names; the others are only counted."""
 LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 HOST_OF_CONTAINERS = "host.docker.internal"
+_refused = usual_cause(ConnectionRefusedByPeerError())
+REFUSED = _refused and _refused.meaning
+DENIED = "The broker authenticated this client and denies the operation; retrying won't help."
 
 
 class Trouble(StrEnum):
-    """What kind of trouble it is. The order is that of the way to a record."""
+    """The kinds of problems, in the order in which a client meets them."""
 
     NAME = "name"
     NETWORK = "network"
@@ -83,12 +88,12 @@ STATUSES = {
     Trouble.CLOCK: 25,
     Trouble.OTHER: 1,
 }
-"""Exit statuses by kind; 0: nothing is wrong, 2: wrong use."""
+"""Exit statuses by kind; 0: no problem, 2: wrong use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or worth knowing."""
+    """One problem, or a fact worth knowing."""
 
     kind: Trouble
     what: str
@@ -97,32 +102,32 @@ class Finding:
     """Why it matters."""
     cure: str
     grave: bool = True
-    """It keeps records from going; else it is only worth knowing."""
+    """Whether it prevents records from being written or read."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that was seen."""
+    """Everything that was observed."""
 
     picture: Explanation
     error: KafkaError | None
-    """Why there is no examination, if so."""
+    """Why the examination failed, if it did."""
     found: Examination | None
     protocol: str
     """`security.protocol`."""
     mechanism: str | None = None
-    """`sasl.mechanism`, where it is used."""
+    """`sasl.mechanism`, if SASL is used."""
     around: Surroundings = field(default_factory=Surroundings)
     topics_named: bool = False
-    """Whether topics were named, so that their rights were asked for."""
+    """Whether topics were named, so that their authorized operations were requested."""
 
     @property
     def ahead(self) -> float | None:
-        """Seconds that this machine's clock is ahead of the cluster's, as far as that shows."""
+        """Seconds that this machine's clock is ahead of the cluster's; None if unknown."""
         clock = None if self.found is None else self.found.clock
         if clock is None:
             return None
@@ -132,12 +137,12 @@ class Seen:
 
     @property
     def reach(self) -> Reachability | None:
-        """What of the cluster can be used."""
+        """Which parts of the cluster can be used."""
         return None if self.found is None else self.found.reach
 
 
 def findings(seen: Seen) -> list[Finding]:
-    """Everything that is wrong, in the order in which it should be mended."""
+    """Return all problems, in the order in which they should be fixed."""
     reach = seen.reach
     found = list(_unreached(seen)) if reach is None else list(_reached(seen, reach))
     grave = [one for one in found if one.grave]
@@ -146,11 +151,11 @@ def findings(seen: Seen) -> list[Finding]:
     return [cleaned(one) for one in [*grave, *(one for one in found if not one.grave)]]
 
 
-# Nobody was reached
+# No broker was reached
 
 
 def _unreached(seen: Seen) -> Iterator[Finding]:
-    """There is no metadata. What got furthest on its way says most."""
+    """Yield findings if there is no metadata: first of the address that got furthest."""
     if isinstance(seen.error, ClusterIdMismatchError):
         yield _other_cluster(seen.error)
         return
@@ -166,36 +171,38 @@ def _unreached(seen: Seen) -> Iterator[Finding]:
     who = starts[0].address if starts else "the cluster"
     if isinstance(seen.error, AuthenticationError):
         yield Finding(
-            Trouble.SASL, f"{who} doesn't let this client in: {_first_line(seen.error)}",
+            Trouble.SASL, f"Authentication with {who} failed: {_first_line(seen.error)}",
             WHY[Trouble.SASL], seen.error.cure,
         )  # fmt: skip
         return
     if not any(a.ready or a.proved for a in starts):
         yield Finding(
             Trouble.OTHER,
-            f"{who} hasn't answered in the time that there was.",
-            "Nothing can be said of a cluster before somebody answers.",
-            "Look for longer: --timeout 30.",
+            f"{who} didn't answer before the timeout.",
+            "Nothing is known about a cluster until one of its brokers answers.",
+            "Wait longer: --timeout 30.",
         )
         return
     yield Finding(
         Trouble.BROKER,
-        f"{who} answers, and gives no picture of its cluster: {_plain(said)}.",
-        "A client has to learn the brokers' addresses and the partitions' leaders from somebody.",
-        "Read the broker's log: it is starting, or doesn't reach the controllers "
+        f"{who} answers, but returned no cluster metadata: {_plain(said)}.",
+        "Without metadata, a client doesn't know the brokers' addresses and the partitions' "
+        "leaders.",
+        "Read the broker's log: it may still be starting, or can't reach the controllers "
         "(controller.quorum.bootstrap.servers).",
     )
 
 
 WHY = {
-    Trouble.NAME: "Without an address for the name nothing can be dialled.",
-    Trouble.NETWORK: "Nothing else can be tried before a connection is there.",
-    Trouble.PROXY: "All connections go through the proxy (proxy.url), so none gets to a broker.",
-    Trouble.TLS: "Nothing is sent before both agree on TLS and the broker has shown who it is.",
-    Trouble.SASL: "Brokers answer nothing else before they know who asks.",
-    Trouble.PROTOCOL: "Whatever answers there isn't a Kafka broker that this client can talk to.",
-    Trouble.BROKER: "The way is open, but nobody works at its end.",
-    Trouble.CLUSTER: "Records would end in a cluster that nobody meant.",
+    Trouble.NAME: "Without an IP address for the host name, the client can't connect.",
+    Trouble.NETWORK: "Without a connection, nothing else can be checked.",
+    Trouble.PROXY: "All connections go through the proxy (proxy.url), so none reaches a broker.",
+    Trouble.TLS: "Nothing is sent before the TLS handshake has succeeded and the broker's "
+    "certificate is verified.",
+    Trouble.SASL: "Brokers answer no other requests before the client is authenticated.",
+    Trouble.PROTOCOL: "The service at this address isn't a Kafka broker that this client can use.",
+    Trouble.BROKER: "The network works, but no broker answers requests at this address.",
+    Trouble.CLUSTER: "Records would be written to the wrong cluster.",
 }
 TROUBLES = {
     DialStage.NAME: Trouble.NAME,
@@ -210,19 +217,19 @@ TROUBLES = {
 
 
 def _of_bootstrap(seen: Seen, a: AddressExplanation) -> Finding:
-    """Why a bootstrap address doesn't answer."""
+    """Return why a bootstrap address doesn't answer."""
     kind = TROUBLES[DialStage(a.stage or DialStage.BROKER)]
     host = _host(a.address)
     what, mends = _in_words(seen, a.address, kind, a.meaning or ""), a.cure or ""
     if kind is Trouble.NAME and host == HOST_OF_CONTAINERS:
         mends = (
-            f"On Linux a container knows {host} only when it is told: start it with `--add-host "
+            f"On Linux, a container knows {host} only if it is started with `--add-host "
             f"{host}:host-gateway` (in Compose: extra_hosts)."
         )
     elif kind is Trouble.NAME and seen.around.container:
         mends = (
-            "In a container a broker's name is that of its service, and both have to be in the "
-            f"same network (`docker network ls`). {mends}"
+            "In a container, the broker's host name is the name of its service, and both "
+            f"containers must be on the same network (`docker network ls`). {mends}"
         )
     elif what.startswith("Nothing listens") and _loopback(host):
         what += f" {_localhost(host)}" if seen.around.container else ""
@@ -231,40 +238,39 @@ def _of_bootstrap(seen: Seen, a: AddressExplanation) -> Finding:
 
 
 def _in_words(seen: Seen, address: str, kind: Trouble, meaning: str) -> str:
-    """The sentence for an address that isn't there."""
+    """Return the sentence for an address that can't be used."""
     host, here = _host(address), seen.around.here
-    if kind is Trouble.NAME and "server" not in meaning:
-        name = here[0].upper() + here[1:]
-        return f"{name} doesn't know the name {host} (of {address})."
-    if kind is Trouble.NETWORK and meaning.startswith("nothing listens"):
-        return f"Nothing listens at {address}: no broker runs there, or host or port are wrong."
+    if kind is Trouble.NAME and meaning != SLOW_NAME.meaning:
+        return f"{here[0].upper()}{here[1:]} can't resolve the host name {host} (from {address})."
+    if kind is Trouble.NETWORK and meaning == REFUSED:
+        return f"Nothing listens at {address}: no broker runs there, or the host or port is wrong."
     texts = {
-        Trouble.NAME: f"{address} can't be looked up: {meaning}.",
+        Trouble.NAME: f"The host name of {address} can't be resolved: {meaning}.",
         Trouble.NETWORK: f"{address} can't be reached: {meaning}.",
-        Trouble.PROXY: f"The proxy doesn't lead to {address}: {meaning}.",
-        Trouble.TLS: f"TLS with {address} fails: {meaning}.",
-        Trouble.SASL: f"{address} doesn't let this client in: {meaning}.",
+        Trouble.PROXY: f"{address} can't be reached through the proxy: {meaning}.",
+        Trouble.TLS: f"TLS with {address} failed: {meaning}.",
+        Trouble.SASL: f"Authentication with {address} failed: {meaning}.",
         Trouble.PROTOCOL: f"{address} isn't a Kafka broker: {meaning}.",
-        Trouble.BROKER: f"{address} doesn't work: {meaning}.",
+        Trouble.BROKER: f"No broker answers at {address}: {meaning}.",
     }
     return texts.get(kind, f"{address}: {meaning}.")
 
 
 def _localhost(host: str) -> str:
-    return f"And in a container {host} is the container itself, not the machine that it runs on."
+    return f"In a container, {host} is the container itself, not the machine that it runs on."
 
 
 def _for_localhost(seen: Seen, address: str) -> str:
     port = address.rpartition(":")[2]
     if seen.around.container:
         return (
-            "If the broker runs in this container, start it, or correct the port. Else use the "
-            "name of the broker's container or service, from a network that both are in; or, for a "
-            f"broker on the machine itself, {HOST_OF_CONTAINERS}:{port}."
+            "If the broker runs in this container, start it, or correct the port. Otherwise use "
+            "the name of the broker's container or service, on a network that both share; or, for "
+            f"a broker on the machine itself, {HOST_OF_CONTAINERS}:{port}."
         )
     return (
         f"Start the broker. If it runs in a container, publish its port (`docker run -p {port}:"
-        f"{port} …`). `odradek cluster start` gives you three brokers to try with."
+        f"{port} …`). `odradek cluster start` starts three local brokers to experiment with."
     )
 
 
@@ -278,7 +284,7 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
     yield from _of_topics(reach)
     group = None if seen.found is None else seen.found.group
     quiet = any(a.throttle > 0 for a in reach.addresses)
-    # Who has to keep quiet gets no answer in time, and no coordinator is to blame for it.
+    # A throttled client times out: that isn't the coordinator's fault.
     if group is not None and not (quiet and isinstance(group.error, KafkaTimeoutError)):
         yield from _of_group(group)
     yield from _of_standings(seen, reach)
@@ -288,7 +294,7 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
 
 
 def _of_brokers(seen: Seen, reach: Reachability) -> Iterator[Finding]:
-    """The addresses that brokers advertise: where most newcomers are lost."""
+    """Yield findings about the addresses that brokers advertise, the most frequent problem."""
     brokers = reach.brokers
     failing = [a for a in brokers if a.error is not None]
     pictures = {a.address: a for a in seen.picture.addresses}
@@ -299,23 +305,25 @@ def _of_brokers(seen: Seen, reach: Reachability) -> Iterator[Finding]:
             ids = _listed(shared.brokers)
             yield Finding(
                 Trouble.ADVERTISED,
-                f"Brokers {ids} all say that they are at {shared.address}, where only one can be.",
-                "What is meant for one of them goes to another, which refuses it.",
-                "Give each broker an advertised.listeners of its own (another host, or another "
-                "port).",
+                f"Brokers {ids} all advertise the same address, {shared.address}.",
+                "Requests for one of them reach another one, which rejects them.",
+                "Set a different advertised.listeners for each broker (another host or port).",
             )
     if reach.absent:
         one = len(reach.absent) == 1
         ids = _listed(reach.absent)
         yield Finding(
             Trouble.UNDER_REPLICATED,
-            f"Broker {ids} should hold copies of partitions, and isn't in the cluster."
+            f"Broker {ids} should hold replicas, but isn't in the cluster."
             if one
-            else f"Brokers {ids} should hold copies of partitions, and aren't in the cluster.",
-            "What was copied there has fewer copies now, and where none is left, no leader.",
-            "Start it again; if it runs, its log says why the cluster has shut it out."
+            else f"Brokers {ids} should hold replicas, but aren't in the cluster.",
+            "Their partitions have fewer replicas now, and no leader if none is left."
+            if not one
+            else "Its partitions have fewer replicas now, and no leader if none is left.",
+            "Start it again; if it is running, its log says why the cluster has fenced it."
             if one
-            else "Start them again; if they run, their logs say why the cluster has shut them out.",
+            else "Start them again; if they are running, their logs say why the cluster has "
+            "fenced them.",
         )
 
 
@@ -337,7 +345,7 @@ def _of_advertised(
         kind = TROUBLES[stage]
         what = _in_words(seen, first.address, kind, meaning)
         return Finding(
-            kind, f"{what} The cluster sends clients there from {start}.", WHY[kind],
+            kind, f"{what} The cluster at {start} advertises this address to clients.", WHY[kind],
             picture.cure or "",
         )  # fmt: skip
     host = _host(first.address)
@@ -347,23 +355,23 @@ def _of_advertised(
             Trouble.ADVERTISED,
             f"{len(failing)} of {count} brokers can't be reached from {seen.around.here}: broker "
             f"{_listed(first.brokers)} at {first.address} ({meaning}).",
-            "What a broker leads can only be written to and read from there"
-            + (f": {_partitions(first.leads)} of {first.address}." if first.leads else "."),
-            "See that it runs; if it does, its advertised.listeners must be an address that "
-            f"{seen.around.here} can reach.",
+            "Partitions can only be written to and read from at their leaders"
+            + (f": {first.address} leads {_partitions(first.leads)}." if first.leads else "."),
+            "Check that the broker is running; if it is, its advertised.listeners must be an "
+            f"address that {seen.around.here} can reach.",
         )
-    sends = f"The cluster answers at {start}, and sends clients on to {first.address}"
+    sends = f"The cluster answers at {start}, but sends clients on to {first.address}"
     if _loopback(host) and not _loopback(_host(start)):
-        what = f"{sends}: there, {host} is {seen.around.here}, and not the broker's machine."
+        what = f"{sends}, and {host} is {seen.around.here}, not the broker's machine."
     elif stage is DialStage.NAME:
-        what = f"{sends}, a name that {seen.around.here} doesn't know."
+        what = f"{sends}, a host name that {seen.around.here} can't resolve."
     else:
-        what = f"{sends}; from {seen.around.here}, {meaning.partition(':')[0]}."
+        what = f"{sends}. From {seen.around.here}, {meaning.partition(':')[0]}."
     return Finding(
         Trouble.ADVERTISED,
         what,
-        "A client asks the bootstrap address only who the brokers are. From then on it dials what "
-        "they call their own address, their advertised.listeners, and that has to be right for "
+        "A client uses the bootstrap address only to find the brokers. It then connects to the "
+        "addresses that they advertise (advertised.listeners), and those must be reachable from "
         "every client's machine.",
         _for_advertised(seen.protocol, start, first.address),
     )
@@ -373,8 +381,8 @@ def _for_advertised(protocol: str, start: str, advertised: str) -> str:
     return (
         "In the broker's server.properties, set advertised.listeners to an address that works from "
         f"here, for example {protocol}://{start} (in a container's environment: "
-        f"KAFKA_ADVERTISED_LISTENERS). If other clients need {advertised}, give the broker two "
-        "listeners with an address each, and use the port of the one that is meant for you."
+        f"KAFKA_ADVERTISED_LISTENERS). If other clients need {advertised}, give the broker a "
+        "second listener with its own advertised address, and connect to that listener's port."
     )
 
 
@@ -387,11 +395,11 @@ def _meaning(a: AddressReach, picture: AddressExplanation | None) -> str:
 def _other_cluster(error: ClusterIdMismatchError) -> Finding:
     return Finding(
         Trouble.CLUSTER,
-        f"{error.address} belongs to cluster {error.found}, and cluster {error.expected} is the "
-        "one that is meant.",
+        f"{error.address} belongs to cluster {error.found}, but cluster {error.expected} is "
+        "expected.",
         WHY[Trouble.CLUSTER],
-        "Correct the address; if the cluster was made again on purpose, correct "
-        "cluster.id.expected and start the clients again.",
+        "Correct the address; if the cluster was recreated on purpose, correct "
+        "cluster.id.expected and restart the clients.",
     )
 
 
@@ -400,15 +408,15 @@ def _of_versions(seen: Seen) -> Iterator[Finding]:
     for address, texts in lacking.items():
         yield Finding(
             Trouble.PROTOCOL,
-            f"{address} and this client have no version in common of what both need: {texts[0]}.",
+            f"{address} and this client have no version in common of a required API: {texts[0]}.",
             WHY[Trouble.PROTOCOL],
-            "Upgrade the side that is older; docs/brokers.md has the releases that fit.",
+            "Upgrade the older side; docs/brokers.md lists the supported releases.",
         )
         return
 
 
 def _of_starts(seen: Seen, reach: Reachability) -> Iterator[Finding]:
-    """Bootstrap addresses that don't answer, while the cluster was reached by another."""
+    """Yield findings about bootstrap addresses that fail although another one works."""
     pictures = {a.address: a for a in seen.picture.addresses}
     for a in reach.addresses:
         if a.brokers or a.error is None:
@@ -422,7 +430,7 @@ def _of_starts(seen: Seen, reach: Reachability) -> Iterator[Finding]:
                 Trouble.BROKER,
                 f"Bootstrap address {a.address} doesn't answer: {_meaning(a, known)}.",
                 WHY[Trouble.BROKER],
-                "See that a broker runs there, or leave the address out.",
+                "Check that a broker is running there, or remove the address.",
             )
         else:
             yield _of_bootstrap(seen, known)
@@ -431,23 +439,24 @@ def _of_starts(seen: Seen, reach: Reachability) -> Iterator[Finding]:
 def _of_topics(reach: Reachability) -> Iterator[Finding]:
     if isinstance(reach.topics_error, AuthorizationError):
         yield _no_right(reach.topics_error)
-    absent = f" (broker {_listed(reach.absent)} is missing)" if reach.absent else ""
+    absent = f" (missing: {_listed(reach.absent)})" if reach.absent else ""
     for topic in reach.topics:
         if isinstance(topic.error, UnknownTopicOrPartitionError):
             yield Finding(
                 Trouble.TOPIC,
-                f"There is no topic {topic.topic}{like_it(topic.near)}.",
-                "Producers wait for it, and consumers get nothing, without an end. Names count "
-                "letter by letter, capitals too.",
-                f"Correct the name, or make the topic. {cure(topic.topic, reach.servers)}",
+                f"Topic {topic.topic} doesn't exist{like_it(topic.near)}.",
+                "Until it exists, producers wait and consumers receive nothing. Topic names "
+                "distinguish upper and lower case.",
+                f"Correct the name if it is misspelled. {cure(topic.topic, reach.servers)}",
             )
         elif isinstance(topic.error, AuthorizationError):
             yield _no_right(topic.error)
         elif topic.error is not None:
             yield Finding(
                 Trouble.OTHER,
-                f"Topic {topic.topic} can't be looked at: {_first_line(topic.error).rstrip('.')}.",
-                "Nothing is known of its partitions.", "Ask again; the brokers' logs say more.",
+                f"Topic {topic.topic} can't be described: {_first_line(topic.error).rstrip('.')}.",
+                "Nothing is known about its partitions.",
+                "Run odradek doctor again; the brokers' logs say more.",
             )  # fmt: skip
         else:
             count = len(topic.leaderless)
@@ -455,95 +464,97 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
                 Trouble.LEADERLESS,
                 f"{count} of {_partitions(topic.partitions)} of topic {topic.topic} "
                 f"{'has' if count == 1 else 'have'} no leader ({_listed(topic.leaderless)}).",
-                "Nothing is written to a partition without a leader, and nothing is read from it.",
-                f"Start the brokers that hold its copies{absent}. Only where those are lost for "
-                "good is an unclean election the way, which loses records.",
+                "A partition without a leader can be neither written to nor read from.",
+                f"Start the brokers that hold the replicas{absent}. Only if those are lost for "
+                "good, elect leaders uncleanly, which loses records: odradek partitions "
+                "elect-leaders --help",
             )
 
 
 def _no_right(error: AuthorizationError) -> Finding:
     who = "This client's user" if error.user is None else f"User {error.user!r}"
-    right = error.operation or "the right"
-    on = error.resource or "what was asked for"
+    right = (
+        "this operation" if error.operation is None else f"{error.operation} on {error.resource}"
+    )
     return Finding(
         Trouble.RIGHTS,
-        f"{who} has no right to {right} on {on}.",
-        "The broker knows who asks, and refuses just this; waiting changes nothing.",
-        f"Have an ACL made: kafka-acls.sh --add --allow-principal User:… --operation {right} on "
-        f"{on}.",
+        f"{who} isn't authorized for {right}.",
+        DENIED,
+        f"Have an ACL created that allows {right}: odradek acls create --help",
     )
 
 
 REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance"))
-"""Kafka's states of a classic group in which nobody has anything to read."""
+"""States of a classic group in which no member has partitions."""
 
 
 def _of_group(group: GroupStanding) -> Iterator[Finding]:
-    name = shlex.quote(group.group_id)
+    name, lag = shlex.quote(group.group_id), sum(group.waiting.values())
     if isinstance(group.error, AuthorizationError):
         yield _no_right(group.error)
     elif group.error is not None:
         yield Finding(
             Trouble.GROUP,
             f"No coordinator answers for group {name}: {_first_line(group.error).rstrip('.')}.",
-            "Without its coordinator a group can't share partitions out, nor commit.",
-            "With few brokers, set offsets.topic.replication.factor to at most their number "
-            "(1 for a single broker): else the topic __consumer_offsets can't be made.",
+            "Without its coordinator, a group can neither assign partitions nor commit offsets.",
+            "If there are fewer than three brokers, set offsets.topic.replication.factor to at "
+            "most their number (1 for a single broker): otherwise the topic __consumer_offsets "
+            "can't be created.",
         )
     elif group.outside:
         partition, (begin, end) = next(iter(group.outside.items()))
         more = len(group.outside) - 1
-        others = f", and of {_partitions(more)} more likewise" if more else ""
+        others = f" (and {more} more like it)" if more else ""
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} goes on from offset {group.committed[partition]} of {partition}, which "
-            f"isn't there: the log has {begin} to {end}{others}.",
-            "Its consumers begin where auto.offset.reset says: records are read again, or never; "
-            "what was deleted before they came is lost to them.",
-            "If retention deleted the records, make it longer or the consumers faster; if the "
-            "topic was made again, reset the group's offsets (kafka-consumer-groups.sh "
-            "--reset-offsets).",
+            f"Group {name} has committed offset {group.committed[partition]} of {partition}, which "
+            f"doesn't exist: the log has offsets {begin} to {end}{others}.",
+            "Its consumers start where auto.offset.reset says, so records are read twice or "
+            "skipped; records that were deleted before they were read are lost to the group.",
+            "If retention deleted the records, keep them longer or make the consumers faster; if "
+            "the topic was recreated, reset the group's offsets: odradek groups reset-offsets "
+            "--help",
         )
     elif group.state in REBALANCING:
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} shares its partitions out just now ({group.state}, {group.members} "
-            "members): until that is over nobody reads.",
-            "It waits until all members have joined again: for one that was killed until its "
-            "session.timeout.ms is over (45 s), for one that is at work until its next poll().",
-            f"Ask again in a moment. If it lasts, `odradek groups members {name}` says who is "
-            "there, and who has which partitions.",
+            f"Group {name} is rebalancing ({group.state}, "
+            f"{counted(group.members or 0, 'member')}): until that ends, no member "
+            "receives records.",
+            "The group waits until all members have rejoined: for a killed member until its "
+            "session.timeout.ms expires (45 s by default), for a busy one until its next poll().",
+            "Check again in a moment. If it lasts, list the members and their partitions: odradek "
+            f"groups members {name}",
             grave=False,
         )
     elif not group.committed and group.waiting:
-        total = sum(group.waiting.values())
         yield Finding(
             Trouble.GROUP,
-            f"Group {name} has committed nothing, so a new consumer begins where "
-            f"auto.offset.reset says; {total} records are there already.",
-            "With the default, latest, a consumer reads only what is written after it came: it "
-            "looks as if nothing were there.",
-            "To read what is there, set auto.offset.reset=earliest for a group that is new.",
+            f"Group {name} has no committed offsets, so a new consumer starts where "
+            f"auto.offset.reset says; {counted(lag, 'record')} already "
+            f"{'exists' if lag == 1 else 'exist'}.",
+            "With the default, latest, a consumer reads only records that are written after it "
+            "has joined, so the topic looks empty.",
+            "To read the existing records with a new group, set auto.offset.reset=earliest.",
             grave=False,
         )
-    elif sum(group.waiting.values()) and group.members == 0:
+    elif lag and group.members == 0:
         yield Finding(
             Trouble.GROUP,
-            f"{sum(group.waiting.values())} records wait for group {name}, which has no members: "
-            "nobody reads them.",
-            "The group's place is kept until offsets.retention.minutes have passed.",
-            "Start its consumers; if they run, their group.id isn't this one.",
+            f"Group {name} has a lag of {counted(lag, 'record')}, but no members to read them.",
+            "A group without members loses its offsets after offsets.retention.minutes.",
+            "Start its consumers; if they are running, they have another group.id.",
             grave=False,
         )
-    elif sum(group.waiting.values()):
+    elif lag:
         worst = max(group.waiting, key=lambda p: group.waiting[p])
         yield Finding(
             Trouble.GROUP,
-            f"{sum(group.waiting.values())} records wait for group {name}, most of them in "
-            f"{worst} ({group.waiting[worst]}).",
-            "That is its lag: what was written and isn't committed as read.",
-            "Ask again in a while: a lag that grows wants more consumers (up to one a partition), "
-            "or faster ones; one that stays the same means that nobody commits.",
+            f"Group {name} has a lag of {counted(lag, 'record')}, the "
+            f"largest in {worst} ({group.waiting[worst]:,}).",
+            "The lag is what was written but isn't committed as read yet.",
+            "Check again later: if the lag grows, the group needs more consumers (up to one per "
+            "partition) or faster ones; if it doesn't change, no member commits.",
             grave=False,
         )
 
@@ -556,10 +567,10 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
             missing = "READ" if wants_read else "READ or WRITE"
             yield Finding(
                 Trouble.RIGHTS,
-                f"This client's user may see topic {topic.topic}, and not {missing} it.",
-                "The broker knows who asks, and refuses the records; waiting changes nothing.",
-                "Have an ACL made: kafka-acls.sh --add --allow-principal User:… --operation "
-                f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}.",
+                f"This client's user may describe topic {topic.topic}, but not {missing} it.",
+                DENIED,
+                "Have an ACL created: odradek acls create --allow-principal User:… --operation "
+                f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}",
             )
     behind = [topic for topic in reach.standings if topic.under_replicated]
     if behind:
@@ -568,12 +579,11 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         yield Finding(
             Trouble.UNDER_REPLICATED,
             f"{_partitions(count)} of {_topics(len(behind))} {'has' if count == 1 else 'have'} "
-            f"fewer copies in step than they should, among them {first.topic}-"
-            f"{first.under_replicated[0]}.",
-            "If the broker that has a partition's last copy dies, its records are lost; and below "
-            "min.insync.replicas, writes with acks=all are refused already.",
-            "Start the brokers that are missing, and give those that have come back the time to "
-            "catch up.",
+            f"replicas that aren't in sync: {first.topic}-{first.under_replicated[0]}"
+            f"{', …' if count > 1 else ''}.",
+            "If the broker with a partition's last in-sync replica fails, its records are lost; "
+            "below min.insync.replicas, brokers already reject writes with acks=all.",
+            "Start the missing brokers, and wait until those that have come back catch up.",
         )
 
 
@@ -581,14 +591,15 @@ def _of_clock(seen: Seen) -> Iterator[Finding]:
     ahead = seen.ahead
     if ahead is None or abs(ahead) < CLOCKS_APART:
         return
-    way = "ahead of" if ahead > 0 else "after"
+    way = "ahead of" if ahead > 0 else "behind"
     here = seen.around.here
     yield Finding(
         Trouble.CLOCK,
         f"The clock of {here} is {abs(ahead):.0f} s {way} the cluster's.",
-        "Tokens and certificates look expired, or not valid yet; records get times that are wrong, "
-        "and brokers refuse those that are too far in the future.",
-        f"Set the clock of {here} by a time server (NTP), or the controller's, whichever is wrong.",
+        "Tokens and certificates look expired or not valid yet; records get wrong timestamps, and "
+        "brokers reject timestamps that are too far in the future.",
+        f"Set the clock of {here} or of the controller, whichever is wrong, by a time server "
+        "(NTP).",
     )
 
 
@@ -597,18 +608,17 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
     if slowed:
         yield Finding(
             Trouble.THROTTLED,
-            f"The cluster slows this client down: {slowed[0].address} asked it to keep quiet for "
+            f"The cluster throttles this client: {slowed[0].address} delays its requests by "
             f"{max(a.throttle for a in slowed):.1f} s.",
-            "It is above a quota of its user or its client.id, so everything takes longer.",
-            "Have the quota raised (kafka-configs.sh --alter --entity-type users or clients), or "
-            "send and fetch less.",
+            "The client exceeds a quota of its user or client.id, so every request takes longer.",
+            "Raise the quota (odradek quotas alter --help), or send and fetch less.",
         )
     for entity, found in ((None if seen.found is None else seen.found.quotas) or {}).items():
         numbers = sorted(found.items())
         limits = ", ".join(f"{name} {_plain_number(limit)}" for name, limit in numbers)
-        named = (("client-id", entity.client_id), ("user", entity.user))
-        whose = " and ".join(
-            f"every {kind} without one of its own"
+        named = (("user", entity.user), ("client-id", entity.client_id))
+        whose = " with ".join(
+            f"any {kind} that has none of its own"
             if name == ClientQuotaEntity.DEFAULT
             else f"{kind} {name!r}"
             for kind, name in named
@@ -617,8 +627,8 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         yield Finding(
             Trouble.THROTTLED,
             f"There is a quota for {whose}: {limits}.",
-            "Who is above it is slowed down by the brokers; nothing is lost.",
-            "It is as your cluster's operators want it; they can raise it.",
+            "Brokers throttle clients that exceed it; no records are lost.",
+            "The cluster's administrators can raise it.",
             grave=False,
         )
 
@@ -629,9 +639,10 @@ def _of_certificates(seen: Seen) -> Iterator[Finding]:
         if left < SOON:
             yield Finding(
                 Trouble.TLS,
-                f"The certificate of {address} ends in {max(0.0, left) / 86400:.0f} days.",
-                "From then on no client connects any more.",
-                "Have the broker's certificate renewed in time.",
+                f"The certificate of {address} expires in "
+                f"{counted(round(max(0.0, left) / 86400), 'day')}.",
+                "After that, clients can't connect any more.",
+                "Renew the broker's certificate before then.",
                 grave=False,
             )
             return

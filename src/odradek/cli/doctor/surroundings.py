@@ -1,8 +1,8 @@
 """Where `odradek doctor` runs, and what it learns besides Kafka's answers.
 
 In: a configuration, addresses. Out: whether this is a container; when an address's certificate
-ends, by a handshake of its own with the clients' context. Must not: send anything but TLS, or fail:
-what can't be found out is None.
+expires, by its own handshake with the clients' TLS context. Must not: send anything but TLS, or
+fail: what can't be found out is None.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ HANDSHAKE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """This machine, in a beginner's words."""
+    """The machine or container that the command runs in."""
 
     container: bool = False
     certificates: Mapping[str, float] | None = None
-    """When the certificates of addresses end, in seconds since the epoch; None without TLS."""
+    """When the certificates of addresses expire, in seconds since the epoch; None without TLS."""
     now: float = 0.0
     """Seconds since the epoch."""
     at: float = 0.0
-    """The same moment in the time of clients' engines."""
+    """The same moment on the clock of the clients' engines."""
 
     @property
     def here(self) -> str:
-        """What `localhost` is here."""
+        """Meaning of `localhost`, in a sentence."""
         return "this container" if self.container else "this machine"
 
 
 def in_container() -> bool:
-    """Whether this process lives in a container, as far as that shows."""
+    """Return whether this process seems to run in a container."""
     marked = any(Path(mark).exists() for mark in MARKS)
     return marked or any(os.environ.get(name) for name in VARIABLES)
 
 
 def certificates(config: Config, addresses: list[str]) -> dict[str, float] | None:
-    """When their certificates end, of those that show one that this client trusts."""
+    """Return when the addresses' certificates expire, of those that this client trusts."""
     source = tls_source(config)
     if source is None or config["proxy.url"] is not None:
         return None
@@ -75,12 +75,12 @@ def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | No
             shown = secured.getpeercert()
     except (OSError, ValueError, KafkaError):
         return None
-    ends = (shown or {}).get("notAfter")  # nothing is told of what wasn't verified
+    ends = (shown or {}).get("notAfter")  # empty for a certificate that wasn't verified
     return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 
 def look_around(config: Config, addresses: list[str]) -> Surroundings:
-    """Look around, after the addresses have answered."""
+    """Return the surroundings; call it after the addresses have answered."""
     return Surroundings(
         in_container(), certificates(config, addresses), time.time(), time.monotonic()
     )

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 PANELS = (
     (
-        "dials per second",
+        "connection attempts/s",
         (("dials", "all brokers", BLUE), ("busiest", "busiest one", PURPLE)),
     ),
     (
-        "failed dials, requests",
-        (("failed", "failed dials", RED), ("metadata_requests", "metadata", GREEN)),
+        "failures, requests",
+        (("failed", "failed attempts", RED), ("metadata_requests", "metadata", GREEN)),
     ),
     (
         "clients",
@@ -62,11 +62,11 @@ def picture(course: Sequence[Row], storm: int) -> PanelPicture:
         for label, lines in PANELS
     ]
     return PanelPicture(
-        "What the clients' events tell",
+        "Load and outages that the clients noticed",
         panels,
         list(_storms(course, step, storm)),
         subtitle=f"{began} to {ended}"
-        + (f"; of every {step:,} s the second with the most" if step > 1 else ""),
+        + (f"; the busiest second of every {step:,} s" if step > 1 else ""),
         x_label=f"seconds since {began}",
     )
 
@@ -88,7 +88,10 @@ def _storms(course: Sequence[Row], step: int, least: int) -> Iterator[Band]:
         if stormy:
             run = [row.second - first for row in rows]
             yield Band(
-                f"{least} dials a second at one broker, and more", RED, run[0], run[-1] + step
+                f"{least} or more connection attempts per second at one broker",
+                RED,
+                run[0],
+                run[-1] + step,
             )
 
 

@@ -36,7 +36,7 @@ class OutputFiles:
     picture: Path | None
 
 
-app = overview("Clients' own events as tables.")
+app = overview("Turn clients' event logs into tables of load and outages.")
 
 
 @app.callback()
@@ -47,56 +47,58 @@ def _root() -> None:
 @app.command("tables")
 def tables(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder with the events' files.", show_default=False)
+        Path | None, typer.Argument(help="Folder with the event files.", show_default=False)
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Read this topic instead.")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE for format('odradek'), as kafka.bootstrap.servers=host:port; may be "
-            "repeated."
+            help="NAME=VALUE for format('odradek'), such as kafka.bootstrap.servers=host:port; may "
+            "be repeated."
         ),
     ] = None,
     command_config: Annotated[
         Path | None,
         typer.Option(
-            help="A file with options of the client, in Java's properties form: the place for "
-            "passwords, since everybody on the machine can read a command line."
+            help="A Java properties file with client options. Put passwords there: other users "
+            "of the machine can read a command line."
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     profile: ProfileName = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder that gets each table as Parquet.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the tables, as Parquet.")] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw what the fleet went through, in FILE.svg."),
+        typer.Option(help="Draw the load and the outages in FILE.svg."),
     ] = None,
     storm: Annotated[
-        int, typer.Option(min=1, help="Dials a second at one broker from which on it is a storm.")
+        int,
+        typer.Option(
+            min=1, help="Connection attempts per second at one broker that count as a storm."
+        ),
     ] = 10,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Turn clients' events into tables of load, storms, outages and recoveries.
+    """Turn clients' event logs into tables of load, storms, outages and recoveries.
 
-    load: dials and metadata requests at each broker in each second. storms: seconds on end with
-    many dials. outages: which client couldn't use which broker, from when to when. recoveries: when
-    which client was held up, and what it did until its next record or acknowledgement. Real clients
-    and `odradek simulate fleet --events` write the same lines. It needs PySpark and Java.
+    load: connection attempts and metadata requests at each broker in each second. storms:
+    consecutive seconds with many connection attempts. outages: which client couldn't use which
+    broker, from when to when. recoveries: when a client was held up, and what it did until its next
+    record or acknowledgement. Real clients and `odradek simulate fleet --events` write the same
+    format. The command needs PySpark and Java.
 
     Example: odradek events tables events --out tables --picture storms.svg
     """
     if (folder is None) == (topic is None):
         raise typer.BadParameter("give either a folder or --topic")
     if picture is not None and picture.suffix != ".svg":
-        raise typer.BadParameter("--picture takes a file that ends with .svg")
+        raise typer.BadParameter("--picture must end with .svg")
     options = {}
     if topic is not None:
         options = _options(option or [], bootstrap_server, command_config, profile)
     if folder is not None and not folder.is_dir():
-        raise typer.BadParameter(f"there is no folder {folder}")
+        raise typer.BadParameter(f"folder {folder} doesn't exist")
     found = _made(folder, topic, options, OutputFiles(out, picture), storm, master)
     if json:
         typer.echo(jsonlib.dumps(found))
@@ -116,7 +118,7 @@ def _options(
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise typer.BadParameter(f"--option takes NAME=VALUE, not {name!r}")
+            raise typer.BadParameter(f"--option: expected NAME=VALUE, not {name!r}")
         options[name] = value
     start = options.get("kafka.bootstrap.servers") or servers
     try:
@@ -124,7 +126,7 @@ def _options(
         if found.profile.settings:
             found.checked(CONSUMER)  # here, where the line that is wrong is known
     except UsageError as error:
-        raise typer.BadParameter(f"--topic is read from a cluster: {error}") from error
+        raise typer.BadParameter(f"--topic needs a cluster: {error}") from error
     if found.profile.warning:
         say(found.profile.warning)
     return {f"kafka.{name}": _plain(value) for name, value in found.given.items()} | options
@@ -188,7 +190,8 @@ def _show(found: dict[str, Any], written: OutputFiles) -> None:
         typer.echo(
             f"clients were held up {found['recoveries']:,} times, half of them for less than "
             f"{found['held_up_p50_s']} s, the longest for {found['held_up_max_s']} s, with "
-            f"{found['dials_mean']} dials; {found['not_back']} aren't back"
+            f"{found['dials_mean']} connection attempts on average; {found['not_back']} "
+            "haven't recovered"
         )
     if "picture" in found:
-        typer.echo(f"drawn: {found['picture']}")
+        typer.echo(f"picture: {found['picture']}")

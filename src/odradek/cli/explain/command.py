@@ -61,16 +61,16 @@ def explain(
     seconds: Annotated[
         float | None,
         typer.Argument(
-            metavar="[SECONDS]", show_default="1", help="With --watch: between two pictures."
+            metavar="[SECONDS]", show_default="1", help="With --watch: seconds between updates."
         ),
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on, and draw the picture again and again.")
+        bool, typer.Option("--watch", help="Repeat, and update the output in place.")
     ] = False,
     bootstrap_server: OrOption = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(show_default="all topics", help="Look at this topic only; may be repeated."),
+        typer.Option(show_default="all topics", help="Only this topic; may be repeated."),
     ] = None,
     timeout: Annotated[
         float | None,
@@ -80,22 +80,22 @@ def explain(
     profile: ProfileName = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the client; may be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A client option; may be repeated."),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON; with --watch one line per picture.")
+        bool, typer.Option("--json", help="Print JSON; with --watch one line per update.")
     ] = False,
 ) -> None:
-    """Dial every broker of a cluster, and say what is in the way.
+    """Connect to every broker of a cluster, and explain what fails.
 
-    Exit status 0 if all is well, 1 if no broker answers, 3 if it works in part:
-    some address doesn't answer, some partition has no leader, a topic isn't there.
+    The exit status is 0 if everything works, 1 if no broker answers, 3 if it works in part: some
+    address doesn't answer, some partition has no leader, or a topic doesn't exist.
     """
     with ending("odradek explain"), as_document(json=json):
         if seconds is not None and not watch:
             raise UsageError(
-                f"SECONDS ({seconds:g}) are those between two pictures of --watch; --timeout "
-                f"{seconds:g} is for how long to try"
+                f"SECONDS ({seconds:g}) is the interval of --watch; to limit the time, use "
+                f"--timeout {seconds:g}"
             )
         if seconds is not None and not 0.01 <= seconds <= LONGEST_PERIOD:
             raise UsageError(f"SECONDS must be 0.01 to {LONGEST_PERIOD:.0f}, not {seconds}")
@@ -243,7 +243,7 @@ def _drawn(picture: Explanation, found: Reachability | None) -> Any:
     lines = wrong if partly else [picture.diagnosis, *wrong]
     head.append("\n".join(lines), style="bold green" if well and not wrong else "bold red")
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("address", "role", "state", "failures", "next dial"):
+    for name in ("address", "role", "state", "failures", "next attempt"):
         table.add_column(name, overflow="fold")
     for a in picture.addresses:
         table.add_row(
@@ -255,7 +255,7 @@ def _drawn(picture: Explanation, found: Reachability | None) -> Any:
         )
     errors = [f"{a.address}: {_error(a)}" for a in picture.addresses if _error(a)]
     rest = [picture.metadata_line(), *picture.outage_lines(), *picture.rebootstrap_lines()]
-    rest += [f"waits for {what}, {left:.1f} s left" for what, left in picture.waiting]
+    rest += [f"waiting for {what}, {left:.1f} s left" for what, left in picture.waiting]
     return Group(head, table, Text("\n".join([*errors, *rest])))
 
 

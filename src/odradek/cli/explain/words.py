@@ -45,23 +45,25 @@ def trouble(found: Reachability, picture: Explanation) -> list[str]:
     if found.absent:
         one = len(found.absent) == 1
         lines.append(
-            f"Broker{'' if one else 's'} {_listed(found.absent)} {'has' if one else 'have'} "
-            "replicas of partitions, and the cluster doesn't list "
-            f"{'it: it is' if one else 'them: they are'} not running, or shut out (fenced)."
+            f"Broker{'' if one else 's'} {_listed(found.absent)} {'holds' if one else 'hold'} "
+            f"replicas, but {'is' if one else 'are'} not in the cluster: "
+            f"{'it is' if one else 'they are'} not running, or fenced."
         )
     starts = [a for a in found.addresses if a.error is not None and not a.brokers]
     lines += [_of_address(a, meanings.get(a.address)) for a in starts[:SHOWN]]
     lines += _more(starts)
     lines += [
-        f"Brokers {_listed(a.brokers)} all advertise {a.address}, and only one of them can be "
-        "there: their advertised.listeners must differ."
+        (
+            f"Brokers {_listed(a.brokers)} all advertise the same address, {a.address}: their "
+            "advertised.listeners must differ."
+        )
         for a in brokers
         if len(a.brokers) > 1
     ]
     lines += [_of_topic(topic, found.servers) for topic in found.topics[:SHOWN]]
     lines += _more(found.topics)
     if found.topics_error is not None and len(failing) < len(brokers):
-        lines.append(f"Topics couldn't be looked at: {_first_line(found.topics_error)}")
+        lines.append(f"Topics couldn't be described: {_first_line(found.topics_error)}")
     return [printable(line, limit=None) for line in lines]
 
 
@@ -79,14 +81,15 @@ def _of_address(a: AddressReach, meaning: str | None) -> str:
 def _of_topic(topic: TopicReach, servers: tuple[str, ...]) -> str:
     if isinstance(topic.error, UnknownTopicOrPartitionError):
         made = cure(topic.topic, servers)
-        return f"Topic {topic.topic} isn't there{like_it(topic.near)}. {made}"
+        return f"Topic {topic.topic} doesn't exist{like_it(topic.near)}. {made}"
     if not topic.leaderless:
         return f"Topic {topic.topic}: {_first_line(topic.error)}"
     count, which = len(topic.leaderless), _listed(topic.leaderless)
     have = "has" if count == 1 else "have"
     return (
-        f"Topic {topic.topic}: {count} of {topic.partitions} partitions {have} no leader ({which});"
-        " nothing is written to them or read from them until one of their replicas is back."
+        f"Topic {topic.topic}: {count} of {topic.partitions} partitions {have} no leader "
+        f"({which}); {'it' if count == 1 else 'they'} can't be written to or read from until one "
+        f"of {'its' if count == 1 else 'their'} replicas is back."
     )
 
 
@@ -107,7 +110,7 @@ def _first_line(error: KafkaError | None) -> str:
 def verdict(found: Reachability | None, error: KafkaError | None, elapsed: float) -> str:
     """The last line."""
     if found is None:
-        return f"not reached in {elapsed:.1f} s ({type(error).__name__})"
+        return f"the cluster wasn't reached in {elapsed:.1f} s ({type(error).__name__})"
     if found.state == OUT_OF_REACH:
         return f"no broker answers ({elapsed:.1f} s)"
     partly = "partly: " if found.state == PARTLY else ""

@@ -42,18 +42,16 @@ Verb = Callable[..., Result]
 
 Bootstrap = Annotated[
     str | None,
-    typer.Option(help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."),
+    typer.Option(help=f"Bootstrap servers: host:port, comma-separated (or {BOOTSTRAP})."),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
-        help=f"A file with options of the client, in Java's properties form (or {COMMAND_CONFIG})."
-    ),
+    typer.Option(help=f"A Java properties file with client options (or {COMMAND_CONFIG})."),
 ]
 
 
 def _property(*names: str) -> typer.models.OptionInfo:
-    text = "An option of the client, by Kafka's name; may be repeated."
+    text = "A client option, by Kafka's name; may be repeated."
     option: typer.models.OptionInfo = typer.Option(*names, metavar="KEY=VALUE", help=text)
     return option
 
@@ -63,7 +61,7 @@ PropertyAlone = Annotated[list[str] | None, _property("--command-property")]
 ProfileName = Annotated[
     str | None,
     typer.Option(
-        help=f"A profile of ~/.config/odradek/config.toml with the client's options (or {PROFILE})."
+        help=f"A profile of ~/.config/odradek/config.toml with client options (or {PROFILE})."
     ),
 ]
 Timeout = Annotated[
@@ -72,14 +70,14 @@ Timeout = Annotated[
         min=0.0,
         metavar="SECONDS",
         show_default=False,
-        help="How long it may take in all (default: default.api.timeout.ms, a minute).",
+        help="Overall timeout (default: default.api.timeout.ms, one minute).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+    bool, typer.Option("--dry-run", help="Print what would be done, without changing anything.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask whether it is meant.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 
 class AdminRun:
@@ -90,10 +88,10 @@ class AdminRun:
     ) -> None:
         self.admin = admin
         self.tool = tool
-        """The command as it is typed."""
+        """The command as the user types it."""
         self.json = json
         self.dry_run = dry_run
-        """Nothing may be changed: `validate_only` where Kafka has it, else only words."""
+        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
         self._yes = yes
         self._timeout = timeout
         self._until = time.monotonic() + timeout
@@ -102,11 +100,11 @@ class AdminRun:
         admin.listen(self._failing)
 
     def left(self) -> float:
-        """Seconds that are left of `--timeout`; every call of `admin` gets them as its timeout."""
+        """Return the seconds left of `--timeout`, as the timeout of each call of `admin`."""
         return max(0.0, self._until - time.monotonic())
 
     def again(self) -> None:
-        """Begin the time again, for a command that looks again and again, or waits for somebody."""
+        """Restart the timeout, for a command that repeats its work, or waits for the user."""
         self._until = time.monotonic() + self._timeout
 
     @overload
@@ -120,10 +118,10 @@ class AdminRun:
     def each(
         self, call: Callable[[], Any], items: Iterable[Any] = ()
     ) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
-        """Make a call with several items: what it gave by item, and what failed by item.
+        """Call an admin method with several items; return its results and its errors by item.
 
-        For a call that gives nothing, `items` are those that it was given. Raises what isn't about
-        an item.
+        For a method without results, `items` are those that it was called with. Errors that aren't
+        about an item are raised.
         """
         try:
             found = call()
@@ -134,9 +132,9 @@ class AdminRun:
         return dict.fromkeys(items) if found is None else dict(found), {}
 
     def absent_brokers(self, ids: Iterable[int]) -> dict[int, KafkaError]:
-        """Errors of those of these brokers that the cluster doesn't list.
+        """Return an error for each of these brokers that the cluster doesn't list.
 
-        A client waits for a broker, as it may come back; somebody who typed its id doesn't want to.
+        A client waits for a broker, as it may come back; a user who typed an id wants the error.
         """
         wanted = list(dict.fromkeys(ids))
         if not wanted:
@@ -144,33 +142,35 @@ class AdminRun:
         there = sorted(one.id for one in self.admin.describe_cluster(self.left()).brokers)
         known = ", ".join(map(str, there))
         return {
-            one: BrokerIdNotRegisteredError(f"there is no broker {one} now; there are {known}")
+            one: BrokerIdNotRegisteredError(
+                f"broker {one} isn't in the cluster now; its brokers are {known}"
+            )
             for one in wanted
             if one not in there
         }
 
     @property
     def asks(self) -> bool:
-        """Whether `confirm` asks somebody: what is asked about should be there."""
+        """Whether `confirm` asks the user."""
         there = sys.stdin is not None and sys.stdin.isatty()
         return there and not (self._yes or self.dry_run)
 
     def confirm(self, what: str) -> None:
-        """Ask whether this is meant, before something is destroyed; `what` begins with a verb.
+        """Ask the user to confirm a destructive change; `what` begins with a verb.
 
-        Needless with `--yes` and in a dry run. Raises `UsageError` where nobody can be asked, and
-        `typer.Exit` when the answer isn't yes.
+        Does nothing with `--yes` or in a dry run. Raises `UsageError` if there is no terminal, and
+        `typer.Exit` if the answer isn't yes.
         """
         if self._yes or self.dry_run:
             return
         if not self.asks:
             raise UsageError(
-                f"this would {what}, and nobody is there to be asked: "
-                "give --yes if it is meant, or --dry-run to see what would be done"
+                f"this would {what}, but there is no terminal to ask for confirmation: use "
+                "--yes to confirm, or --dry-run to see what would be done"
             )
         self._telling.close()
         began = time.monotonic()
-        sys.stderr.write(printable(f"This will {what}. Go on? [y/N] ", limit=None))
+        sys.stderr.write(printable(f"This will {what}. Continue? [y/N] ", limit=None))
         sys.stderr.flush()
         meant = sys.stdin.readline().strip().lower() in ("y", "yes")
         if not meant:
@@ -183,7 +183,7 @@ class AdminRun:
 
     def tell_of_waiting(self) -> None:
         """From now on, a line on stderr says so where it takes long."""
-        text = f"still waiting for the cluster; {self.left():.0f} s at most"
+        text = f"still waiting for the cluster, for at most {self.left():.0f} s"
         self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def close(self) -> None:
@@ -192,17 +192,17 @@ class AdminRun:
 
 
 def reads(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """A command that only looks."""
+    """Register a command that only reads."""
     return lambda verb: _command(app, name, verb, changes=False, destroys=False)
 
 
 def changes(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """A command that changes something: it has `--dry-run`, too."""
+    """Register a command that changes something: it has `--dry-run`, too."""
     return lambda verb: _command(app, name, verb, changes=True, destroys=False)
 
 
 def destroys(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """A command after which something is gone: it has `--dry-run` and `--yes`, and confirms."""
+    """Register a command that destroys something: it has `--dry-run` and `--yes`, and confirms."""
     return lambda verb: _command(app, name, verb, changes=True, destroys=True)
 
 

@@ -36,7 +36,7 @@ def group_ids(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def ids_of_groups(admin: Admin, timeout: float) -> list[str]:
-    """The ids of those groups that brokers tell of in time."""
+    """Return the ids of the groups that brokers report before the timeout."""
     found, _ = told_by_brokers(lambda: admin.list_groups(timeout), lambda g: g.group_id)
     return [g.group_id for g in found]
 

@@ -38,26 +38,26 @@ ARGUMENTS = {
 }
 """What is an argument here, by the beginning of its name in the help."""
 OF_COMMANDS = {
-    ("topics alter", "--partitions"): "odradek topics create-partitions gives topics more of them",
-    ("topics alter", "--config"): "give --set KEY=VALUE",
-    ("groups lag", "--all-groups"): "without a GROUP all of them are meant",
-    ("groups describe", "--all-groups"): "without a GROUP all of them are meant",
-    ("groups members", "--all-groups"): "without a GROUP all of them are meant",
-    ("groups describe", "--members"): "odradek groups members shows them",
-    ("groups describe", "--offsets"): "offsets are shown without it",
-    ("consume", "-C"): "odradek consume reads without it",
-    ("consume", "-P"): "odradek produce writes",
-    ("consume", "-K"): "give --formatter-property print.key=true",
-    ("produce", "-P"): "odradek produce writes without it",
-    ("produce", "-C"): "odradek consume reads",
-    ("produce", "-K"): f"give {KEYS}",
-    ("produce", "--key-separator"): f"give {KEYS}",
-    ("demo", "--versus"): "make scorecard, in a clone, compares clients through the same faults",
+    ("topics alter", "--partitions"): "to add partitions, use odradek topics create-partitions",
+    ("topics alter", "--config"): "use --set KEY=VALUE",
+    ("groups lag", "--all-groups"): "leave GROUP out for all groups",
+    ("groups describe", "--all-groups"): "leave GROUP out for all groups",
+    ("groups members", "--all-groups"): "leave GROUP out for all groups",
+    ("groups describe", "--members"): "use odradek groups members",
+    ("groups describe", "--offsets"): "offsets are shown by default",
+    ("consume", "-C"): "leave it out, odradek consume always reads",
+    ("consume", "-P"): "use odradek produce to write",
+    ("consume", "-K"): "use --formatter-property print.key=true",
+    ("produce", "-P"): "leave it out, odradek produce always writes",
+    ("produce", "-C"): "use odradek consume to read",
+    ("produce", "-K"): f"use {KEYS}",
+    ("produce", "--key-separator"): f"use {KEYS}",
+    ("demo", "--versus"): "to compare clients under the same faults, run make scorecard in a clone",
 }
 
 
 def instead(flag: str, command: Any, typed: str) -> str | None:
-    """What to type instead of a flag that isn't there, in a few words.
+    """Return what to type instead of an unknown flag, in a few words.
 
     `command` is Click's, `typed` how it is called, without the program: "topics describe".
     """
@@ -66,11 +66,11 @@ def instead(flag: str, command: Any, typed: str) -> str | None:
     verbs = getattr(command, "commands", None)
     if verbs is not None:
         verb = VERBS.get(flag, flag.removeprefix("--"))
-        return f"it is a command: odradek {typed} {verb}" if verb in verbs else None
+        return f"it is a command here: odradek {typed} {verb}" if verb in verbs else None
     here = {name for one in command.params for name in one.opts if name.startswith("-")}
     meant = KCAT.get(flag) or KAFKA.get(flag)
     if meant in here:
-        return f"give {meant}"
+        return f"use {meant}"
     for one in command.params:
         named = (one.metavar or "").split("[")[0]
         if one.param_type_name == "argument" and named and named == ARGUMENTS.get(flag):

@@ -1,7 +1,7 @@
-"""Names that may be meant where one isn't there: of topics and of groups.
+"""Suggest similar names for unknown topics and groups.
 
-In: the errors of a command, by item. Out: the same, those of absent topics and groups with names
-like theirs. Must not: fail, or take more than a moment; without a list there is no hint.
+In: the errors of a command, by item. Out: the same errors, those of unknown topics and groups with
+similar names. Must not: fail, or take more than a moment; without a list of names there is no hint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
     UnknownTopicOrPartitionError: lambda admin, left: admin.list_topics(left),
     GroupIdNotFoundError: ids_of_groups,
 }
-"""What gives the names that there are, by the error of one that isn't there."""
+"""Functions that list the existing names, by the error for an unknown name."""
 
 
 class Asking(Protocol):
@@ -33,7 +33,7 @@ class Asking(Protocol):
 
 
 def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
-    """The errors of items; one about a name that isn't there says which names are like it."""
+    """Return the errors; those of unknown names suggest similar ones."""
     told = dict(failed)
     for kind, names in LISTS.items():
         absent = {i: e for i, e in failed.items() if isinstance(e, kind) and _about(i, kind)}
@@ -51,7 +51,7 @@ def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[
 
 
 def _about(item: Any, kind: type[KafkaError]) -> bool:
-    """Whether the item is what isn't there; a partition is no group."""
+    """Return whether the item is a name of this kind; a partition isn't a group."""
     return kind is not GroupIdNotFoundError or isinstance(item, str)
 
 

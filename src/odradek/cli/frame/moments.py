@@ -25,8 +25,8 @@ def parse_moment(flag: str, text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         refuse(
-            f"{flag}: {text!r} is no time such as 2026-03-01T12:30:00, 2026-03-01T12:30:00.250Z, "
-            "2026-03-01T12:30:00+02:00 (UTC without a zone)"
+            f"{flag}: {text!r} is not a time; examples: 2026-03-01T12:30:00 (UTC), "
+            "2026-03-01T12:30:00.250Z, 2026-03-01T12:30:00+02:00"
         )
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)

@@ -32,8 +32,8 @@ def one_word(flag: str, given: str, words: Sequence[str]) -> str:
     meant, known = _bare(given), {_bare(word): word for word in words}
     if meant not in known:
         close = difflib.get_close_matches(meant, known, n=1)
-        hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(words)}"
-        refuse(f"{flag}: there is no {given!r}; {hint}")
+        hint = f"did you mean {known[close[0]]}?" if close else f"use one of {', '.join(words)}"
+        refuse(f"{flag}: unknown value {given!r}; {hint}")
     return known[meant]
 
 

@@ -1,8 +1,8 @@
-"""A password for somebody's login, from where only its owner can read it.
+"""Read a password from a file, the environment or the terminal.
 
-In: what the flags say. Out: the password, wrapped so that nothing shows it. A terminal is asked
-twice, without an echo. Must not: print it, or take it from the list of processes unless the flag's
-name says that it stands there.
+In: what the flags say. Out: the password, wrapped in a `Secret`. A terminal is asked twice, without
+an echo. Must not: print the password, or read it from the command line, except for the flag whose
+name says so.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def read_password(
     """The password; ends as a wrong use does where there is none."""
     given = [one for one in (file, variable, visible) if one is not None]
     if len(given) > 1:
-        refuse("give one of --password-file, --password-env, --password-visible")
+        refuse("use only one of --password-file, --password-env, --password-visible")
     if file is not None:
         found = _first_line(file)
     elif variable is not None:
         found = os.environ.get(variable, "")
         if not found:
-            refuse(f"--password-env: the environment has no {variable}, or an empty one")
+            refuse(f"--password-env: the environment variable {variable} is not set, or empty")
     elif visible is not None:
         found = visible
     else:
@@ -55,10 +55,10 @@ def _first_line(file: Path) -> str:
 def _asked(user: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():
         refuse(
-            f"nobody is there to be asked for the password of user {user!r}: give "
+            f"there is no terminal to ask for the password of user {user!r}: use "
             "--password-file FILE (- is standard input) or --password-env NAME"
         )
     found = getpass.getpass(f"Password of user {user}: ")
-    if getpass.getpass("Once more: ") != found:
-        refuse("the two differ")
+    if getpass.getpass("Repeat the password: ") != found:
+        refuse("the two passwords differ")
     return found

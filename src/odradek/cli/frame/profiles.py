@@ -35,7 +35,7 @@ class Profile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
-    """What is unsafe about the file, empty where nothing is."""
+    """A warning about unsafe permissions of the file; empty if there is none."""
 
 
 def profiles_file(environment: Mapping[str, str]) -> Path:
@@ -54,17 +54,17 @@ def read_profile(path: Path, name: str, client: str) -> Profile:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        refuse(f"{path} is no TOML (texts stand in quotes): {error}")
+        refuse(f"{path} is not valid TOML (strings need quotes): {error}")
     profiles = document.get(TABLE, {})
     if not isinstance(profiles, dict):
-        refuse(f"{path}: {TABLE} must be a table, as [{TABLE}.{name}] makes one")
+        refuse(f"{path}: {TABLE} must be a table, such as [{TABLE}.{name}]")
     if name not in profiles:
-        there = ", ".join(profiles) or f"none; a table [{TABLE}.{name}] would be it"
+        there = ", ".join(profiles) or f"none yet: add a table [{TABLE}.{name}]"
         refuse(f"{path} has no profile {name!r}; it has {there}")
     lines = {keys: number for number, keys in _keys(text)}
     place = f"{path}, line {lines.get((TABLE, name), 1)}"
     if not isinstance(profiles[name], dict):
-        refuse(f"{place}: a profile is a table, as [{TABLE}.{name}] makes one")
+        refuse(f"{place}: a profile must be a table, such as [{TABLE}.{name}]")
     found, places = {}, {}
     for keys, value in _flat(profiles[name]):
         setting = ".".join(keys)
@@ -83,7 +83,10 @@ def _text(path: Path, name: str) -> tuple[str, int]:
         with path.open("rb") as file:
             return file.read().decode(), os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
-        refuse(f"{path} isn't there; a table [{TABLE}.{name}] in it would be the profile {name!r}")
+        refuse(
+            f"{path} doesn't exist; create it with a table [{TABLE}.{name}] for the profile "
+            f"{name!r}"
+        )
     except OSError as error:
         refuse(f"{path} can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
@@ -94,8 +97,8 @@ def _warning(path: Path, mode: int, secrets: list[str]) -> str:
     if not secrets or os.name != "posix" or not mode & (stat.S_IRGRP | stat.S_IROTH):
         return ""
     return (
-        f"warning: {path} has secrets ({', '.join(secrets)}), and others than its owner may read "
-        f"it (mode {stat.S_IMODE(mode):o}): chmod 600 {path}"
+        f"warning: {path} contains secrets ({', '.join(secrets)}), but users other than its "
+        f"owner can read it (mode {stat.S_IMODE(mode):o}): chmod 600 {path}"
     )
 
 
@@ -112,7 +115,9 @@ def _plain(place: str, setting: str, value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
     if not isinstance(value, str | int | float):
-        refuse(f"{place}: {setting} must be a text, a number, true or false, or a list of texts")
+        refuse(
+            f"{place}: {setting} must be a string, a number, true or false, or a list of strings"
+        )
     return value
 
 

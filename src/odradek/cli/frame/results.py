@@ -45,7 +45,7 @@ class ResultTable:
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
     empty: str = ""
-    """What is said in place of a table without rows."""
+    """The text that replaces a table without rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def as_document(*, json: bool) -> Iterator[None]:
-    """Print an error that ends a command as its document, where one is wanted; it goes on."""
+    """If JSON is wanted, print an error that ends a command as its document, and raise it again."""
     try:
         yield
     except (KafkaError, UsageError) as error:

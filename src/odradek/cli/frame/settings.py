@@ -26,18 +26,18 @@ BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
     *("ODRADEK_BOOTSTRAP_SERVER", "ODRADEK_COMMAND_CONFIG"),
     "ODRADEK_PROFILE",
 )
-"""Variables of the environment that stand for flags."""
+"""Environment variables that replace flags."""
 SERVERS = "bootstrap.servers"
 PROPERTY = "--command-property"
 NOWHERE = (
-    "it must know where to start: give an address (--bootstrap-server host:port), set "
-    "ODRADEK_BOOTSTRAP_SERVER, or give --profile with a profile that has bootstrap.servers"
+    "no bootstrap servers are given: use --bootstrap-server host:port, set "
+    "ODRADEK_BOOTSTRAP_SERVER, or use --profile with a profile that sets bootstrap.servers"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says about the cluster."""
+    """The command line's settings of the cluster."""
 
     bootstrap_server: str | None = None
     command_config: Path | None = None
@@ -117,7 +117,7 @@ def client_settings(
         ("--profile", flags.profile),
     ):
         if text == "":
-            refuse(f"{flag} is empty: what the environment names isn't taken for it")
+            refuse(f"{flag} is empty: leave it out to use the value of the environment")
     named = flags.profile or environment.get(PROFILE)
     path = profiles_file(environment)
     profile = read_profile(path, named, client) if named else Profile()

@@ -1,7 +1,7 @@
-"""Lists that are put together of what each broker has, where one of them doesn't answer.
+"""Lists that are merged from all brokers' answers, even if some brokers don't answer.
 
-In: a call of an admin client. Out: what is known, and which brokers told nothing. Must not: wait
-any longer than the call does.
+In: a call of an admin client. Out: the merged list, and the errors of brokers that didn't answer.
+Must not: wait longer than the call does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ T = TypeVar("T")
 def told_by_brokers(
     ask: Callable[[], list[T]], key: Callable[[T], str]
 ) -> tuple[list[T], dict[int, KafkaError]]:
-    """What brokers have told in time, each thing once, by its key; and by broker why the others
-    haven't. Raises the error where none has.
+    """Return what brokers answered, without duplicates by key, and the others' errors by broker.
+
+    Raises the error if no broker answered.
     """
     try:
         return ask(), {}

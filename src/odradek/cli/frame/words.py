@@ -18,13 +18,13 @@ from odradek.common.types import TopicPartition
 
 TopicNames = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names),
+    typer.Argument(metavar="TOPIC", help="Topic names.", autocompletion=topic_names),
 ]
 AnyTopicNames = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TOPIC",
-        help="Names of topics.",
+        help="Topic names.",
         show_default="all topics",
         autocompletion=topic_names,
     ),
@@ -40,13 +40,13 @@ SetOptions = Annotated[
     list[str] | None, _change("--set", "KEY=VALUE", "Set an option; may be repeated.")
 ]
 DeleteOptions = Annotated[
-    list[str] | None, _change("--delete", "KEY", "Put an option back to its default.")
+    list[str] | None, _change("--delete", "KEY", "Reset an option to its default.")
 ]
 AppendOptions = Annotated[
-    list[str] | None, _change("--append", "KEY=VALUE", "Add a value to an option that is a list.")
+    list[str] | None, _change("--append", "KEY=VALUE", "Append a value to a list option.")
 ]
 SubtractOptions = Annotated[
-    list[str] | None, _change("--subtract", "KEY=VALUE", "Take a value from one that is a list.")
+    list[str] | None, _change("--subtract", "KEY=VALUE", "Remove a value from a list option.")
 ]
 
 
@@ -70,9 +70,9 @@ def option_changes(
     names = [one.name for one in found]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        refuse(f"{twice[0]} is to be changed in two ways: name it once")
+        refuse(f"{twice[0]} is changed twice: name each option once")
     if not found:
-        refuse("nothing is to be changed: give --set KEY=VALUE, --delete, --append or --subtract")
+        refuse("no change is given: use --set KEY=VALUE, --delete, --append or --subtract")
     return found
 
 
@@ -89,7 +89,7 @@ def topic_partition(word: str) -> TopicPartition:
     topic, _, text = word.rpartition(":")
     number = whole_number(text, MOST_INT32)
     if not topic or number is None:
-        refuse(f"{word!r} isn't TOPIC:PARTITION, as in flights:0")
+        refuse(f"expected TOPIC:PARTITION, as in flights:0, not {word!r}")
     return TopicPartition(topic, number)
 
 
@@ -98,7 +98,7 @@ def replicas(text: str) -> list[int]:
     found = [whole_number(one, MOST_INT32) for one in text.split(",")]
     ids = [one for one in found if one is not None]
     if len(ids) < len(found):
-        refuse(f"{text!r} isn't a list of brokers' ids, as in 1,2,3")
+        refuse(f"expected broker ids, as in 1,2,3, not {text!r}")
     return ids
 
 
@@ -106,5 +106,5 @@ def parted(word: str, form: str) -> tuple[str, str]:
     """The two sides of a word with a `=` in it."""
     left, sign, right = word.partition("=")
     if not (left and sign and right):
-        refuse(f"{word!r} isn't {form}")
+        refuse(f"expected {form}, not {word!r}")
     return left, right

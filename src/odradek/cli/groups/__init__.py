@@ -25,25 +25,25 @@ from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import NonEmptyGroupError, UnknownMemberIdError
 
 app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
-NO_GROUPS = "There are no groups of consumers."
+NO_GROUPS = "No consumer groups found."
 
 LONGEST_INTERVAL = 86400.0
 """Seconds between two looks: a day."""
 Groups = Annotated[
     list[str],
-    typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=group_ids),
+    typer.Argument(metavar="GROUP", help="Group ids.", autocompletion=group_ids),
 ]
 GroupsOrAll = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="GROUP",
-        help="Ids of groups, not of topics; without any, all groups of consumers.",
+        help="Group ids, not topics (default: all consumer groups).",
         autocompletion=group_ids,
         show_default=False,
     ),
 ]
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=group_ids)
+    str, typer.Argument(metavar="GROUP", help="The group id.", autocompletion=group_ids)
 ]
 
 
@@ -73,14 +73,12 @@ def list_(
     )
     rows = [(g.group_id, g.type, g.protocol_type, g.state) for g in found]
     heads = ("GROUP", "TYPE", "PROTOCOL", "STATE")
-    return Result(
-        {"groups": found}, [ResultTable(heads, rows, "There are no such groups.")], silent
-    )
+    return Result({"groups": found}, [ResultTable(heads, rows, "No groups found.")], silent)
 
 
 @reads(app)
 def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
-    """Describe groups: state, assignor, what each partition's reader has read and has left.
+    """Describe groups: state, assignor, and the committed offset and lag of each partition.
 
     Example: odradek groups describe billing --bootstrap-server localhost:9092
     """
@@ -94,7 +92,7 @@ def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
 @reads(app)
 def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
-    """Show the members of groups, with what each of them reads.
+    """List the members of groups with their assigned partitions.
 
     Example: odradek groups members billing --bootstrap-server localhost:9092
     """
@@ -108,9 +106,7 @@ def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 def lag(
     run: AdminRun,
     groups: GroupsOrAll = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[
         float | None,
         typer.Option(
@@ -118,30 +114,29 @@ def lag(
             max=LONGEST_INTERVAL,
             metavar="SECONDS",
             show_default=False,
-            help="Seconds between two looks (5, for Prometheus 15).",
+            help="Seconds between two measurements (default: 5, with --prometheus 15).",
         ),
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Of looks again and again: end after so many."),
+        typer.Option(min=1, metavar="N", help="Stop after N measurements."),
     ] = None,
     prometheus: Annotated[
         str | None,
         typer.Option(
             metavar="[HOST]:PORT",
-            help="Look again and again, and serve what is seen for Prometheus, until Ctrl-C.",
+            help="Measure repeatedly and serve the results to Prometheus, until Ctrl-C.",
         ),
     ] = None,
     include: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only groups whose whole id this fits.")
+        str | None, typer.Option(metavar="REGEX", help="Only groups whose full id matches.")
     ] = None,
 ) -> Result:
-    """Show how many records groups have left to read, of each partition and together.
+    """Show the lag of groups, in total and by partition.
 
-    With --watch a table is drawn again and again, with records read and written
-    a second; where its output is piped or --json is given, a line for each group
-    and look. With --prometheus the lag is served at http://HOST:PORT/metrics, in
-    records and in seconds.
+    With --watch, a table is updated repeatedly, with the rates of records read and written; if the
+    output is piped or --json is given, a line is printed for each group and measurement. With
+    --prometheus, the lag is served at http://HOST:PORT/metrics, in records and in seconds.
 
     Example: odradek groups lag billing --watch --bootstrap-server localhost:9092
 
@@ -155,7 +150,7 @@ def lag(
         return exporting.export(run, exporting.LagExporter(which, every), where, every, count)
     for flag, given in (("--interval", interval), ("--count", count)):
         if given is not None and not watch:
-            refuse(f"{flag} is for looks again and again: give --watch or --prometheus with it")
+            refuse(f"{flag} needs --watch or --prometheus")
     if watch:
         return watching.watch(run, which, interval or watching.UNTIL_NEXT, count)
     looks, failed = which.look(run)
@@ -169,16 +164,16 @@ def _which(groups: list[str] | None, include: str | None) -> WhichGroups:
     if include is None:
         return WhichGroups(groups or ())
     if groups:
-        refuse("give ids of groups or --include, not both")
+        refuse("use group ids or --include, not both")
     try:
         return WhichGroups(include=re.compile(include))
     except re.error as error:
-        refuse(f"--include: {include!r} is no regular expression: {error}")
+        refuse(f"--include: {include!r} is not a valid regular expression: {error}")
 
 
 @destroys(app)
 def delete(run: AdminRun, groups: Groups) -> Result:
-    """Delete groups of any type that have no members, with all they have committed.
+    """Delete groups that have no members, with their committed offsets.
 
     Example: odradek groups delete billing --dry-run --bootstrap-server localhost:9092
     """
@@ -192,7 +187,7 @@ def delete(run: AdminRun, groups: Groups) -> Result:
                 text = f"group {group} has {counted(len(d.members), 'member')}"
                 failed[group] = NonEmptyGroupError(text)
         return Result({"dry_run": True, "would_delete": able}, lines, failed)
-    what = f"delete {counted(len(wanted), 'group')} with all that was committed"
+    what = f"delete {counted(len(wanted), 'group')} with all committed offsets"
     run.confirm(f"{what}: {listed(wanted)}")
     gone, failed = run.each(lambda: run.admin.delete_groups(wanted, run.left()), wanted)
     lines = [f"Deleted group {group}." for group in gone]
@@ -206,12 +201,13 @@ def remove_members(
     instance_id: Annotated[
         list[str] | None,
         typer.Option(
-            help="A static member, by its group.instance.id; may be repeated. Without it, all."
+            help="A static member, by its group.instance.id; may be repeated (default: all "
+            "members)."
         ),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="What the broker's log shall say.")] = None,
+    reason: Annotated[str | None, typer.Option(help="A reason for the broker's log.")] = None,
 ) -> Result:
-    """Take members out of a group; those that still run come back.
+    """Remove members from a group; those that are still running rejoin.
 
     Example: odradek groups remove-members billing --instance-id worker-3 --yes
     """
@@ -219,7 +215,7 @@ def remove_members(
     if failed:
         raise failed[group]
     if found[group].type == SHARE:
-        refuse(f"{group} is a share group: Kafka has no request that takes members out of one")
+        refuse(f"{group} is a share group: Kafka can't remove members from share groups")
     inside = [m for m in found[group].members if not instance_id or m.instance_id in instance_id]
     names = [m.instance_id or m.member_id for m in inside]
     document: dict[str, Any] = {"group": group, "members": names}
@@ -233,7 +229,7 @@ def remove_members(
     if run.dry_run:
         lines = [f"Would remove member {name} of group {group}." for name in names]
         return Result({"dry_run": True, **document}, lines, bad)
-    run.confirm(f"take {counted(len(inside), 'member')} out of group {group}")
+    run.confirm(f"remove {counted(len(inside), 'member')} from group {group}")
     static = names if instance_id else None
     _, refused = run.each(
         lambda: run.admin.remove_group_members(group, static, run.left(), reason=reason), names

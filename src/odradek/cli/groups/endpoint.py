@@ -40,7 +40,7 @@ def where_to_listen(text: str) -> tuple[str, int]:
     number = whole_number(port, MOST_PORTS)
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or number is None or "/" in host or (":" in host and bare == host):
-        refuse(f"{FLAG}: {text!r} isn't HOST:PORT or :PORT, as in 127.0.0.1:9308 or :9308")
+        refuse(f"{FLAG}: expected HOST:PORT or :PORT, as in 127.0.0.1:9308 or :9308, not {text!r}")
     return bare, number
 
 
@@ -77,9 +77,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         shown = f"[{host}]" if ":" in host else host
-        raise ConfigurationError(
-            f"{FLAG}: {shown}:{port} can't be listened on: {reason}"
-        ) from error
+        raise ConfigurationError(f"{FLAG}: can't listen on {shown}:{port}: {reason}") from error
 
 
 def _listening_at(host: str, port: int) -> socket.socket:

@@ -140,13 +140,13 @@ class LagExporter:
         """What a scrape gets, from any thread: the last look, its age, and the client's metrics."""
         looked, (looks, failed) = self._looked, self._counts
         own = [
-            _single("up", "Whether the last look succeeded.", int(self._up)),
-            _single("looks_total", "Looks that were begun.", looks, "counter"),
-            _single("looks_failed_total", "Looks that couldn't be taken.", failed, "counter"),
+            _single("up", "Whether the last measurement succeeded.", int(self._up)),
+            _single("looks_total", "Measurements started.", looks, "counter"),
+            _single("looks_failed_total", "Measurements failed.", failed, "counter"),
         ]
         if looked is not None:
             age = self._monotonic() - looked
-            own.append(_single("age_seconds", "Age of what is told of groups. Unit: s.", age))
+            own.append(_single("age_seconds", "Age of the reported data. Unit: s.", age))
         return [_encoded(text_of(own)), self._told, _encoded(prometheus_text(admin))]
 
     def _families(self, rows: list[_Row], now: float) -> Iterator[PrometheusFamily]:
@@ -160,9 +160,9 @@ class LagExporter:
         states = {g: seen.group for g, seen in self._looks.items()}
         kinds = Counter(map(type, self.failed))
         for name, text, told in (
-            ("current_offset", "What the group has committed.", offsets),
-            ("lag", "Offsets from there to the log's end.", lags),
-            ("lag_seconds", "Since the first record that it hasn't read was written.", seconds),
+            ("current_offset", "Committed offset of the group.", offsets),
+            ("lag", "Offsets between the committed offset and the log's end.", lags),
+            ("lag_seconds", "Seconds since the first unread record was written.", seconds),
         ):
             series = [(_labels(row), value) for row, value in told]
             yield _family(f"kafka_consumergroup_{name}", text, series)
@@ -174,21 +174,21 @@ class LagExporter:
         )
         yield _family(
             "kafka_consumergroup_state",
-            "1 for the state that the group is in.",
+            "1 for the current state of the group.",
             [({"consumergroup": g, "state": d.state}, 1) for g, d in states.items()],
         )
         yield _family(
             "kafka_topic_partition_current_offset",
-            "The log's end: the offset of its next record.",
+            "Log end offset: the offset of the next record.",
             [({"topic": a.topic, "partition": str(a.partition)}, n) for a, n in ends.items()],
         )
         yield _family(
             f"{OWN}errors",
-            "Groups, partitions and brokers that told nothing at the last look.",
+            "Groups, partitions and brokers without data in the last measurement.",
             [({"of": of}, kinds[kind]) for of, kind in KINDS.items()],
         )
-        yield _single("look_seconds", "How long the last look took. Unit: s.", self._took)
-        text = f"Partitions that aren't told, as there are more than {MOST_ROWS}."
+        yield _single("look_seconds", "Duration of the last measurement. Unit: s.", self._took)
+        text = f"Partitions that are left out, as there are more than {MOST_ROWS}."
         yield _single("partitions_left_out", text, left_out)
 
     def _behind(self, row: _Row, now: float) -> float | None:
@@ -221,7 +221,7 @@ def export(
         MetricsEndpoint(*where, lambda: exporter.pieces(admin)) as endpoint,
         terminable() as end,
     ):
-        say(f"{run.tool}: metrics are at {endpoint.url}")
+        say(f"{run.tool}: serving metrics at {endpoint.url}")
         try:
             for turn in count_from(1):
                 began = time.monotonic()

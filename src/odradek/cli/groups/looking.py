@@ -122,8 +122,10 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
         topics = set(run.admin.list_topics(run.left()))
     except KafkaError:  # the groups' own errors are what was asked for
         return {}
-    text = "there is no group {0}; {0} is a topic, and all names here are groups': each topic of a "
-    text += "group is shown, and `odradek topics describe {0}` shows a topic"
+    text = (
+        "group {0} doesn't exist; {0} is a topic, but this command takes group ids and shows all "
+    )
+    text += "topics of a group. To describe the topic: odradek topics describe {0}"
     return {g: GroupIdNotFoundError(text.format(g)) for g in absent if g in topics}
 
 

@@ -36,53 +36,53 @@ Offsets = Mapping[TopicPartition, int]
 
 
 Groups = Annotated[
-    list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=group_ids)
+    list[str], typer.Argument(metavar="GROUP", help="Group ids.", autocompletion=group_ids)
 ]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
         "--topic",
         metavar="TOPIC[:PARTITIONS]",
-        help="What to go on with elsewhere, as flights or flights:0,2; may be repeated.",
+        help="The topic or partitions to reset, as flights or flights:0,2; may be repeated.",
         autocompletion=topic_names,
     ),
 ]
 AllTopics = Annotated[
     bool, typer.Option("--all-topics", help="All partitions with a committed offset.")
 ]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="After the last record.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the earliest record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")]
 ToCurrent = Annotated[
     bool,
-    typer.Option("--to-current", help="To what is committed; without that, after the last record."),
+    typer.Option(
+        "--to-current", help="To the committed offset, or to the end of the log without one."
+    ),
 ]
 ToOffset = Annotated[int | None, typer.Option(min=0, metavar="N", help="To this offset.")]
 ShiftBy = Annotated[
     int | None,
-    typer.Option(metavar="N", help="So many records on from what is committed; -N: back."),
+    typer.Option(metavar="N", help="By N records after the committed offset; -N: before it."),
 ]
 ToDatetime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="To the first record of this time or later: 2026-03-01T12:30:00.000, in UTC "
-        "unless it ends with a zone (Z, +02:00).",
+        help="To the first record at or after this time: 2026-03-01T12:30:00.000, in UTC unless it "
+        "has a zone (Z, +02:00).",
     ),
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option(
-        metavar="DURATION", help="To the first record of so long ago or later: PT1H30M, P7D."
-    ),
+    typer.Option(metavar="DURATION", help="To the first record younger than this: PT1H30M, P7D."),
 ]
 FromFile = Annotated[
-    Path | None, typer.Option(help="To the offsets of a file's lines, as --export writes them.")
+    Path | None, typer.Option(help="To the offsets of a CSV file, as written by --export.")
 ]
 Export = Annotated[
     bool,
     typer.Option(
         "--export",
-        help="Print the new offsets as lines of comma-separated values, and change nothing.",
+        help="Print the new offsets as CSV, without changing anything.",
     ),
 ]
 
@@ -102,12 +102,12 @@ def reset_offsets(
     from_file: FromFile = None,
     export: Export = False,
 ) -> Result:
-    """Let groups go on reading elsewhere, while none of their members runs.
+    """Set the committed offsets of groups without running members.
 
-    Say what for by --topic or --all-topics, and where by one of --to-earliest,
-    --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
-    --by-duration; or both by --from-file. An offset outside of the log becomes
-    the log's nearer end, with a warning.
+    Choose partitions by --topic or --all-topics, and the new offset by one of --to-earliest,
+    --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration; or both by
+    --from-file. An offset outside of the log is replaced by the nearer end of the log, with a
+    warning.
 
     Example: odradek groups reset-offsets billing --topic flights --to-earliest --dry-run
     """
@@ -142,7 +142,7 @@ def reset_offsets(
     document: dict[str, Any] = {"dry_run": True} if run.dry_run or export else {}
     document["groups"] = {g: _document(made) for g, made in plans.items()}
     if failed or not any(offsets.values()):
-        return Result(document, ["There is no offset to set."] if not failed else (), failed)
+        return Result(document, ["There are no offsets to set."] if not failed else (), failed)
     if export:
         return Result(document, written(offsets).removesuffix("\n").split("\n"))
     if not run.dry_run:
@@ -181,16 +181,18 @@ def _check_scope(mode: Mode, topics: list[str] | None, *, all_topics: bool) -> N
     parse_scope(topics or ())  # before a cluster is asked
     if mode.flag == "from-file":
         if topics or all_topics:
-            refuse("--from-file says itself which partitions are meant")
+            refuse("--from-file already names the partitions: leave out --topic and --all-topics")
     elif bool(topics) == all_topics:
-        refuse("say which partitions are meant, by --topic or by --all-topics")
+        refuse("choose the partitions, by --topic or by --all-topics")
 
 
 def _check_printable(groups: Iterable[str]) -> None:
     """A plan of several groups has their names, and is printed as everything is."""
     for group in groups:
         if printable(group, limit=None, lines=True) != group:
-            refuse(f"--export: the name of group {group} has control characters: export it alone")
+            refuse(
+                f"--export: the id of group {group} contains control characters: export it alone"
+            )
 
 
 def _file(path: Path | None, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -211,8 +213,8 @@ def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[
     for group, d in found.items():
         if d.members:
             text = (
-                f"group {group} has {counted(len(d.members), 'member')} and is {d.state}: offsets "
-                "can be set only while none runs"
+                f"group {group} has {counted(len(d.members), 'member')} and is {d.state}: "
+                "offsets can only be set while no member is running"
             )
             failed[group] = NonEmptyGroupError(text)
     # A group that isn't there is made by its first offsets, as by Kafka's tool.
@@ -285,20 +287,20 @@ def _document(made: Plan) -> dict[str, Any]:
 def delete_offsets(
     run: AdminRun,
     group: Annotated[
-        str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=group_ids)
+        str, typer.Argument(metavar="GROUP", help="The group id.", autocompletion=group_ids)
     ],
     topic: Annotated[
         list[str],
         typer.Option(
             metavar="TOPIC[:PARTITIONS]",
-            help="Whose offsets, as flights or flights:0,2; may be repeated.",
+            help="The topic or partitions, as flights or flights:0,2; may be repeated.",
             autocompletion=topic_names,
         ),
     ],
 ) -> Result:
-    """Delete what a group has committed for topics that no member subscribes to.
+    """Delete a group's committed offsets of topics that no member subscribes to.
 
-    Of a share group, where it begins, of whole topics only.
+    For a share group, this deletes its start offsets, of whole topics only.
 
     Example: odradek groups delete-offsets billing --topic flights:0,2 --yes
     """
@@ -308,7 +310,7 @@ def delete_offsets(
         return Result({"group": group, "deleted": []}, (), absent)
     shares = found[group].type == SHARE
     if shares and any(numbers is not None for numbers in scope.values()):
-        refuse(f"{group} is a share group: its offsets are deleted by whole topics")
+        refuse(f"{group} is a share group: its offsets can only be deleted for whole topics")
     partitions, missing = partitions_of(run, topic)
     if run.dry_run:
         committed = _committed(run, group, partitions, shares=shares)

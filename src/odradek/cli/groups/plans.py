@@ -63,7 +63,9 @@ def parse_mode(given: Mapping[str, object], now: float) -> Mode:
     chosen = {f: v for f, v in given.items() if v is not None and v is not False}
     names = ", ".join(f"--{flag}" for flag in given)
     if len(chosen) != 1:
-        refuse(f"say where to go on by one of {names}" if not chosen else f"only one of {names}")
+        refuse(
+            f"choose the new offset by one of {names}" if not chosen else f"use only one of {names}"
+        )
     ((flag, value),) = chosen.items()
     if flag == "to-datetime":
         return Mode(flag, parse_moment("--to-datetime", str(value)))
@@ -115,7 +117,7 @@ def _there(found: Found, spec: OffsetSpec, at: TopicPartition) -> int:
 def _at_time(made: Plan, ms: int, at: TopicPartition, found: Found) -> None:
     offset = found[ms][at]
     if offset is None:
-        made.warnings.append(f"{at} has no record of that time or later: the latest offset is used")
+        made.warnings.append(f"{at} has no record at or after that time: the latest offset is used")
         offset = _there(found, LATEST, at)
     made.offsets[at] = offset
 
@@ -161,14 +163,14 @@ def read(text: str, groups: Collection[str], name: str) -> dict[str, dict[TopicP
     except csv.Error as error:
         refuse(f"{name}: line {reader.line_num}: {error}")
     if not rows:
-        refuse(f"{name} has no line")
+        refuse(f"{name} is empty")
     for number, row in rows:
         values = [*groups, *row] if len(row) == 3 and len(groups) == 1 else row
         numbers = [n for text in values[2:] if (n := whole_number(text.strip())) is not None]
         if len(values) != 4 or len(numbers) != 2:
             columns = "TOPIC,PARTITION,OFFSET" if len(groups) == 1 else ""
             columns += " or " * bool(columns) + "GROUP,TOPIC,PARTITION,OFFSET"
-            refuse(f"{name}: line {number} isn't {columns}")
+            refuse(f"{name}: line {number} must be {columns}")
         group, topic = values[0], values[1].strip()
         found.setdefault(group, {})[TopicPartition(topic, numbers[0])] = numbers[1]
     for group in groups:

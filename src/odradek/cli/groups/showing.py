@@ -42,7 +42,7 @@ def described(seen: Look) -> ResultTable:
         who = (None, None, None) if m is None else (m.member_id, m.host, m.client_id)
         read = (row.leader_epoch, row.committed, row.end, row.lag)
         rows.append((group, *row.partition, *read, *who))
-    return ResultTable(heads, rows, f"Group {group} has committed nothing.")
+    return ResultTable(heads, rows, f"Group {group} has no committed offsets.")
 
 
 def members(groups: Iterable[GroupDescription]) -> ResultTable:
@@ -61,7 +61,7 @@ def members(groups: Iterable[GroupDescription]) -> ResultTable:
         for d in groups
         for m in d.members
     ]
-    return ResultTable(heads, rows, "There are no members.")
+    return ResultTable(heads, rows, "No members found.")
 
 
 def _assigned(m: GroupMember) -> str:

@@ -89,7 +89,7 @@ class LagWatch:
         if self.groups.named and room > 0:
             parts += [Text(), _rich(_PARTITIONS, [_partition(g, row) for g, row in rows[:room]])]
             if len(rows) > room:
-                parts.append(Text(f"… and {len(rows) - room} less far behind", style="dim"))
+                parts.append(Text(f"… and {len(rows) - room} with less lag", style="dim"))
         return Group(*parts)
 
     def _sum(self, group: str, seen: Look) -> tuple[Any, ...]:
@@ -107,7 +107,7 @@ def watch(run: AdminRun, groups: WhichGroups, interval: float, count: int | None
     watching.look(run)
     for group in groups.named:
         if whole_number(group) is not None and group in watching.failed:
-            refuse(f"there is no group {group}; --interval {group} says how often to look")
+            refuse(f"there is no group {group}; to set the interval, use --interval {group}")
     run.close()
     live = has_pictures(console) and not run.json
     with _drawn(console) if live else contextlib.nullcontext() as drawn:

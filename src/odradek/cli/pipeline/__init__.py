@@ -1,12 +1,12 @@
-"""`odradek pipeline`: runs a file of sources, SQL and sinks as streaming queries, and shows them.
+"""Commands of `odradek pipeline`: run a file of sources, SQL and sinks as streaming queries.
 
-In: a SPEC, which is YAML (see `spec`). Out: queries of plain Structured Streaming that go on until
+In: a SPEC, which is YAML (see `spec`). Out: queries of plain Structured Streaming that run until
 they are stopped, a view or JSON lines of what they do, an exit status. Must not: do what Spark's
 declarative pipelines do; `spark-pipelines run` is for those, and the source and sink work there.
 
 A SPEC goes through `document` (YAML with lines), `spec` (checked values), `graph` (Spark: views and
 writers), `running` (queries until their end); `progress` and `outages` make values of what Spark
-and the clients tell, and `display` shows them.
+and the clients report, and `display` shows them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import typer
 
 from odradek.cli.frame.overviews import overview
 
-app = overview("Topics through SQL into topics, files or tables: plan and run a pipeline.")
+app = overview("Run SQL from topics to topics, files or tables, with Spark.")
 
 STOP_TIMEOUT = 60.0
 
@@ -31,16 +31,16 @@ SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML file; see
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Log = Annotated[
     Path | None,
-    typer.Option(help="Where Spark's own log goes; if not given, spark.log in the storage folder."),
+    typer.Option(help="Where to write Spark's own log (default: spark.log in the storage folder)."),
 ]
 
 
 @app.command()
 def plan(spec: SpecPath, json: Json = False, log: Log = None) -> None:
-    """Check a pipeline, and show what would run and from where it would go on.
+    """Check a pipeline, and show what would run and where it would continue.
 
-    Nothing is written and no query starts. Exit status: 0 when the pipeline
-    could start, 2 when not; each problem is told with its line.
+    Nothing is written and no query starts. The exit status is 0 if the pipeline could start,
+    otherwise 2; each problem is reported with its line.
     """
     with _ending():
         from odradek.cli.pipeline.document import read
@@ -63,15 +63,15 @@ def run(
     log: Log = None,
     stop_timeout: Annotated[
         float,
-        typer.Option(min=0.0, help="Seconds that a running batch may take to end after SIGTERM."),
+        typer.Option(min=0.0, help="Seconds that a running batch has to finish after SIGTERM."),
     ] = STOP_TIMEOUT,
 ) -> None:
-    """Run a pipeline until it is stopped, or until its flows have come to their end.
+    """Run a pipeline until it is stopped, or until its flows have finished.
 
-    SIGTERM and Ctrl-C stop it after the running batches; a second one at
-    once. Exit status: 0 ended, or stopped by SIGTERM after a batch, 1 a flow
-    failed, 2 it couldn't start, 130 Ctrl-C, 143 SIGTERM within a batch. A
-    batch that had begun is named, and repeated when the pipeline runs again.
+    SIGTERM and Ctrl-C stop it after the running batches; a second signal stops it at once. Exit
+    statuses: 0 finished, or stopped by SIGTERM after a batch, 1 a flow failed, 2 it couldn't start,
+    130 Ctrl-C, 143 SIGTERM within a batch. A batch that was interrupted is reported, and repeated
+    by the next run.
     """
     with _ending():
         from odradek.cli.pipeline.display import JsonLines, PipelineView

@@ -106,19 +106,17 @@ class PipelineView(LiveView):
         """Tell of an outage's beginning and end, and of the first rows after it."""
         if event == "outage":
             self._out[outage.cluster] = outage
-            self.say(event, f"cluster {outage.cluster} doesn't answer: {outage.why}")
+            self.say(event, f"no broker of cluster {outage.cluster} answers: {outage.why}")
         elif event == "back":
             self._out.pop(outage.cluster, None)
             self.say(event, f"cluster {outage.cluster} is back after {outage.seconds or 0:.1f} s")
         else:
             after = (outage.flowing or 0.0) - (outage.over or 0.0)
-            self.say(
-                event, f"cluster {outage.cluster}: rows again, {after:.1f} s after it was back"
-            )
+            self.say(event, f"cluster {outage.cluster}: first rows {after:.1f} s after it was back")
 
     def _draw(self) -> Group:
         table = Table(title=self._title, title_justify="left")
-        for heading in ("flow", "batch", "rows", "rows/s", "batch time", "in all", "lag"):
+        for heading in ("flow", "batch", "rows", "rows/s", "batch time", "total", "lag"):
             table.add_column(heading, justify="left" if heading in ("flow", "lag") else "right")
         for name in self._names:
             if name not in self._flows:

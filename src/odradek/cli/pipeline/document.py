@@ -61,7 +61,7 @@ class Node:
     @property
     def kind(self) -> str:
         """What it is, in words."""
-        return {str: "a text", list: "a list", dict: "a map"}[type(self.value)]
+        return {str: "a string", list: "a list", dict: "a map"}[type(self.value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class YamlReader:
             raise
         except (ValueError, ArithmeticError) as error:
             # PyYAML lets Python's own out: of `chr` for an escape, of `int` for a version's digits.
-            text = "an escape or a version in it is a number beyond any character or version"
+            text = "it contains an escape or a version number out of range"
             raise SpecError(f"{self._problems.path} isn't YAML: {text}") from error
         if composed is None:
             raise SpecError(f"{self._problems.path} is empty")
@@ -121,9 +121,9 @@ class YamlReader:
         depth = 0
         for event in events:
             if isinstance(event, yaml.AliasEvent):
-                text = f"the alias *{event.anchor}: aliases aren't taken, write it out"
+                text = f"aliases such as *{event.anchor} aren't supported; write the value out"
             elif isinstance(event, yaml.CollectionStartEvent) and depth == DEEPEST:
-                text = f"more than {DEEPEST} lists and maps stand in each other"
+                text = f"lists and maps are nested more than {DEEPEST} levels deep"
             else:
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 depth -= isinstance(event, yaml.CollectionEndEvent)
@@ -148,10 +148,10 @@ class YamlReader:
         for key, value in pairs:
             line = key.start_mark.line + 1
             if key.id != "scalar":
-                self._problems.add(line, "a key must be a text")
+                self._problems.add(line, "a key must be a string")
             elif key.value in found:
                 before = found[key.value].key_line
-                self._problems.add(line, f"{key.value} stands on line {before} already")
+                self._problems.add(line, f"{key.value} is already set on line {before}")
             else:
                 found[key.value] = self._node(value, line)
         return found
@@ -165,7 +165,7 @@ class YamlReader:
                 return self._variables[name]
             if default is None:
                 at = line + text.count("\n", 0, match.start())
-                self._problems.add(at, f"the environment has no variable {name}")
+                self._problems.add(at, f"environment variable {name} isn't set")
             return default or ""
 
         return _VARIABLE.sub(value, text)
@@ -177,4 +177,4 @@ def close_to(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else ""
+    return f"; use {'' if len(names) == 1 else 'one of '}{', '.join(names)}" if names else ""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 NOT_CONNECTED = "connect back"
 """Spark's words, "failed to" or "Timed out while waiting for the Python worker to" before them."""
 _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
-ONCE_MORE = "a Python process that Spark had started failed to connect back; trying once more"
+ONCE_MORE = "a Python process of Spark failed to connect back; retrying once"
 _WAY = "Traceback (most recent call last):"
 _RAISED = re.compile(r"(?m)^(?=\w)")
 """Where the error stands behind the way to it, whose lines are indented."""
@@ -199,14 +199,15 @@ class Graph:
     def _fits(self, sink: Sink, frame: Any) -> None:
         if not frame.isStreaming:
             self._problems.add(
-                sink.reads_line, f"sink {sink.name}: {sink.reads} reads no source, only lookups"
+                sink.reads_line,
+                f"sink {sink.name}: {sink.reads} reads only lookups, no source",
             )
         for column in sink.partition_by:
             if column not in frame.columns:
                 self._problems.add(
                     sink.line_of("partitionBy"),
-                    f"sink {sink.name}: partitionBy: {sink.reads} has no column {column}, only "
-                    f"{', '.join(frame.columns)}",
+                    f"sink {sink.name}: partitionBy: {sink.reads} has no column {column}; its "
+                    f"columns are {', '.join(frame.columns)}",
                 )
 
     def _writer(self, sink: Sink, frame: Any) -> Any:

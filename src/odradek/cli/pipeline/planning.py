@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odradek.cli.frame.results import counted
 from odradek.cli.pipeline.checkpoint import look
 from odradek.cli.pipeline.graph import Graph, end_session, session
 from odradek.cli.pipeline.spec import (
@@ -95,13 +96,15 @@ class PipelinePlan:
         """For people."""
         found = [f"{self.path}: pipeline {self.name} could start"]
         for r in self.readings:
-            held = "" if r.records is None else f", {r.records:,} records at most"
+            held = "" if r.records is None else f", at most {counted(r.records, 'record')}"
             where = f" at cluster {r.cluster}: {_topics(r)}{held}" if r.cluster else ""
             found.append(f"  {r.kind} {r.name}: {r.format}{where}")
         found += [f"  view {name}: {columns}" for name, columns in self.views.items()]
         for w in self.writings:
             pace = (
-                "until all there is is read" if w.trigger == AVAILABLE_NOW else f"every {w.trigger}"
+                "until existing records are read"
+                if w.trigger == AVAILABLE_NOW
+                else f"every {w.trigger}"
             )
             found.append(f"  sink {w.name}: {w.reads} → {w.format} {w.target}, {w.mode}, {pace}")
             found.append(f"    columns: {w.columns}")
@@ -112,22 +115,22 @@ class PipelinePlan:
 
 
 def _topics(r: SourceReading) -> str:
-    named = [f"{t} ({n} partition{'' if n == 1 else 's'})" for t, n in r.topics.items()]
+    named = [f"{t} ({counted(n, 'partition')})" for t, n in r.topics.items()]
     if len(named) > SHOWN:
         named[SHOWN:] = [f"{len(named) - SHOWN} more"]
     if r.pattern is None:
         return ", ".join(named)
-    return f"topics like {r.pattern}, now {', '.join(named) or 'none'}"
+    return f"topics matching {r.pattern}, now {', '.join(named) or 'none'}"
 
 
 def _state(w: Writing) -> str:
     if not w.looked_at:
-        return "it can't be looked at from here; a query goes on from what is there"
+        return "it can't be read from here; the query continues from it if it exists"
     if w.after_batch is None and w.repeats is None:
         return "a new query"
-    after = "from its first batch" if w.after_batch is None else f"after batch {w.after_batch}"
-    again = "" if w.repeats is None else f"; batch {w.repeats} was begun and is repeated"
-    return f"goes on {after}{again}"
+    after = "at its first batch" if w.after_batch is None else f"after batch {w.after_batch}"
+    again = "" if w.repeats is None else f"; batch {w.repeats} was interrupted and will be repeated"
+    return f"continues {after}{again}"
 
 
 def describe(
@@ -213,7 +216,7 @@ def ask_clusters(
         places = {name: place for name, place in places.items() if name in needed}
     asked = {p.cluster.name for p in (*places.values(), *sinks) if p.format == OURS and p.cluster}
     if asked:
-        say(f"asking {', '.join(f'cluster {name}' for name in sorted(asked))}")
+        say(f"connecting to {', '.join(f'cluster {name}' for name in sorted(asked))}")
     found = [_reading(pipeline, place, silent) for place in places.values()]
     for sink in sinks:
         if sink.format == OURS:
@@ -348,7 +351,7 @@ def _writing(sink: Sink, columns: str, checkpoint: str) -> Writing:
     delivery = str(sink.option("delivery") or "at_least_once") if sink.format == OURS else None
     target = str(sink.option("topic") or sink.option("path") or "")
     if sink.format == OURS and not target:
-        target = "the topic of column topic"
+        target = "the topic in column topic"
     return Writing(
         sink.name, sink.reads, sink.format, target, delivery, sink.mode, sink.trigger, columns,
         checkpoint, found.committed, found.repeats, found.positions, found.seen,

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, Self
 
 from odradek.cli.demo.timeline import EventReader
+from odradek.cli.frame.results import counted
 from odradek.cli.pipeline.checkpoint import Checkpoint, look
 from odradek.cli.pipeline.dead_letters import DeadLetterTopics, in_words
 from odradek.cli.pipeline.display import Display
@@ -255,7 +256,7 @@ class Running:
         try:
             return self._started()
         except KeyboardInterrupt:  # before any query ran; PySpark's own handler raises it as well
-            self._display.say("stopped", f"{self._pipeline.name} stopped before it had started")
+            self._display.say("stopped", f"{self._pipeline.name} was stopped before it had started")
             return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
 
     def _started(self) -> int:
@@ -338,7 +339,7 @@ class Running:
         if queries.active:
             if self._stop.signals:
                 self._display.say(
-                    "stopping", "stopping after the running batches (once more: at once)"
+                    "stopping", "stopping after the running batches (a second signal stops at once)"
                 )
             with suppress(OSError):  # a full disk: then it has to be guessed when a batch is over
                 self._pause.touch()
@@ -362,7 +363,10 @@ class Running:
             repeats = None if flow.left is None else flow.left.repeats
             what = "written" if flow.progress.written else "read"
             dead = queries.letters.of(flow.name)
-            done = f"{flow.progress.rows:,} rows {what} in {flow.progress.batches} batches"
+            done = (
+                f"{counted(flow.progress.rows, 'row')} {what} in {flow.progress.batches:,} "
+                f"{'batch' if flow.progress.batches == 1 else 'batches'}"
+            )
             done += in_words(dead)
             if flow.name in failures:
                 event, text = "failed", f"{flow.name} failed: {failures[flow.name]}"
@@ -374,8 +378,8 @@ class Running:
                 event = "stopped" if self._stop.signals else "ended"
                 text = f"{flow.name} {event}: {done}"
                 if flow.left is not None and not flow.left.seen:
-                    text += "; a batch that began just then is repeated (the checkpoint can't be "
-                    text += "looked at from here)"
+                    text += "; a batch that had just begun will be repeated (the checkpoint "
+                    text += "can't be read from here)"
             self._display.say(
                 event, text, flow=flow.name, rows=flow.progress.rows, repeats=repeats,
                 batches=flow.progress.batches, positions=flow.progress.positions,

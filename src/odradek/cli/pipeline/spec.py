@@ -244,7 +244,7 @@ class _Parser:
         for wanted, found in (("sources", sources), ("sinks", sinks)):
             if not found:
                 line = root[wanted].key_line if wanted in root else self._document.root.line
-                self._problems.add(line, f"a pipeline needs at least one of {wanted}")
+                self._problems.add(line, f"a pipeline needs at least one entry in {wanted}")
         return Pipeline(
             self._document.path, name, self._placed(storage), spark, clusters, sources,
             lookups, views, sinks, self._problems,
@@ -257,12 +257,12 @@ class _Parser:
         file = entries.pop("properties", None)
         path = None if file is None else Path(self._placed(self._text(file, "properties")))
         if path is not None and file is not None and not path.is_file():
-            self._problems.add(file.line, f"properties: there is no file {path}")
+            self._problems.add(file.line, f"properties: file {path} doesn't exist")
         lines = {key.lower(): value.key_line for key, value in entries.items()}
         for key, value in entries.items():
             if key.startswith("kafka."):
                 short = key.removeprefix("kafka.")
-                self._problems.add(value.key_line, f"{key}: in a cluster it is just {short}")
+                self._problems.add(value.key_line, f"{key}: leave out kafka. in a cluster: {short}")
         settings = sealed({key: self._text(value, key) for key, value in entries.items()})
         if path is None and "bootstrap.servers" not in settings:
             self._problems.add(node.key_line, f"cluster {name}: bootstrap.servers is missing")
@@ -326,11 +326,11 @@ class _Parser:
         reads_line = entries["from"].line if "from" in entries else node.key_line
         if reads in lookups:
             self._problems.add(
-                reads_line, f"{what}: {reads} is a lookup; a sink reads a source or a view"
+                reads_line, f"{what}: {reads} is a lookup; a sink must read a source or a view"
             )
         elif reads and reads not in readable:
             self._problems.add(
-                reads_line, f"{what}: there is no source or view {reads}{close_to(reads, readable)}"
+                reads_line, f"{what}: unknown source or view {reads}{close_to(reads, readable)}"
             )
         where = self._format(entries, OURS, node.key_line, what)
         cluster = self._of_cluster(entries, where, clusters, node.key_line, what)
@@ -341,9 +341,9 @@ class _Parser:
         if mode == "update" and where == OURS:
             self._problems.add(
                 entries["mode"].line,
-                f"mode: Spark writes to {OURS}, a Python data source, in append and complete only; "
-                "a program of yours can write updates: foreachBatch with odradek.spark.write_batch "
-                "(docs/spark.md)",
+                f"mode: Spark only supports append and complete for {OURS}, as it is a Python "
+                "data source; for updates, write a program that uses foreachBatch with "
+                "odradek.spark.write_batch (docs/spark.md)",
             )
         split = entries.get("partitionBy")
         columns = () if split is None else tuple(self._list(split, "partitionBy"))
@@ -351,7 +351,7 @@ class _Parser:
             lines["partitionby"] = split.key_line
         if columns and where == OURS and split is not None:
             self._problems.add(
-                split.key_line, "partitionBy is for files; rows of a topic have a column partition"
+                split.key_line, "partitionBy is for files; for topics, use a column named partition"
             )
         sink = Sink(
             name, node.key_line, where, cluster, options, lines, reads, reads_line, mode,
@@ -377,7 +377,7 @@ class _Parser:
                 continue
             if where != OURS:
                 self._problems.add(
-                    node.key_line, f"{what}: {name} is for format {OURS}, not {where}"
+                    node.key_line, f"{what}: {name} needs format {OURS}, not {where}"
                 )
                 continue
             if isinstance(node.value, str):
@@ -397,13 +397,14 @@ class _Parser:
             for node in without:
                 self._problems.add(
                     node.key_line,
-                    f"{what}: registry is missing: keys and values both have one, or none has",
+                    f"{what}: registry is missing: set one for both keys and values, or for "
+                    "neither",
                 )
         for registry in used.values():
             for option, value in registry.options.items():
                 if option.lower() in lines:
                     line = lines[option.lower()]
-                    self._problems.add(line, f"{option} is in registries already")
+                    self._problems.add(line, f"{option} is already set by the registry")
                 options[option] = value
             lines |= registry.lines
 
@@ -413,9 +414,9 @@ class _Parser:
         found = self._registries.get(name)
         if found is None:
             close = close_to(name, self._registries)
-            self._problems.add(node.line, f"there is no registry {name}{close}")
+            self._problems.add(node.line, f"unknown registry {name}{close}")
         elif used and name not in used:
-            self._problems.add(node.line, f"{what}: keys and values can't have two registries")
+            self._problems.add(node.line, f"{what}: keys and values must use the same registry")
         else:
             used[name] = found
             return True
@@ -445,7 +446,7 @@ class _Parser:
         """Add an option that has a place of its own in a SPEC."""
         if option.lower() in lines:
             self._problems.add(
-                node.key_line, f"{option} stands on line {lines[option.lower()]} already"
+                node.key_line, f"{option} is already set on line {lines[option.lower()]}"
             )
         options[option], lines[option.lower()] = value, node.key_line
 
@@ -464,7 +465,7 @@ class _Parser:
         if where != OURS:
             self._problems.add(
                 node.key_line,
-                f"{what}: {option} is for format odradek; what {where} promises is Spark's matter",
+                f"{what}: {option} needs format odradek; the guarantees of {where} are Spark's",
             )
         self._put(option, self._text(node, option), node, options, lines)
 
@@ -495,7 +496,7 @@ class _Parser:
             small, value = key.lower(), self._text(node, key)
             if small in lines:
                 self._problems.add(
-                    node.key_line, f"{key} stands on line {lines[small]} already, in other letters"
+                    node.key_line, f"{key} is already set on line {lines[small]}, in different case"
                 )
             lines[small] = node.key_line
             for other in [name for name in found if name.lower() == small]:
@@ -525,16 +526,16 @@ class _Parser:
         node = entries.get("cluster")
         if where != OURS:
             if node is not None:
-                self._problems.add(node.key_line, f"{what}: cluster is for format odradek")
+                self._problems.add(node.key_line, f"{what}: cluster needs format odradek")
             return None
         if node is None:
             if len(clusters) == 1:
                 return next(iter(clusters.values()))
-            self._problems.add(line, f"{what}: which cluster?{close_to('', clusters)}")
+            self._problems.add(line, f"{what}: cluster is missing{close_to('', clusters)}")
             return None
         name = self._text(node, "cluster")
         if name not in clusters:
-            self._problems.add(node.line, f"there is no cluster {name}{close_to(name, clusters)}")
+            self._problems.add(node.line, f"unknown cluster {name}{close_to(name, clusters)}")
         return clusters.get(name)
 
     def _format(self, entries: Mapping[str, Node], usual: str, line: int, what: str) -> str:
@@ -563,7 +564,8 @@ class _Parser:
         match = _TRIGGER.fullmatch(text)
         if match is None:
             self._problems.add(
-                node.line, f"trigger: {text!r} is neither availableNow nor a time like 2 seconds"
+                node.line,
+                f"trigger: expected availableNow or an interval such as 2 seconds, not {text!r}",
             )
             return usual
         unit = match[2].lower()
@@ -580,7 +582,7 @@ class _Parser:
         for name, node in found.items():
             if not _NAME.fullmatch(name):
                 self._problems.add(
-                    node.key_line, f"{key}: {name!r} can't be a name in SQL (letters, digits, _)"
+                    node.key_line, f"{key}: {name!r} isn't a valid SQL name (letters, digits, _)"
                 )
         return found
 
@@ -589,7 +591,7 @@ class _Parser:
         for kind, entries in kinds.items():
             for name, entry in entries.items():
                 if name in seen:
-                    self._problems.add(entry.line, f"{name} is among {seen[name]} already")
+                    self._problems.add(entry.line, f"{name} is already one of the {seen[name]}")
                 seen.setdefault(name, kind)
 
     def _entries(self, root: Mapping[str, Node], key: str) -> dict[str, Node]:
@@ -604,7 +606,7 @@ class _Parser:
         for key, value in node.value.items():
             if known is not None and key not in known:
                 self._problems.add(
-                    value.key_line, f"{what}: {key} isn't known{close_to(key, known)}"
+                    value.key_line, f"{what}: unknown key {key}{close_to(key, known)}"
                 )
                 del found[key]
         return found
@@ -612,7 +614,7 @@ class _Parser:
     def _text(self, node: Node, what: str) -> str:
         if isinstance(node.value, str):
             return node.value
-        self._problems.add(node.line, f"{what} must be a text, not {node.kind}")
+        self._problems.add(node.line, f"{what} must be a string, not {node.kind}")
         return ""
 
     def _list(self, node: Node, what: str) -> list[str]:

@@ -11,7 +11,7 @@ from odradek.cli.simulate.explore import explore, replay
 from odradek.cli.simulate.fleet import fleet
 from odradek.cli.simulate.recovery import recovery
 
-app = overview("Clusters that die, move and come back, in virtual time.")
+app = overview("Simulate clusters that fail, move and recover, in virtual time.")
 
 
 @app.callback()

@@ -38,13 +38,17 @@ Kind = Annotated[
     str | None,
     typer.Option(
         "--family",
-        show_default="as each seed has it",
+        show_default="chosen by each seed",
         help="plain, hostile, slow, transactions; or misled, groups, read-process-write, "
-        "operators, which no seed has by itself.",
+        "operators, which no seed chooses by itself.",
     ),
 ]
 Short = Annotated[
-    bool, typer.Option("--short/--long", help="A few seconds and clients, or half a minute of all.")
+    bool,
+    typer.Option(
+        "--short/--long",
+        help="A few seconds and clients, or half a minute and all kinds of clients.",
+    ),
 ]
 
 
@@ -106,28 +110,28 @@ def run_task(task: SeedsTask) -> Report:
 def explore(
     seconds: Annotated[
         float | None,
-        typer.Option(min=0, show_default="all of --seeds", help="Go on for so long."),
+        typer.Option(min=0, show_default="all of --seeds", help="Seconds to run."),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(show_default="from a random one on", help="A..B, both included."),
+        typer.Option(show_default="from a random one", help="Seeds A..B, both included."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
     short: Short = True,
     family: Kind = None,
     host: Which = SIMULATED,
     directory: Annotated[
-        Path, typer.Option(help="Where the short schedule of a failure is written.")
+        Path, typer.Option(help="Folder for the schedule file of a failure.")
     ] = Path(),
     json: Json = False,
 ) -> None:
-    """Run random schedules of faults against the clients that ship, with every checker on.
+    """Run random schedules of faults against the clients, and check every invariant.
 
     Each seed gives one schedule: brokers, links, clients, and faults with their times. The first
-    one that violates an invariant is shrunk and written to a file that `replay` takes.
+    schedule that violates an invariant is shrunk and written to a file for `replay`.
     """
     if seconds is None and seeds is None:
-        raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
+        raise typer.BadParameter("use --seconds or --seeds A..B")
     first, last = seed_range(seeds)
     of = _family(family)
     host_maker(host)
@@ -156,8 +160,9 @@ def explore(
     else:
         typer.echo(
             f"{totals['schedules']:,.0f} schedules from seed {first} on in {took:.1f} s "
-            f"({totals['schedules'] / max(took, 1e-9):.0f}/s): {totals['virtual_seconds']:,.0f} "
-            f"virtual seconds, {totals['dials']:,.0f} dials, {totals['requests']:,.0f} requests, "
+            f"({totals['schedules'] / max(took, 1e-9):.0f}/s): "
+            f"{totals['virtual_seconds']:,.0f} virtual seconds, {totals['dials']:,.0f} "
+            f"connection attempts, {totals['requests']:,.0f} requests, "
             f"{totals['records']:,.0f} records; {len(failed)} violated an invariant"
         )
         for name, counts in faults.items():
@@ -179,7 +184,7 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
     except ValueError:
         raise typer.BadParameter(f"--seeds takes A..B, not {seeds!r}") from None
     if last < first:
-        raise typer.BadParameter(f"--seeds {seeds}: the last is before the first")
+        raise typer.BadParameter(f"--seeds {seeds}: the last seed is before the first")
     return first, last
 
 
@@ -191,7 +196,7 @@ def _family(name: str | None) -> Family | None:
         if name == family:
             return family
     if name is not None:
-        raise typer.BadParameter(f"--family is one of {', '.join(FAMILIES)}, not {name!r}")
+        raise typer.BadParameter(f"--family must be one of {', '.join(FAMILIES)}, not {name!r}")
     return None
 
 
@@ -254,7 +259,7 @@ def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dic
     from odradek.simulation.runs.shrink import kind, shrunk
 
     seed, text = failure
-    typer.echo(f"seed {seed} violates an invariant; looking for a short schedule", err=True)
+    typer.echo(f"seed {seed} violates an invariant; shrinking its schedule", err=True)
     end = time.monotonic() + SHRINK_SECONDS
     hosts = host_maker(like.host)
     small = shrunk(
@@ -290,7 +295,9 @@ def replay(
     family: Kind = None,
     host: Which = SIMULATED,
     trace: Annotated[bool, typer.Option(help="Print every event of every client.")] = False,
-    verbs: Annotated[bool, typer.Option("--verbs", help="Print what faults there are.")] = False,
+    verbs: Annotated[
+        bool, typer.Option("--verbs", help="List the faults with their arguments.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run one schedule, from its seed or from a file; it goes the same way each time.
@@ -311,7 +318,7 @@ def replay(
         typer.echo(describe())
         return
     if (file is None) == (seed is None):
-        raise typer.BadParameter("give a schedule file, or --seed")
+        raise typer.BadParameter("pass a schedule file or --seed")
     of, hosts = _family(family), host_maker(host)
     try:
         if file is not None:
@@ -341,7 +348,7 @@ def replay(
         for line in outcome.trace:
             typer.echo(line)
         typer.echo(
-            f"{outcome.seconds:.3f} virtual seconds, {outcome.dials} dials, "
+            f"{outcome.seconds:.3f} virtual seconds, {outcome.dials} connection attempts, "
             f"{outcome.requests} requests, {outcome.records} records"
         )
         typer.echo(outcome.violation or "every invariant held")

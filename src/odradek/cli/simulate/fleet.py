@@ -56,67 +56,67 @@ class Outputs:
 
 
 def fleet(
-    clients: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many clients.")] = 1000,
-    outage: Annotated[float, typer.Option(min=1.0, help="Seconds that nobody can be reached.")] = (
-        60.0
-    ),
+    clients: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of clients.")] = 1000,
+    outage: Annotated[
+        float, typer.Option(min=1.0, help="Seconds during which no broker can be reached.")
+    ] = (60.0),
     policy: Annotated[
-        str, typer.Option(help="odradek, java, constant or kip580-literal; several with commas.")
+        str, typer.Option(help="odradek, java, constant or kip580-literal; comma-separated.")
     ] = "odradek",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="OPTION=VALUE[,VALUE…] of all clients; may be repeated."),
     ] = None,
-    brokers: Annotated[int, typer.Option(min=1, max=1000, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=1000, help="Number of brokers.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
-    spark: Annotated[bool, typer.Option("--spark", help="Let Spark's executors simulate.")] = False,
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master; with it, --spark needn't be said.")
-    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
+    spark: Annotated[bool, typer.Option("--spark", help="Simulate on Spark's executors.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master; implies --spark.")] = None,
     shards: Annotated[
         int | None,
-        typer.Option(min=1, show_default="8 for each core", help="Spark tasks at a time."),
+        typer.Option(min=1, show_default="8 per core", help="Number of concurrent Spark tasks."),
     ] = None,
     slice_size: Annotated[
         int | None,
         typer.Option(
             "--slice",
             min=1,
-            show_default="a hundredth of them, 500 at most",
-            help="Clients that a task simulates.",
+            show_default="a hundredth of all, at most 500",
+            help="Clients per task.",
         ),
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(help="Folder for Parquet tables; a run that was stopped goes on from there."),
+        typer.Option(help="Folder for Parquet tables; an interrupted run continues from there."),
     ] = None,
     events: Annotated[
         Path | None, typer.Option(help="Folder for the events of some clients, as JSON lines.")
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="How many clients' events.")] = 100,
+    sample: Annotated[
+        int, typer.Option(min=1, help="Number of clients whose events are written.")
+    ] = 100,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Draw what the busiest broker sees, in FILE.svg, and in "
-            "FILE-recovery, beside it, how the clients come back."
+            help="Draw the load of the busiest broker in FILE.svg, and the recovery of the clients "
+            "in FILE-recovery beside it."
         ),
     ] = None,
 ) -> None:
-    """Take a fleet of producers through an outage of all brokers, in virtual time.
+    """Simulate an outage of all brokers with a fleet of producers, in virtual time.
 
-    Each client has just got a record to write when the outage begins, and writes on after it. What
-    is counted is what arrives at each broker. Policies: odradek is what ships; java, constant (a
-    backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (that KIP's formula word
-    for word) are simulated. The result is the same however the clients are divided.
+    Each client has a record to write when the outage begins, and writes again after it. The command
+    counts what arrives at each broker. Policies: odradek is the real client; java, constant (a
+    backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (the literal formula of
+    that KIP) are simulated. The result doesn't depend on how the clients are divided into tasks.
 
     Example: odradek simulate fleet --clients 100 --events events --picture fleet.svg
     """
     from odradek.simulation.measurements.fleet_slices import FleetPlan
 
     if picture is not None and picture.suffix != ".svg":
-        raise typer.BadParameter("--picture takes a file that ends with .svg")
+        raise typer.BadParameter("--picture must end with .svg")
     size = slice_size or max(1, min(LARGEST_SLICE, clients // SLICES))
     plan = FleetPlan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
     workers = FleetWorkers(jobs, spark or master is not None, master, shards)
@@ -135,12 +135,12 @@ def _cases(
     for text in settings:
         name, equals, values = text.partition("=")
         if not equals or not name or not values:
-            raise typer.BadParameter(f"--set takes OPTION=VALUE[,VALUE…], not {text!r}")
+            raise typer.BadParameter(f"--set: expected OPTION=VALUE[,VALUE…], not {text!r}")
         choices.append([(name, value) for value in values.split(",")])
     cases = []
     for word in dict.fromkeys(policy.split(",")):
         if word not in STRATEGIES:
-            raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(STRATEGIES)}")
+            raise typer.BadParameter(f"unknown policy {word!r}; use one of {', '.join(STRATEGIES)}")
         for chosen in product(*choices):
             case = Case(word, brokers, outage, seed, chosen)
             try:
@@ -169,7 +169,12 @@ def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
             raise
         where = outputs.tables
         typer.echo(
-            "stopped; " + (f"the same command goes on, from {where}" if where else "nothing kept"),
+            "stopped; "
+            + (
+                f"run the same command again to continue from {where}"
+                if where
+                else "no results were kept"
+            ),
             err=True,
         )
         raise typer.Exit(130) from None
@@ -205,7 +210,7 @@ def _simulate(plan: FleetPlan, workers: FleetWorkers, book: Book) -> None:
             shown = now
             more = (now - begin) / done * (left - done)
             text = f"{total - left + done:,} of {total:,} clients, {done / (now - begin):,.0f}/s"
-            print(f"{text}, {more:,.0f} s to go", file=sys.stderr, flush=True)
+            print(f"{text}, {more:,.0f} s left", file=sys.stderr, flush=True)
 
 
 def _done(plan: FleetPlan, workers: FleetWorkers, todo: list[Slice]) -> Done:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from odradek.cli.frame.results import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,15 +23,15 @@ STEP = 10
 PHASES = ("before", "during", "after")
 COLUMNS = (
     "policy",
-    "tries",
-    "dials/s",
+    "1st sec.",
+    "per sec.",
     "peak",
     "chance",
     "half back",
     "99 %",
     "last",
-    "dials",
-    "asked",
+    "attempts",
+    "metadata",
 )
 
 
@@ -37,32 +39,36 @@ def show(one: dict[str, Any]) -> None:
     """One fleet in full."""
     setting = f" with {one['setting']}" if one["setting"] else ""
     typer.echo(
-        f"{one['policy']}{setting}: {one['clients']:,} clients, {one['brokers']} brokers, "
-        f"{one['outage_s']:g} s of outage ({one['seconds']:g} s, "
-        f"{one['ms_per_client']:.2f} ms per client)"
+        f"{one['policy']}{setting}: {counted(one['clients'], 'client')}, "
+        f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage "
+        f"({one['seconds']:g} s, {one['ms_per_client']:.2f} ms per client)"
     )
-    typer.echo("  per second, mean (most)     " + "".join(f"{p:>18}" for p in PHASES))
+    typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
     for index in range(min(one["brokers"], 5)):
         for what in ("dials", "metadata"):
             cells = []
             for phase in PHASES:
                 rate = one[phase][index][f"{what}_per_s"]
                 cells.append(f"{rate['mean']:>9.1f} ({rate['max']:>6})")
-            typer.echo(f"  broker {index + 1:<4} {what:<16}" + " ".join(cells))
+            typer.echo(
+                f"  broker {index + 1:<4} {'attempts' if what == 'dials' else what:<16}"
+                + " ".join(cells)
+            )
     first, cap, back = one["first_second"], one["cap"], one["return"]
     typer.echo(
-        f"  first second: {first['tries_mean']:.2f} tries of a client at the broker it dials most "
-        f"(most {first['tries_max']})"
+        f"  first second: {first['tries_mean']:.2f} connection attempts per client at the "
+        f"broker it tries most (max {first['tries_max']})"
     )
     typer.echo(
-        f"  at the cap: {cap['dials_per_client_and_s']:.2f} dials of a client per second; peak over"
-        f" mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone {cap['by_chance']:.2f})"
+        f"  at the limit: {cap['dials_per_client_and_s']:.2f} connection attempts per client "
+        f"and second; peak over mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone "
+        f"{cap['by_chance']:.2f})"
     )
     typer.echo(
-        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last after "
-        f"{back['back_max_s']} s; {back['dials_per_client']:.2f} dials and "
-        f"{back['metadata_per_client']:.2f} metadata requests of each; at most "
-        f"{back['dials_in_fullest_10ms']} dials in 10 ms"
+        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last "
+        f"after {back['back_max_s']} s; {back['dials_per_client']:.2f} connection attempts and "
+        f"{back['metadata_per_client']:.2f} metadata requests per client; at most "
+        f"{counted(back['dials_in_fullest_10ms'], 'connection attempt')} in 10 ms"
     )
     for text in one["missed"]:
         typer.echo(f"  {'missed' if ships(one) else 'would miss'}: {text}")
@@ -95,9 +101,9 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
         ]
         typer.echo(f"{name:<{width}} " + " ".join(f"{cell:>9}" for cell in cells))
     typer.echo(
-        "tries: of a client in the first second, at one broker; dials/s: of a client at the cap; "
-        "peak: fullest 10 ms over the mean, and what chance alone does; dials, asked: dials and "
-        "metadata requests of a client after the return"
+        "connection attempts per client: 1st sec. in the first second, at one broker; per sec. at "
+        "the limit; attempts after the return. metadata: requests per client after the return; "
+        "peak: fullest 10 ms over the mean; chance: the same by chance alone"
     )
 
 
@@ -125,13 +131,16 @@ def _arrivals(loads: Sequence[Load]) -> PanelPicture:
         panels.append(
             Panel(
                 _named(load),
-                [Line("dials per second", BLUE, dials), Line("metadata requests", ORANGE, asked)],
+                [
+                    Line("connection attempts per second", BLUE, dials),
+                    Line("metadata requests", ORANGE, asked),
+                ],
             )
         )
     case = loads[0].case
     return PanelPicture(
-        f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} brokers: "
-        "what one broker sees",
+        f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} "
+        "brokers: load of the busiest broker",
         panels,
         bands=[Band("outage", GREY, 0.0, case.outage)],
         x_label="seconds since the outage began",
@@ -154,7 +163,7 @@ def _recoveries(loads: Sequence[Load]) -> PanelPicture:
         f"{loads[0].clients:,} clients after {loads[0].case.outage:g} s without brokers: first "
         "acknowledgement",
         panels,
-        x_label="seconds since the brokers were back",
+        x_label="seconds since the brokers returned",
     )
 
 

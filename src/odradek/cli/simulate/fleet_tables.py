@@ -82,8 +82,9 @@ class Book:
         notes = table.schema.metadata or {}
         if notes.get(_PLAN) != self._plan.encode():
             raise OtherPlanError(
-                f"{file} is left of another run, {notes.get(_PLAN, b'?').decode()}; finish that "
-                "one with its own options and code, delete the file, or choose another folder"
+                f"{file} belongs to another, unfinished run, "
+                f"{notes.get(_PLAN, b'?').decode()}; finish that run with its own options and "
+                "code, delete the file, or choose another folder"
             )
         self.done = set(json.loads(notes[_DONE]))
         for part in self._slices:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 SIMULATED, ASYNCIO, MOODY = "simulated", "asyncio", "moody-asyncio"
 HOSTS = (
-    f"{SIMULATED}; {ASYNCIO}, the host of the asyncio clients, on sockets and timers of the "
-    f"simulation; {MOODY}, the same where the kernel takes and gives bytes bit by bit and timers "
-    "ring early"
+    f"{SIMULATED}; {ASYNCIO}, the host of the asyncio clients, on simulated sockets and "
+    f"timers; {MOODY}, the same with partial reads and writes and early timers"
 )
 
 
@@ -31,7 +30,7 @@ def host_maker(name: str) -> HostMaker | None:
         return WorldAsyncioHost
     if name == MOODY:
         return MoodyAsyncioHost
-    raise typer.BadParameter(f"--host is one of {SIMULATED}, {ASYNCIO}, {MOODY}, not {name!r}")
+    raise typer.BadParameter(f"--host must be one of {SIMULATED}, {ASYNCIO}, {MOODY}, not {name!r}")
 
 
 def flag(name: str) -> str:

@@ -66,41 +66,49 @@ def run_task(task: RecoveryTask) -> tuple[Cell, list[RecoveryRun]]:
 
 
 def recovery(
-    brokers: Annotated[str, typer.Option(help="How many brokers; several with commas.")] = "3",
+    brokers: Annotated[str, typer.Option(help="Numbers of brokers, comma-separated.")] = "3",
     fault: Annotated[
-        str, typer.Option(help="What the old addresses do; several with commas. See below.")
+        str, typer.Option(help="Behavior of the old addresses, comma-separated; see above.")
     ] = "refused",
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each, with a seed of their own.")] = 200,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Runs per combination, each with its own seed.")
+    ] = 200,
     strategy: Annotated[
-        str, typer.Option(help="odradek, java, constant or kip580-literal; several with commas.")
+        str, typer.Option(help="odradek, java, constant or kip580-literal; comma-separated.")
     ] = "odradek",
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Every fault and 1 to 1,000 brokers, Java's rules beside ours."),
+        typer.Option(
+            "--all", help="Every fault with 1 to 1,000 brokers, and Java's rules for comparison."
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
     limit: Annotated[
-        float, typer.Option(min=1.0, help="Virtual seconds after which it counts as never.")
+        float,
+        typer.Option(min=1.0, help="Virtual seconds after which a run counts as never recovered."),
     ] = 60.0,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, show_default="1 to --brokers, drawn", help="Partitions written to."),
+        typer.Option(
+            min=1, show_default="random, 1 to --brokers", help="Number of partitions written to."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure how soon a producer finds its cluster again, in virtual time.
+    """Measure how soon a producer recovers when all brokers are replaced, in virtual time.
 
-    A producer with a record every 50 ms and established connections; at one instant all brokers it
-    knows are replaced by as many others. Counted from then on: the time to the first answer of a
-    live broker (contact) and to the first acknowledged record (ack), dials, metadata requests.
+    The producer sends a record every 50 ms over established connections; at one instant, all
+    brokers that it knows are replaced by as many others. Measured from then on: the time to the
+    first answer of a live broker (contact) and to the first acknowledged record (ack), connection
+    attempts, metadata requests.
 
-    Faults, by what the old addresses do: refused, blackholed (dials vanish), silent (established
-    connections fall silent as well), accept-reset, ready-then-close (after ApiVersions),
+    Faults, by what the old addresses do: refused, blackholed (connection attempts time out), silent
+    (established connections fall silent, too), accept-reset, ready-then-close (after ApiVersions),
     slow-handshake (ApiVersions takes 5 s), idle-then-replaced (an hour without a call; time counts
-    from the next call), dns-moved (the bootstrap name leads elsewhere, too). outage-refused and
-    outage-blackholed: everything is gone for 5 minutes; dials are those of the outage, times count
-    from its end.
+    from the next call), dns-moved (the bootstrap name resolves to other addresses, too).
+    outage-refused and outage-blackholed: all brokers are gone for 5 minutes; attempts are counted
+    during the outage, times from its end.
     """
     cells = _cells(brokers, fault, strategy, everything=everything)
     found = _measure(cells, runs, seed, jobs, limit, partitions)
@@ -129,7 +137,7 @@ def _cells(brokers: str, fault: str, strategy: str, *, everything: bool) -> list
     try:
         sizes = [int(word) for word in brokers.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"--brokers takes numbers, not {brokers!r}") from None
+        raise typer.BadParameter(f"--brokers must be numbers, not {brokers!r}") from None
     if min(sizes) < 1 or max(sizes) > 5000:
         raise typer.BadParameter("--brokers: 1 to 5000")
     faults, strategies = fault.split(","), strategy.split(",")
@@ -138,7 +146,7 @@ def _cells(brokers: str, fault: str, strategy: str, *, everything: bool) -> list
         sizes, faults, strategies = list(SIZES), known, ["odradek", "java"]
     for word, words in (*((f, known) for f in faults), *((s, STRATEGIES) for s in strategies)):
         if word not in words:
-            raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(words)}")
+            raise typer.BadParameter(f"unknown {word!r}; use one of {', '.join(words)}")
     return [Cell(n, f, s) for f in faults for n in sizes for s in strategies]
 
 
@@ -180,7 +188,7 @@ def _run(tasks: list[RecoveryTask], jobs: int) -> Iterator[tuple[Cell, list[Reco
 def _show(found: list[dict[str, Any]]) -> None:
     typer.echo(
         f"{'fault':18} {'brokers':>7} {'strategy':>14} | {'contact p50':>11} {'p99':>7} |"
-        f" {'ack p50':>7} {'p99':>7} | {'dials p50':>9} {'max/s':>5} | {'metadata':>8} | never"
+        f" {'ack p50':>7} {'p99':>7} | {'attempts p50':>12} {'max/s':>5} | {'metadata':>8} | never"
     )
     for one in found:
         contact, ack, dials = one["contact"], one["ack"], one["dials"]
@@ -188,7 +196,7 @@ def _show(found: list[dict[str, Any]]) -> None:
             f"{one['fault']:18} {one['brokers']:7} {one['strategy']:>14} |"
             f" {_s(contact['p50']):>11} {_s(contact['p99']):>7} |"
             f" {_s(ack['p50']):>7} {_s(ack['p99']):>7} |"
-            f" {dials['p50']:9} {dials['max_per_s']:5} | {one['metadata_requests']['p50']:8} |"
+            f" {dials['p50']:12} {dials['max_per_s']:5} | {one['metadata_requests']['p50']:8} |"
             f" {one['never'] or '-'}"
         )
         if one["missed"] and one["strategy"] == "odradek":

@@ -30,7 +30,7 @@ def parse_time(text: str) -> OffsetSpec:
     if text[:1].isdecimal():
         return parse_moment("--time", text)
     if text in NUMBERED:
-        refuse(f"--time: {text} is {NUMBERED[text]} here")
+        refuse(f"--time: use {NUMBERED[text]} instead of {text}")
     return WORDS[one_word("--time", text, tuple(WORDS))]
 
 
@@ -41,23 +41,25 @@ def list_(
         list[str],
         typer.Argument(
             metavar="TOPIC[:PARTITIONS]",
-            help="Topics, as flights, or some of their partitions, as flights:0,2.",
+            help="Topics, such as flights, or some of their partitions, such as flights:0,2.",
             autocompletion=topic_names,
         ),
     ],
     time: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(WORDS)}, or a time: the first record of it or later, as "
-            "2026-03-01T12:30:00, in UTC unless it ends with a zone, or in ms since 1970."
+            help=f"{', '.join(WORDS)}, or a time, for the first record at or after it: "
+            "2026-03-01T12:30:00, in UTC unless it has a zone, or milliseconds since 1970."
         ),
     ] = "latest",
     isolation_level: Annotated[
         str,
-        typer.Option(help="With read_committed, latest is where an open transaction begins."),
+        typer.Option(
+            help="With read_committed, latest is the start of the first open transaction."
+        ),
     ] = ISOLATION_LEVELS[0],
 ) -> Result:
-    """List offsets of partitions: first, next, that of a time.
+    """List offsets of partitions: the first, the next, or that of a time.
 
     Example: odradek offsets list flights --time 2026-03-01T12:30:00
     """

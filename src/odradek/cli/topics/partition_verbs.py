@@ -1,7 +1,7 @@
-"""`odradek partitions`: where they are, moved between brokers, and who leads them.
+"""Commands of `odradek partitions`: list, reassign, elect leaders.
 
-In: partitions as `flights:0`. Out: what there is or what was done, in the ways of `cli.frame`. Must
-not: wait until replicas have moved; `reassignments` tells what is under way.
+In: partitions as `flights:0`. Out: what exists or what was done, in the forms of `cli.frame`. Must
+not: wait until replicas have moved; `reassignments` reports the progress.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def list_(
     run: AdminRun,
     topics: AnyTopicNames = None,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Also their first and their next offset.")
+        bool, typer.Option("--offsets", help="Also print the first and the next offset.")
     ] = False,
 ) -> Result:
-    """Tell where the partitions of topics are, and who leads them.
+    """List the partitions of topics with their leaders and replicas.
 
     Example: odradek partitions list flights --offsets
     """
@@ -65,7 +65,7 @@ def list_(
         for at, p in found.items()
     ]
     more = ("first offset", "next offset") if ends else ()
-    table = ResultTable((*heads, *more), rows, "There is no partition.")
+    table = ResultTable((*heads, *more), rows, "No partitions found.")
     return Result({"partitions": document}, [table], failed)
 
 
@@ -76,21 +76,26 @@ def reassign(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC:PARTITION=BROKERS",
-            help="The brokers that shall hold a partition, the preferred leader first: flights:0="
-            "1,2,3. With --cancel only TOPIC:PARTITION.",
+            help="The new replicas of a partition, the preferred leader first: flights:0=1,2,3. "
+            "With --cancel, only TOPIC:PARTITION.",
         ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--reassignment-json-file", help="The same, as a file of kafka-reassign-partitions."
+            "--reassignment-json-file", help="The same, from a file of kafka-reassign-partitions."
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="End moves that are under way: replicas stay.")
+        bool,
+        typer.Option(
+            "--cancel", help="Cancel running reassignments: replicas stay where they are."
+        ),
     ] = False,
 ) -> Result:
-    """Move partitions to these brokers. They copy afterwards: see `partitions reassignments`.
+    """Move partitions to other brokers.
+
+    Brokers copy the records afterwards; `odradek partitions reassignments` shows what is under way.
 
     Example: odradek partitions reassign flights:0=2,3,1 flights:1=3,1,2
     """
@@ -105,7 +110,7 @@ def reassign(
         from_file = _read_reassignment(file)
         wanted |= dict.fromkeys(from_file) if cancel else from_file
     if not wanted:
-        refuse("no partition is named: give TOPIC:PARTITION=BROKERS or --reassignment-json-file")
+        refuse("no partition is given: use TOPIC:PARTITION=BROKERS or --reassignment-json-file")
     there, failed = _described(run, list(dict.fromkeys(at.topic for at in wanted)))
     # Where a topic can't be described, the brokers say better why it can't be moved.
     before = {at: p.replicas for at, p in there.items() if at in wanted}
@@ -119,12 +124,12 @@ def reassign(
         moved = {at.topic for at in wanted if at not in failed}
         for topic, error in untold.items():
             if topic in moved:
-                say(f"{run.tool}: where {topic} was before isn't known: {in_words(error)}")
+                say(f"{run.tool}: the previous replicas of {topic} are unknown: {in_words(error)}")
     done = [at for at in wanted if at not in failed and at.topic not in failed]
     heads = ("topic", "partition", "before", "would become" if run.dry_run else "becomes")
     if cancel:
         heads = (*heads[:3], "move")
-    moves = [(*at, before.get(at), wanted[at] or "ended") for at in done]
+    moves = [(*at, before.get(at), wanted[at] or "cancelled") for at in done]
     document = [
         {"topic": at.topic, "partition": at.partition, "before": before.get(at), "to": wanted[at]}
         for at in done
@@ -136,7 +141,7 @@ def reassign(
 
 @reads(app)
 def reassignments(run: AdminRun, topics: AnyTopicNames = None) -> Result:
-    """Tell which partitions are being moved, of these topics or of all.
+    """List the reassignments under way, of these topics or of all.
 
     Example: odradek partitions reassignments
     """
@@ -167,14 +172,14 @@ def elect_leaders(
         bool,
         typer.Option(
             "--unclean",
-            help="Of partitions without a leader: any replica that is there, though it may lack "
-            "records, which are lost then.",
+            help="For partitions without a leader: elect any replica that is alive, even if it "
+            "lacks records, which are then lost.",
         ),
     ] = False,
 ) -> Result:
-    """Let the first replica of each partition lead again, where it can.
+    """Make the first replica of each partition its leader again, where possible.
 
-    It asks only before an unclean election, which may lose records.
+    Asks for confirmation only before an unclean election, which may lose records.
 
     Example: odradek partitions elect-leaders flights:0 flights:1
     """
@@ -191,13 +196,15 @@ def elect_leaders(
         failed |= _absent(wanted or (), found)
         shown = [f"Would elect a leader of {at.topic}:{at.partition}." for at in would]
         document = {"dry_run": True, "election": kind, "would_elect": would}
-        return Result(document, shown or ([] if failed else ["No partition needs it."]), failed)
+        return Result(
+            document, shown or ([] if failed else ["No partition needs an election."]), failed
+        )
     if unclean:
         which = "all partitions without a leader" if wanted is None else ", ".join(map(str, wanted))
-        run.confirm(f"elect leaders that may lack records, which are lost then, of {which}")
+        run.confirm(f"elect leaders that may lack records, which are then lost, for {which}")
     elected, failed = _elected(run, kind, wanted)
     shown = [f"Elected a leader of {at.topic}:{at.partition}." for at in elected]
-    empty = [] if failed else ["No partition needed it."]
+    empty = [] if failed else ["No partition needed an election."]
     return Result({"election": kind, "elected": elected}, shown or empty, failed)
 
 
@@ -206,7 +213,7 @@ def _would_fail(
     wanted: Mapping[TopicPartition, Sequence[int] | None],
     there: Mapping[TopicPartition, PartitionDescription],
 ) -> dict[Any, KafkaError]:
-    """What a dry run can know of moves that a cluster would refuse."""
+    """Return the errors that a dry run can predict."""
     failed: dict[Any, KafkaError] = dict(_absent(wanted, there))
     known = run.absent_brokers(one for to in wanted.values() for one in to or ())
     for at, to in wanted.items():
@@ -219,7 +226,7 @@ def _would_fail(
 def _absent(
     wanted: Iterable[TopicPartition], there: Mapping[TopicPartition, PartitionDescription]
 ) -> dict[TopicPartition, KafkaError]:
-    """The errors of partitions that their topics, which are there, don't have."""
+    """Return errors for partitions that their existing topics don't have."""
     topics = {at.topic for at in there}
     return {
         at: UnknownTopicOrPartitionError(f"topic {at.topic} has no partition {at.partition}")

@@ -21,11 +21,11 @@ def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
         topic, colon, listed = word.partition(":")
         texts = listed.split(",") if colon else []
         if not topic:
-            refuse(f"{word!r} is no topic, and no TOPIC:PARTITION,PARTITION")
+            refuse(f"expected TOPIC or TOPIC:PARTITION,PARTITION, not {word!r}")
         read = [whole_number(text, MOST_INT32) for text in texts]
         numbers = [number for number in read if number is not None]
         if len(numbers) < len(texts):
-            refuse(f"{word!r}: after the colon there are partitions' numbers, as in {topic}:0,2")
+            refuse(f"{word!r}: expected partition numbers after the colon, as in {topic}:0,2")
         known = found.setdefault(topic, [])
         if not colon or known is None:
             found[topic] = None  # all, whatever else is named of it

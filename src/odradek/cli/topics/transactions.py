@@ -47,11 +47,13 @@ def list_(
     ] = None,
     running_longer_than: Annotated[
         float | None,
-        typer.Option(min=0.0, metavar="SECONDS", help="Only transactions open for so long."),
+        typer.Option(
+            min=0.0, metavar="SECONDS", help="Only transactions open for longer than this."
+        ),
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(metavar="REGEX", help="Only ids that this fits (brokers from 4.1 on)."),
+        typer.Option(metavar="REGEX", help="Only matching ids (brokers from 4.1 on)."),
     ] = None,
 ) -> Result:
     """List transactional ids, with their producers and states.
@@ -72,13 +74,13 @@ def list_(
     )
     rows = [(t.transactional_id, t.producer_id, t.state) for t in found]
     heads = ("TRANSACTIONAL-ID", "PRODUCER-ID", "STATE")
-    table = ResultTable(heads, rows, "There are no transactional ids.")
+    table = ResultTable(heads, rows, "No transactional ids found.")
     return Result({"transactions": found}, [table], silent)
 
 
 @reads(app)
 def describe(run: AdminRun, ids: Ids) -> Result:
-    """Show what coordinators know of transactional ids: state, producer, partitions.
+    """Describe transactional ids: state, producer, partitions.
 
     Example: odradek transactions describe billing-1
     """
@@ -104,7 +106,7 @@ def producers(
         list[str],
         typer.Argument(
             metavar="TOPIC[:PARTITIONS]",
-            help="Topics, as flights, or some of their partitions, as flights:0,2.",
+            help="Topics, such as flights, or some of their partitions, such as flights:0,2.",
             autocompletion=topic_names,
         ),
     ],
@@ -113,7 +115,7 @@ def producers(
         typer.Option(min=0, metavar="N", help="Ask this broker instead of the leaders."),
     ] = None,
 ) -> Result:
-    """Show the producers that wrote to partitions lately, and where their transactions begin.
+    """Show the recent producers of partitions, and where their transactions begin.
 
     Example: odradek transactions producers flights:0
     """
@@ -138,7 +140,7 @@ def producers(
         for p in states
     ]
     document = [{**at._asdict(), "producers": states} for at, states in found.items()]
-    table = ResultTable(heads, rows, "Nobody wrote there lately.")
+    table = ResultTable(heads, rows, "No recent producers.")
     return Result({"partitions": document}, [table], {**missing, **failed})
 
 
@@ -148,7 +150,7 @@ def hanging(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only of this topic; may be repeated. Without it, of all.",
+            help="Only this topic; may be repeated (default: all topics).",
             autocompletion=topic_names,
         ),
     ] = None,
@@ -157,12 +159,12 @@ def hanging(
         typer.Option(
             min=0.0,
             metavar="SECONDS",
-            help="Nothing was written for so long: no less than the brokers' "
-            "transaction.max.timeout.ms.",
+            help="Only transactions without a write for this long, which must be at least the "
+            "brokers' transaction.max.timeout.ms.",
         ),
     ] = LONGEST,
 ) -> Result:
-    """Look for open transactions that no coordinator will end: readers wait for them for ever.
+    """Find open transactions that no coordinator will end; they block read_committed consumers.
 
     Example: odradek transactions hanging --topic flights
     """
@@ -178,7 +180,7 @@ def hanging(
         )
         for t in found
     ]
-    table = ResultTable(heads, rows, "There are no hanging transactions.")
+    table = ResultTable(heads, rows, "No hanging transactions found.")
     return Result({"hanging": [_plain(t) for t in found]}, [table])
 
 
@@ -189,27 +191,30 @@ def abort(
         list[str] | None,
         typer.Argument(
             metavar="ID",
-            help="Transactional ids: their producers are fenced, open transactions aborted.",
+            help="Transactional ids, to fence their producers and abort their open transactions.",
             show_default=False,
         ),
     ] = None,
     topic: Annotated[
         str | None,
         typer.Option(
-            help="Where a transaction hangs, with --partition and --start-offset.",
+            help="The topic of a hanging transaction, with --partition and --start-offset.",
             autocompletion=topic_names,
         ),
     ] = None,
-    partition: Annotated[int | None, typer.Option(min=0, metavar="N", help="Its number.")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The partition.")
+    ] = None,
     start_offset: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Where the transaction begins there.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="The first offset of the hanging transaction."),
     ] = None,
 ) -> Result:
     """Abort transactions: those of transactional ids, or one that hangs in a partition.
 
-    An id's producer is fenced by its coordinator, and can't go on. A transaction
-    that hangs (odradek transactions hanging) has no coordinator: the partition's
-    leader ends it, at the offset where it begins.
+    The coordinator of an id fences its producer, which can't continue. A hanging transaction
+    (odradek transactions hanging) has no coordinator: the partition's leader ends it, at the offset
+    where it begins.
 
     Example: odradek transactions abort --topic flights --partition 0 --start-offset 1234
     """
@@ -219,7 +224,10 @@ def abort(
     if ids:
         return _fence(run, list(dict.fromkeys(ids)))
     if topic is None or partition is None or start_offset is None:
-        refuse("say which: a transactional id, or --topic with --partition and --start-offset")
+        refuse(
+            "no transaction is given: use transactional ids, or --topic with --partition and "
+            "--start-offset"
+        )
     return _end(run, TopicPartition(topic, partition), start_offset)
 
 
@@ -231,10 +239,10 @@ def _fence(run: AdminRun, ids: list[str]) -> Result:
         return Result({"dry_run": True, "would_fence": list(there)}, shown, failed)
     if not there:
         return Result({"fenced": {}}, (), failed)
-    what = f"fence {counted(len(there), 'producer')} and abort what is open: {listed(there)}"
+    what = f"fence {counted(len(there), 'producer')} and abort open transactions: {listed(there)}"
     run.confirm(what)
     found, bad = run.each(lambda: run.admin.fence_producers(list(there), run.left()))
-    shown = [f"Fenced {name}: its epoch is {p.producer_epoch} now." for name, p in found.items()]
+    shown = [f"Fenced {name}: its epoch is now {p.producer_epoch}." for name, p in found.items()]
     return Result({"fenced": found}, shown, {**failed, **bad})
 
 
@@ -245,9 +253,9 @@ def _end(run: AdminRun, at: TopicPartition, start_offset: int) -> Result:
         open_ = sorted(
             p.transaction_start_offset for p in states if p.transaction_start_offset is not None
         )
-        there = f"; there begin some at {', '.join(map(str, open_))}" if open_ else ""
+        there = f"; open transactions begin at {', '.join(map(str, open_))}" if open_ else ""
         raise TransactionalIdNotFoundError(
-            f"no open transaction of {at} begins at {start_offset}{there}"
+            f"no open transaction of {at} begins at offset {start_offset}{there}"
         )
     spec = AbortTransactionSpec(
         at, found.producer_id, found.producer_epoch, found.coordinator_epoch

@@ -40,30 +40,33 @@ from odradek.common.types import TopicPartition
 app = overview("Topics: list, describe, create, alter, delete.")
 
 Partitions = Annotated[
-    int, typer.Option(min=-1, metavar="N", help="How many; -1: as the brokers are set.")
+    int, typer.Option(min=-1, metavar="N", help="Number of partitions; -1: the brokers' default.")
 ]
 Replicas = Annotated[
-    int, typer.Option(min=-1, metavar="N", help="Of each partition; -1: as the brokers are set.")
+    int,
+    typer.Option(min=-1, metavar="N", help="Replicas of each partition; -1: the brokers' default."),
 ]
-Internal = Annotated[bool, typer.Option("--include-internal", help="Kafka's own topics, too.")]
+Internal = Annotated[
+    bool, typer.Option("--include-internal", help="Include Kafka's internal topics.")
+]
 
 
 @reads(app, "list")
 def list_(
     run: AdminRun,
     topic: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only topics whose whole name this fits.")
+        str | None, typer.Option(metavar="REGEX", help="Only topics whose full name matches.")
     ] = None,
     include_internal: Internal = False,
 ) -> Result:
-    """Print the names of the topics that this client may see, a line each.
+    """List the topics that this client may see, one per line.
 
     Example: odradek topics list --topic 'flights-.*'
     """
     try:
         fits = re.compile(topic or ".*")
     except re.error as error:
-        refuse(f"--topic: {topic!r} is no regular expression: {error}")
+        refuse(f"--topic: {topic!r} is not a valid regular expression: {error}")
     found = run.admin.list_topics(run.left(), include_internal=include_internal)
     chosen = [name for name in found if fits.fullmatch(name)]
     return Result({"topics": chosen}, chosen)
@@ -72,20 +75,20 @@ def list_(
 @changes(app)
 def create(
     run: AdminRun,
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topic names.")],
     partitions: Partitions = -1,
     replication_factor: Replicas = -1,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the topics; may be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A topic option; may be repeated."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Don't fail if a topic already exists.")
     ] = False,
 ) -> Result:
-    """Make topics, and wait until each partition has a leader.
+    """Create topics, and wait until each partition has a leader.
 
-    With --dry-run the brokers only check whether they would make them.
+    With --dry-run, the brokers only check the request.
 
     Example: odradek topics create flights --partitions 6 --config retention.ms=3600000
     """
@@ -98,7 +101,7 @@ def create(
     existed, failed = _parted(failed | refused, TopicAlreadyExistsError, none=not if_not_exists)
     for name in [at for at, error in failed.items() if isinstance(error, TopicAlreadyExistsError)]:
         failed[name] = TopicAlreadyExistsError(
-            f"topic {name} is there already; with --if-not-exists that is no error"
+            f"topic {name} already exists; --if-not-exists ignores that"
         )
     if run.dry_run:
         would = [name for name in good if name not in refused]
@@ -119,10 +122,10 @@ def delete(
     run: AdminRun,
     names: TopicNames,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that isn't there is no error.")
+        bool, typer.Option("--if-exists", help="Don't fail if a topic doesn't exist.")
     ] = False,
 ) -> Result:
-    """Delete topics with all their records. Nothing brings them back.
+    """Delete topics with all their records. This can't be undone.
 
     Example: odradek topics delete flights counts --if-exists --yes
     """
@@ -148,17 +151,20 @@ def describe(
     run: AdminRun,
     names: AnyTopicNames = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only partitions that lack a replica.")
+        bool,
+        typer.Option(
+            "--under-replicated", help="Only partitions with replicas that aren't in sync."
+        ),
     ] = False,
     unavailable: Annotated[
         bool, typer.Option("--unavailable", help="Only partitions without a leader.")
     ] = False,
     include_internal: Internal = False,
 ) -> Result:
-    """Tell partitions, leaders, replicas and what is set for topics.
+    """Describe topics: partitions, leaders, replicas and configs.
 
-    The last takes the right DESCRIBE_CONFIGS: without it the rest is told, and
-    the exit status is 1.
+    Configs need the permission DESCRIBE_CONFIGS: without it, the rest is printed and the exit
+    status is 1.
 
     Example: odradek topics describe flights --under-replicated
     """
@@ -195,7 +201,7 @@ def describe(
         for topic, partitions in shown
         for p in partitions
     ]
-    empty = "No partition is so." if only else "There is no topic."
+    empty = "No such partitions." if only else "No topics found."
     told: list[ResultTable | str] = [] if only else [_heads_of(document)]
     return Result(
         {"topics": document}, [*told, ResultTable(heads, rows, empty)], failed | missing | hidden
@@ -211,9 +217,9 @@ def alter(
     append: AppendOptions = None,
     subtract: SubtractOptions = None,
 ) -> Result:
-    """Change options of topics; the others stay as they are.
+    """Change options of topics; other options keep their values.
 
-    With --dry-run the brokers only check the new values.
+    With --dry-run, the brokers only check the new values.
 
     Example: odradek topics alter flights --set retention.ms=3600000 --delete cleanup.policy
     """
@@ -236,12 +242,12 @@ def create_partitions(
     run: AdminRun,
     names: TopicNames,
     partitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many each topic shall have in all.")
+        int, typer.Option(min=1, metavar="N", help="The new number of partitions of each topic.")
     ],
 ) -> Result:
-    """Give topics more partitions. Keys go to other partitions from then on.
+    """Add partitions to topics. From then on, keys map to other partitions.
 
-    With --dry-run the brokers only check whether they would.
+    With --dry-run, the brokers only check the request.
 
     Example: odradek topics create-partitions flights --partitions 12
     """
@@ -252,8 +258,8 @@ def create_partitions(
     )
     failed |= refused
     done = [name for name in good if name not in failed]
-    verb = "would have" if run.dry_run else "has"
-    shown = [f"Topic {name} {verb} {counted(partitions, 'partition')} now." for name in done]
+    verb = "would have" if run.dry_run else "now has"
+    shown = [f"Topic {name} {verb} {counted(partitions, 'partition')}." for name in done]
     return Result({"dry_run": run.dry_run, "topics": done, "partitions": partitions}, shown, failed)
 
 
@@ -264,12 +270,12 @@ def delete_records(
         list[str],
         typer.Argument(
             metavar="TOPIC[:PARTITION]=OFFSET",
-            help="Records before this offset go; end: all that are there now. Without a partition: "
-            "of all the topic has.",
+            help="Delete the records before this offset; end: all existing records. Without a "
+            "partition, of all partitions.",
         ),
     ],
 ) -> Result:
-    """Delete the records of partitions up to an offset. Nothing brings them back.
+    """Delete the records of partitions before an offset. This can't be undone.
 
     Example: odradek topics delete-records flights:0=1000 counts=end --yes
     """
@@ -330,7 +336,7 @@ def _until(offset: int) -> str:
 def _configs(
     run: AdminRun, names: list[str]
 ) -> tuple[dict[str, dict[str, str | None]], dict[Any, KafkaError]]:
-    """What is set for topics, by name, and why it can't be told of some: a right may be missing."""
+    """Return the topics' configs by name, and the errors of those that couldn't be described."""
     wanted = [ConfigResource("TOPIC", name) for name in names]
     if not wanted:
         return {}, {}
@@ -350,7 +356,7 @@ def _sick(partition: PartitionDescription, under_replicated: bool, unavailable: 
 
 def _heads_of(topics: list[dict[str, Any]]) -> ResultTable:
     """A line for each topic."""
-    heads = ("topic", "id", "partitions", "replicas", "set")
+    heads = ("topic", "id", "partitions", "replicas", "configs")
     rows = [
         (
             *(t["name"], t["topic_id"], t["partition_count"], t["replication_factor"]),
@@ -362,7 +368,7 @@ def _heads_of(topics: list[dict[str, Any]]) -> ResultTable:
 
 
 def usable(names: Iterable[str]) -> tuple[list[str], dict[Any, KafkaError]]:
-    """The names that can be asked for, each once, and the errors of those that can't."""
+    """Return the valid names, each once, and the errors of the others."""
     good: list[str] = []
     failed: dict[Any, KafkaError] = {}
     for name in dict.fromkeys(names):
@@ -384,11 +390,11 @@ def _parted(
 
 
 def _there(names: list[str]) -> list[str]:
-    return [f"Topic {name} was there already." for name in names]
+    return [f"Topic {name} already existed." for name in names]
 
 
 def _missing(names: list[str]) -> list[str]:
-    return [f"There was no topic {name}." for name in names]
+    return [f"Topic {name} didn't exist." for name in names]
 
 
 def _made(topic: TopicDescription) -> dict[str, Any]:

@@ -81,27 +81,33 @@ def test_what_is_listed() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"topic": ("t",)}, "say for whom"),
-        ({"allow_principal": (ALICE,)}, "say what it is about"),
-        ({"allow_principal": ("alice",), "topic": ("t",)}, "give User:alice"),
+        ({"topic": ("t",)}, "no principal is given"),
+        ({"allow_principal": (ALICE,)}, "no resource is given"),
+        (
+            {"allow_principal": ("alice",), "topic": ("t",)},
+            "expected a principal such as User:alice",
+        ),
         ({"allow_principal": (ALICE,), "topic": ("t",), "pattern": "any"}, "literal or prefixed"),
-        ({"allow_principal": (ALICE,), "topic": ("t",), "pattern": "x"}, "there is no 'x'"),
+        ({"allow_principal": (ALICE,), "topic": ("t",), "pattern": "x"}, "unknown value 'x'"),
         (
             {"allow_principal": (ALICE,), "group": ("g",), "operation": ("write",)},
-            "--operation WRITE: a GROUP has READ",
+            "--operation WRITE: a GROUP supports READ",
         ),
-        ({"allow_principal": (ALICE,), "producer": True}, "--producer needs a --topic"),
+        ({"allow_principal": (ALICE,), "producer": True}, "--producer needs --topic"),
         (
             {"allow_principal": (ALICE,), "consumer": True, "topic": ("t",)},
-            "--consumer needs a --group",
+            "--consumer needs --group",
         ),
         (
             {"allow_principal": (ALICE,), "producer": True, "topic": ("t",), "operation": ("all",)},
-            "--producer says itself",
+            "--producer already names the operations",
         ),
-        ({"allow_principal": (ALICE,), "idempotent": True, "topic": ("t",)}, "--idempotent goes"),
+        (
+            {"allow_principal": (ALICE,), "idempotent": True, "topic": ("t",)},
+            "--idempotent needs --producer",
+        ),
         ({"deny_host": ("h",), "allow_principal": (ALICE,), "topic": ("t",)}, "needs --deny-prin"),
-        ({"cluster": True, "pattern": "prefixed", "allow_principal": (ALICE,)}, "no prefix"),
+        ({"cluster": True, "pattern": "prefixed", "allow_principal": (ALICE,)}, "must be literal"),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, Any], said: str) -> None:

@@ -139,40 +139,56 @@ def test_places(text: str, kind: PlaceKind, number: int) -> None:
     "text", ["x", "1.5", "", "--1", "-", "@", "@x", "s@-1", "1960-01-01", "٣", "9" * 19]
 )
 def test_places_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="--until must be a number from 0 on"):
+    with pytest.raises(UsageError, match="--until must be an offset"):
         end_place(text, "--until")
 
 
 def test_an_end_is_not_to_come() -> None:
-    with pytest.raises(UsageError, match="9999-01-01 is still to come"):
+    with pytest.raises(UsageError, match="9999-01-01 is in the future"):
         end_place("9999-01-01", "--until")
 
 
 @pytest.mark.parametrize(
     ("function", "words", "says"),
     [
-        (produce.produce, "--bootstrap-server a:1", "which topic to write to: --topic flights"),
-        (produce.produce, f"{START} --line-reader X", "--line-reader isn't in this release"),
-        (produce.produce, f"{START} --socket-buffer-size 1", "--socket-buffer-size isn't in this"),
+        (produce.produce, "--bootstrap-server a:1", "no topic is given: use --topic TOPIC"),
+        (produce.produce, f"{START} --line-reader X", "--line-reader is not supported"),
+        (
+            produce.produce,
+            f"{START} --socket-buffer-size 1",
+            "--socket-buffer-size is not supported",
+        ),
         (produce.produce, f"{START} --compression-codec lzo", "must be one of none, gzip, snappy"),
         (produce.produce, f"{START} --request-required-acks 2", "acks must be all, 1 or 0"),
         (produce.produce, f"{START} --command-property nix=1", "unknown option 'nix'"),
-        (produce.produce, f"{START} --reader-property nix=1", "there is no property 'nix'"),
+        (produce.produce, f"{START} --reader-property nix=1", "unknown property 'nix'"),
         (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),
         (produce.produce, "--bootstrap-server a --topic t", "'a' isn't host:port"),
         (consume.consume, f"{START} --group g --partition 0", "can't be given together: the group"),
         (consume.consume, f"{START} --include x", "give --topic or --include"),
-        (consume.consume, "--bootstrap-server a:1 --include (", "is no regular expression"),
-        (consume.consume, "--bootstrap-server a:1 --include x --partition 0", "for one --topic"),
-        (consume.consume, f"{START} --group g --offset 1", "--offset stored reads without"),
-        (consume.consume, f"{START} --group g --exit", "a member of a group has no end"),
+        (
+            consume.consume,
+            "--bootstrap-server a:1 --include (",
+            "is not a valid regular expression",
+        ),
+        (
+            consume.consume,
+            "--bootstrap-server a:1 --include x --partition 0",
+            "--partition needs --topic",
+        ),
+        (consume.consume, f"{START} --group g --offset 1", "reads from those without joining"),
+        (
+            consume.consume,
+            f"{START} --group g --exit",
+            "--until and --exit can't be given with --group",
+        ),
         (consume.consume, f"{START} --offset stored", "--offset stored needs --group"),
         (consume.consume, f"{START} --until end --exit", "--exit is --until end"),
-        (consume.consume, f"{START} --format %x", "%x means nothing; there are %t topic"),
-        (consume.consume, f"{START} --format %s%", "% means nothing"),
-        (consume.consume, f"{START} --format \\q", "means nothing; there are"),
+        (consume.consume, f"{START} --format %x", "unknown token %x; use %t topic"),
+        (consume.consume, f"{START} --format %s%", "unknown token %"),
+        (consume.consume, f"{START} --format \\q", "unknown escape"),
         (consume.consume, f"{START} --format %s --json", "--format and --json can't be"),
-        (consume.consume, f"{START} --format %s --property print.key=true", "form of its own"),
+        (consume.consume, f"{START} --format %s --property print.key=true", "has its own format"),
         (consume.consume, f"{START} --decode-value avro", "needs --value-schema FILE"),
         (consume.consume, f"{START} --decode-value avro", "or --formatter-property schema.reg"),
         (consume.consume, f"{START} --decode-key string {REGISTRY}", "avro, json or protobuf"),
@@ -187,21 +203,21 @@ def test_an_end_is_not_to_come() -> None:
             f"{START} --decode-value avro {REGISTRY}/x,y",
             "must be an http or https",
         ),
-        (consume.consume, f"{START} --key-schema /nix", "is for --decode-key avro"),
+        (consume.consume, f"{START} --key-schema /nix", "needs --decode-key avro"),
         (
             consume.consume,
             f"{START} --decode-key int --key-deserializer Long",
             "--decode-key and key.deserializer can't be",
         ),
-        (consume.consume, f"{START} --formatter X", "--formatter isn't in this release"),
-        (consume.consume, f"{START} --enable-systest-events", "--enable-systest-events isn't in"),
+        (consume.consume, f"{START} --formatter X", "--formatter is not supported"),
+        (consume.consume, f"{START} --enable-systest-events", "--enable-systest-events is not"),
         (
             consume.consume,
             f"{START} --group g --command-property group.protocol=x",
             "classic, consumer",
         ),
         (consume.consume, "--bootstrap-server a:1", "--topic or --include: one is missing"),
-        (consume.consume, f"{START} --partition 0 --offset x", "--offset must be a number"),
+        (consume.consume, f"{START} --partition 0 --offset x", "--offset must be an offset"),
         (
             consume.consume,
             f"{START} --partition 0 --offset 1 --from-beginning",
@@ -210,11 +226,15 @@ def test_an_end_is_not_to_come() -> None:
         (
             consume.consume,
             f"{START} --from-beginning --command-property auto.offset.reset=latest",
-            "doesn't go with auto.offset.reset=latest",
+            "contradicts auto.offset.reset=latest",
         ),
         (consume.consume, f"{START} --isolation-level x", "isolation.level must be one of"),
-        (consume.consume, f"{START} --json --property print.key=true", "--json has a form of its"),
-        (consume.consume, f"{START} --key-deserializer X", "key.deserializer: X isn't there"),
+        (consume.consume, f"{START} --json --property print.key=true", "--json has its own format"),
+        (
+            consume.consume,
+            f"{START} --key-deserializer X",
+            "key.deserializer: unknown deserializer X",
+        ),
         (
             broker_api_versions.broker_api_versions,
             "--bootstrap-server a:1 --command-config /nix",

@@ -65,7 +65,7 @@ def test_deserializers(name: str, data: bytes, shown: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("Long", "wants 8 bytes, not 1"), ("UUID", "isn't the text of one")]
+    ("name", "says"), [("Long", "needs 8 bytes, not 1"), ("UUID", "is not the text of a UUID")]
 )
 def test_what_a_deserializer_cannot_read(name: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
@@ -73,7 +73,9 @@ def test_what_a_deserializer_cannot_read(name: str, says: str) -> None:
 
 
 def test_an_unknown_deserializer_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"key\.deserializer: com\.acme\.Mine isn't there"):
+    with pytest.raises(
+        UsageError, match=r"key\.deserializer: unknown deserializer com\.acme\.Mine"
+    ):
         RecordFormatter({"key.deserializer": "com.acme.Mine"})
 
 

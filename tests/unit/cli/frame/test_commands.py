@@ -100,7 +100,7 @@ def test_config_is_the_clients_unless_the_command_has_its_own() -> None:
 def test_what_destroys_is_refused_where_nobody_can_be_asked() -> None:
     code, out, err = called("drop", *HERE)
     assert (code, out) == (2, "")
-    assert err.startswith("odradek things drop: this would drop a \\x1b thing, and nobody is there")
+    assert err.startswith("odradek things drop: this would drop a \\x1b thing, but there is no")
     assert "--yes" in err
     assert "--dry-run" in err
     for word in ("--yes", "--dry-run"):
@@ -122,7 +122,7 @@ def test_what_destroys_asks(monkeypatch: pytest.MonkeyPatch, answer: str, status
     monkeypatch.setattr(commands, "AdminRun", Asked)
     code, out, err = called("drop", *HERE)
     assert code == status
-    assert err.startswith("This will drop a \\x1b thing. Go on? [y/N] ")
+    assert err.startswith("This will drop a \\x1b thing. Continue? [y/N] ")
     assert (out == "Dropped.\n") == (status == 0)
     assert ("Nothing was done." in err) == (status == 1)
 

@@ -110,7 +110,7 @@ def test_errors_name_file_and_line(home: dict[str, str]) -> None:
     for profile, line, text in (
         ("typo", 16, "unknown option 'request.timout.ms'"),
         ("soon", 20, "default.api.timeout.ms must be a whole number"),
-        ("date", 24, "client.id must be a text"),
+        ("date", 24, "client.id must be a string"),
     ):
         said = refused(Flags(profile=profile), home)
         assert said.startswith(f"{path}, line {line}: {text}"), said
@@ -125,11 +125,11 @@ def test_errors_name_file_and_line(home: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[profile.dev\n", "is no TOML (texts stand in quotes): "),
+        ("[profile.dev\n", "is not valid TOML (strings need quotes): "),
         ("profile = 1\n", "profile must be a table"),
-        ("[profile]\ndev = 1\n", "line 2: a profile is a table"),
-        ("", "has no profile 'dev'; it has none; a table [profile.dev] would"),
-        (None, "isn't there; a table [profile.dev] in it"),
+        ("[profile]\ndev = 1\n", "line 2: a profile must be a table"),
+        ("", "has no profile 'dev'; it has none yet: add a table [profile.dev]"),
+        (None, "doesn't exist; create it with a table [profile.dev]"),
         (b"\xff", "isn't UTF-8 text"),
     ],
 )
@@ -147,7 +147,7 @@ def test_secrets_that_others_may_read_are_warned_of_by_name(home: dict[str, str]
     place = Path(home["XDG_CONFIG_HOME"]) / "odradek" / "config.toml"
     place.chmod(0o644)
     warning = settings(Flags(profile="prod"), home).warning
-    assert warning.startswith(f"warning: {place} has secrets (sasl.password)")
+    assert warning.startswith(f"warning: {place} contains secrets (sasl.password)")
     assert warning.endswith(f"chmod 600 {place}")
     assert "geheim" not in warning
     assert settings(Flags(profile="dev"), home).warning == ""
@@ -161,7 +161,7 @@ def test_an_empty_flag_is_not_the_environment_s(home: dict[str, str], name: str)
 
 
 def test_without_an_address_the_cure_is_told() -> None:
-    assert "give an address (--bootstrap-server host:port)" in refused(Flags(), {})
+    assert "use --bootstrap-server host:port" in refused(Flags(), {})
 
 
 def test_the_time_is_the_flags_or_the_clients() -> None:

@@ -31,7 +31,7 @@ def test_where_to_listen(text: str, where: tuple[str, int]) -> None:
     "text", ["", "9308", ":", ":x", ":-1", ":65536", "::1:9308", "http://a:9308", ":9" * 5000]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="isn't HOST:PORT"):
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
         where_to_listen(text)
 
 
@@ -66,13 +66,11 @@ def test_a_port_that_is_taken_is_said() -> None:
     for host in ("127.0.0.1", ""):
         with (
             MetricsEndpoint(host, 0, list) as served,
-            pytest.raises(
-                ConfigurationError, match=r"can't be listened on: Address already in use"
-            ),
+            pytest.raises(ConfigurationError, match=r"can't listen on .*: Address already in use"),
         ):
             assert get(served.port)[0] == 200
             MetricsEndpoint(host, served.port, list)
-    with pytest.raises(ConfigurationError, match="can't be listened on"):
+    with pytest.raises(ConfigurationError, match="can't listen on"):
         MetricsEndpoint("a" * 300, 0, list)
 
 
@@ -101,7 +99,7 @@ def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
     with MetricsEndpoint("both.example", 0, list):
         assert tried == ["::1", "192.0.2.1", "::1"]
     del addresses[0]
-    text = r"other\.example:0 can't be listened on: Cannot assign requested address"
+    text = r"can't listen on other\.example:0: Cannot assign requested address"
     with pytest.raises(ConfigurationError, match=text):
         MetricsEndpoint("other.example", 0, list)
 

@@ -23,4 +23,4 @@ def test_what_would_say_how_to_look_again_is_refused_where_one_look_is_taken(fla
     words = ["groups", "lag", "g", flag, "2", "--timeout", "0"]
     done = CliRunner().invoke(build("groups"), [*words, "--bootstrap-server", "127.0.0.1:1"])
     assert done.exit_code == 2, done.output
-    assert f"{flag} is for looks again and again: give --watch or --prometheus" in done.output
+    assert f"{flag} needs --watch or --prometheus" in done.output

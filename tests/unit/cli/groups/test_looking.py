@@ -32,7 +32,7 @@ def test_a_topic_in_place_of_a_group_is_told() -> None:
     found, failed = describe(run(lambda _: ["flights"]), ["billing", "flights"])
     assert found == {}
     assert str(failed["billing"]) == "group billing: not found"
-    assert "flights is a topic, and all names here are groups'" in str(failed["flights"])
+    assert "flights is a topic, but this command takes group ids" in str(failed["flights"])
     assert isinstance(failed["flights"], GroupIdNotFoundError)
 
 

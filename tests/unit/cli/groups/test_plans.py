@@ -43,8 +43,16 @@ def planned(mode: Mode, *partitions: At, wanted: dict[At, int] | None = None) ->
         (Mode("to-current"), {A: 20, B: 7}, ()),
         (Mode("to-offset", 7), {A: 10, B: 7}, ("flights-0: 7 is below the earliest",)),
         (Mode("to-offset", 20), {A: 20, B: 7}, ("flights-1: 20 is above the latest",)),
-        (Mode("to-datetime", 1000), {A: 33, B: 7}, ("flights-1 has no record of that time",)),
-        (Mode("by-duration", 1000), {A: 33, B: 7}, ("flights-1 has no record of that time",)),
+        (
+            Mode("to-datetime", 1000),
+            {A: 33, B: 7},
+            ("flights-1 has no record at or after that time",),
+        ),
+        (
+            Mode("by-duration", 1000),
+            {A: 33, B: 7},
+            ("flights-1 has no record at or after that time",),
+        ),
     ],
 )
 def test_modes(mode: Mode, offsets: dict[At, int], warned: tuple[str, ...]) -> None:
@@ -98,9 +106,9 @@ def test_flags_are_modes(given: dict[str, object], mode: Mode) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "say where to go on by one of --to-earliest, "),
+        ({}, "choose the new offset by one of --to-earliest, "),
         ({"to-earliest": True, "to-offset": 3}, "only one of --to-earliest, "),
-        ({"to-datetime": "yesterday"}, "--to-datetime: 'yesterday' is no time"),
+        ({"to-datetime": "yesterday"}, "--to-datetime: 'yesterday' is not a time"),
         ({"by-duration": "1h"}, "--by-duration: '1h' isn't a duration"),
     ],
 )
@@ -122,11 +130,11 @@ def test_a_file_that_was_written_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "groups", "said"),
     [
-        ("", ["g"], "f has no line"),
-        ("flights,0\n", ["g"], "f: line 1 isn't TOPIC,PARTITION,OFFSET or GROUP,"),
-        ("flights,0,1\nflights,x,1\n", ["g"], "f: line 2 isn't"),
-        ("flights,0,-1\n", ["g"], "f: line 1 isn't"),
-        ("flights,0,1\n", ["g", "h"], "f: line 1 isn't GROUP,TOPIC,PARTITION,OFFSET"),
+        ("", ["g"], "f is empty"),
+        ("flights,0\n", ["g"], "f: line 1 must be TOPIC,PARTITION,OFFSET or GROUP,"),
+        ("flights,0,1\nflights,x,1\n", ["g"], "f: line 2 must be"),
+        ("flights,0,-1\n", ["g"], "f: line 1 must be"),
+        ("flights,0,1\n", ["g", "h"], "f: line 1 must be GROUP,TOPIC,PARTITION,OFFSET"),
         ("g,flights,0,1\n", ["g", "h"], "f has no line for group 'h'"),
     ],
 )

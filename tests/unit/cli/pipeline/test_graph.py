@@ -152,9 +152,7 @@ def test_a_python_process_that_was_too_slow_to_dial_is_started_once_more() -> No
     spark = Busy()
     Graph(pipeline, spark, None, say=said.append).analyse()
     assert len(spark.loaded) == 1
-    assert said == [
-        "orders: a Python process that Spark had started failed to connect back; trying once more"
-    ]
+    assert said == ["orders: a Python process of Spark failed to connect back; retrying once"]
     spark.failures = 2
     with pytest.raises(SpecError, match="connect back"):
         Graph(pipeline, spark, None, say=said.append).analyse()

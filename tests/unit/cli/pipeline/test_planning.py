@@ -80,7 +80,7 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
     world.produce("events-a", [b"1", b"2"])
     said: list[str] = []
     events, names = found = ask_clusters(spec(), say=said.append)
-    assert said == ["asking cluster main, cluster other"]
+    assert said == ["connecting to cluster main, cluster other"]
     assert (events.kind, events.topics, events.records) == (
         "source",
         {"events-a": 2, "events-b": 1},
@@ -89,8 +89,13 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
     assert (names.kind, names.topics, names.records) == ("lookup", {"names": 1}, 0)
     first, second, third = PipelinePlan("p.yml", "p", found, {}, ()).lines()
     assert first == "p.yml: pipeline p could start"
-    assert "topics like event.*, now events-a (2 partitions), events-b (1 partition), 2 r" in second
-    assert third.startswith("  lookup names: odradek at cluster main: names (1 partition), 0 rec")
+    assert (
+        "topics matching event.*, now events-a (2 partitions), events-b (1 partition), at most 2 r"
+        in second
+    )
+    assert third.startswith(
+        "  lookup names: odradek at cluster main: names (1 partition), at most 0 rec"
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: An
     )
     assert not writing.looked_at
     lines = PipelinePlan("p.yml", "p", (), {}, (writing,)).lines()
-    assert "can't be looked at from here" in lines[-1]
+    assert "can't be read from here" in lines[-1]
 
 
 def test_a_plan_leaves_no_folder_even_when_it_is_killed(

@@ -194,7 +194,11 @@ def test_exit_statuses_and_the_last_lines(
     [
         (Checkpoint(3, 4), True, "q was stopped within batch 4, which will be repeated; "),
         (Checkpoint(3, 3), False, "q stopped: 0 rows read in 0 batches"),
-        (Checkpoint(seen=False), False, "; a batch that began just then is repeated (the check"),
+        (
+            Checkpoint(seen=False),
+            False,
+            "; a batch that had just begun will be repeated (the check",
+        ),
         (Checkpoint(seen=False), True, "q was stopped within a batch, which will be repeated; "),
     ],
 )
@@ -240,7 +244,7 @@ def test_a_signal_while_it_starts_stops_it_in_order(
     told = json.loads(capsys.readouterr().out)
     assert (told["event"], told["text"]) == (
         "stopped",
-        "orders-by-day stopped before it had started",
+        "orders-by-day was stopped before it had started",
     )
 
 
@@ -304,7 +308,7 @@ def test_a_flow_whose_python_process_did_not_connect_is_started_once_more(
     assert (started, list(queries.failures())) == (["q"], ["q"])
     [told] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (told["event"], told["flow"]) == ("starting", "q")
-    assert "failed to connect back; trying once more" in told["text"]
+    assert "failed to connect back; retrying once" in told["text"]
     other = queries_of({"q": Query((False, "", 3), error="disk full")})
     other.start_again(start)
     assert started == ["q"]
@@ -322,9 +326,9 @@ def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     for words in (
         "files: batch 3, 5,000 rows in 2.00 s (2,500 rows/s), 9,000 read, lag 10 (t-0 10)",
-        "cluster main doesn't answer: all known brokers fail",
+        "no broker of cluster main answers: all known brokers fail",
         "cluster main is back after 4.0 s",
-        "rows again, 1.5 s after it was back",
+        "first rows 1.5 s after it was back",
     ):
         assert words in shown
     assert drawn.row_count == 1
