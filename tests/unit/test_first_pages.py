@@ -75,6 +75,40 @@ def phrases() -> list[str]:
     ]
 
 
+SHORT = {
+    "reading, as Arrow columns": (
+        "consume",
+        ("Odradek → Arrow", "franz-go → arrow-go", "confluent-kafka → Arrow", "aiokafka → Arrow"),
+    ),
+    "reading, as objects": (
+        "consume",
+        ("Odradek → records", "franz-go", "Java", "confluent-kafka", "aiokafka"),
+    ),
+    "writing, from Arrow columns": ("produce", ("Odradek from Arrow",)),
+    "writing, a future or callback per record": (
+        "produce",
+        (
+            "Odradek, send() with a future",
+            "franz-go",
+            "Java",
+            "confluent-kafka, callback",
+            "aiokafka",
+        ),
+    ),
+}
+"""Rows of the summary on performance, and where their cells come from."""
+
+
+def test_the_summary_on_performance_is_that_of_its_tables() -> None:
+    page = "docs/performance.md"
+    for row, (table_of, clients) in SHORT.items():
+        line = next(line for line in text(page).splitlines() if line.startswith(f"| {row} |"))
+        shown = [one.strip() for one in line.strip("|").split("|")[1:] if one.strip() != "–"]
+        mark = f"bench {table_of}, all cores"
+        speeds = [cell(page, mark, one, "million records/s").split()[0] for one in clients]
+        assert shown == speeds, row
+
+
 def unexplained(page: str) -> list[str]:
     """The figures of a page that no phrase has."""
     prose = " ".join(NO_FIGURES.sub(" ", text(page)).split())
