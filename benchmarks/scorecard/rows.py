@@ -305,7 +305,7 @@ def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
 
 
 _ALL = (
-    _replaced("A", 1, black_hole=False, title="the only broker is replaced behind its address"),
+    _replaced("A", 1, black_hole=False, title="the only broker is replaced at the same address"),
     Row("B", "every address accepts, then resets", partial(storm, ready=False), _STORM_FIGURES,
         10 + STORM + RETURN_LIMIT, rate=True),
     Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
