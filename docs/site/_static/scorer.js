@@ -9,8 +9,9 @@ var Scorer = {
   partialTitle: 7,
   term: 5,
   partialTerm: 2,
-  score: ([page, , , , score]) =>
-    /^(docs\/(guide|start|install|spark|switching|workers)|tasks|api\/)/.test(page) ? score + 3
+  score: ([page, , , description, score]) =>
+    description && description.includes("attribute") ? score - 14
+    : /^(docs\/(guide|start|install|spark|switching|workers)|tasks$)/.test(page) ? score + 3
     : /^(CHANGELOG|CONTRIBUTING|DESIGN|docs\/(kips|rules|simulation)|benchmarks\/)/.test(page) ? score - 12
     : score,
 };
