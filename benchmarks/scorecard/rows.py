@@ -283,12 +283,16 @@ async def shares(cell: Cell) -> tuple[Figures, Notes]:
     }
 
 
-_RECORD = Figure("record", "first record taken by a new broker", "s", slack=0.25, share=0.25)
+_RECORD = Figure("record", "first record accepted by a new broker", "s", slack=0.25, share=0.25)
 _CONTACT = Figure("contact", "first contact with a new broker", "s", ranked=False)
-_BACK = Figure("back", "first record taken once they are back", "s", share=0.25, enough=BACK_ENOUGH)
-_BACK_UNRANKED = Figure("back", "first record taken once they are back", "s", ranked=False)
+_BACK = Figure(
+    "back", "first record accepted once they are back", "s", share=0.25, enough=BACK_ENOUGH
+)
+_BACK_UNRANKED = Figure("back", "first record accepted once they are back", "s", ranked=False)
 _STORM_FIGURES = (
-    Figure("dials", "dials in 40 s", "", share=0.2, enough=DIALS_ENOUGH, needs="back"),
+    Figure(
+        "dials", "connection attempts in 40 s", "", share=0.2, enough=DIALS_ENOUGH, needs="back"
+    ),
     Figure("first10", "of these in the first 10 s", "", ranked=False),
     Figure("last10", "in the last 10 s", "", ranked=False),
     _BACK_UNRANKED,
@@ -301,41 +305,43 @@ def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
 
 
 _ALL = (
-    _replaced("A", 1, black_hole=False, title="the only broker is replaced behind its address"),
+    _replaced("A", 1, black_hole=False, title="the only broker is replaced at the same address"),
     Row("B", "every address accepts, then resets", partial(storm, ready=False), _STORM_FIGURES,
         10 + STORM + RETURN_LIMIT, rate=True),
     Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
         (_RECORD, Figure("asked", "Metadata requests to the old brokers", "", ranked=False)),
         10 + NEVER_AFTER),
-    _replaced("D3", 3, black_hole=False, title="three known brokers replaced, dials refused"),
-    _replaced("D10", 10, black_hole=False, title="ten known brokers replaced, dials refused"),
-    _replaced("E3", 3, black_hole=True, title="three known brokers replaced, dials swallowed"),
-    _replaced("E10", 10, black_hole=True, title="ten known brokers replaced, dials swallowed"),
+    _replaced("D3", 3, black_hole=False, title="three known brokers replaced, connections refused"),
+    _replaced("D10", 10, black_hole=False, title="ten known brokers replaced, connections refused"),
+    _replaced("E3", 3, black_hole=True,
+              title="three known brokers replaced, connection attempts unanswered"),
+    _replaced("E10", 10, black_hole=True,
+              title="ten known brokers replaced, connection attempts unanswered"),
     Row("F", "no brokers in Metadata for 10 s, then a good answer", no_brokers,
-        (Figure("record", "first record taken after that", "s", share=0.25, enough=BACK_ENOUGH),
+        (Figure("record", "first record accepted after that", "s", share=0.25, enough=BACK_ENOUGH),
          Figure("asked", "Metadata requests in the 10 s", "", ranked=False)),
         20 + NEVER_AFTER),
-    Row("G", "the bootstrap address leads to a foreign cluster", foreign,
+    Row("G", "the bootstrap address leads to the wrong cluster", foreign,
         (Figure("foreign", "accepted (records in 60 s) or refused", "", needs="asked",
                 words=("refused", "accepted {}", "never asked")),
          Figure("asked", "Metadata requests to it", "", ranked=False)),
         10 + NEVER_AFTER),
     Row("N", "the leader moved, its address is another cluster's (KIP-1242)", misled,
-        (Figure("record", "first record taken by it at its new address", "s", slack=0.25,
+        (Figure("record", "first record accepted by it at its new address", "s", slack=0.25,
                 share=0.25),
          Figure("foreign", "records lost to the other cluster", "")),
         10 + NEVER_AFTER),
-    Row("H", "total outage of two minutes, dials refused", outage,
+    Row("H", "total outage of two minutes, connections refused", outage,
         (_BACK,
-         Figure("dials", "dials per minute", "", share=0.2, enough=DIALS_A_MINUTE_ENOUGH,
-                needs="back"),
-         Figure("first10", "dials in the first 10 s", "", ranked=False),
+         Figure("dials", "connection attempts per minute", "", share=0.2,
+                enough=DIALS_A_MINUTE_ENOUGH, needs="back"),
+         Figure("first10", "connection attempts in the first 10 s", "", ranked=False),
          Figure("asked", "Metadata requests until 10 s after", "", ranked=False),
-         Figure("dials_after", "dials in the 10 s after", "", ranked=False)),
+         Figure("dials_after", "connection attempts in the 10 s after", "", ranked=False)),
         20 + OUTAGE + NEVER_AFTER),
     Row("I", "1,000 callers with stale metadata", callers,
         (Figure("requests", "Metadata requests", "", share=0.25, enough=CALLERS // 250),
-         Figure("seconds", "until all have their answer", "s", ranked=False)),
+         Figure("seconds", "until all callers have an answer", "s", ranked=False)),
         2 * NEVER_AFTER, rate=True),
     Row("J", "a call with a timeout of 5 s, everything dead", dead_call,
         (Figure("seconds", "until it returns", "s", enough=CALL_TIMEOUT + 0.25),),

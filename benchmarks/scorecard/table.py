@@ -92,11 +92,10 @@ def _columns(report: dict[str, Any]) -> list[str]:
     return [f"{title} {versions.get(key, '')}".strip() for key, title in report["clients"].items()]
 
 
-def _lines(report: dict[str, Any], *, all_figures: bool = True) -> list[list[str]]:
+def _lines(report: dict[str, Any]) -> list[list[str]]:
     lines = []
     for key, row in report["rows"].items():
-        shown = [f for f in ROWS[key].figures if all_figures or f.ranked]
-        for i, figure in enumerate(shown):
+        for i, figure in enumerate(ROWS[key].figures):
             unit = f" [{figure.unit}]" if figure.unit else ""
             name = f"{key}: {row['title']}: {figure.title}" if not i else f"… {figure.title}"
             cells = [text_of(report, key, figure, client) for client in report["clients"]]
@@ -112,7 +111,7 @@ def remarks(report: dict[str, Any]) -> list[str]:
                     for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
     when = f"Measured on {report['date']}:"
     if len(dates) > 1:  # `--update` keeps what it doesn't measure
-        when = f"Not measured in one go, but on {' and '.join(dates)}; on the last day:"
+        when = f"Measured on {' and '.join(dates)}; on the last day:"
     found = [
         f"{runs} runs a cell, median (range); lower is better; {FIRST} first or tied first."
         if runs > 1
@@ -148,8 +147,8 @@ def remarks(report: dict[str, Any]) -> list[str]:
         ]
         if without:
             found.append(
-                f"Row C: {' and '.join(without)} can't be told error 129, which Metadata has from "
-                "version 13 on; older versions are told that no partition has a leader."
+                f"Row C: {' and '.join(without)} can't receive error 129, which exists since "
+                "Metadata version 13; older versions receive partitions without a leader."
             )
     ties = [
         f"{key} {number(figure.enough, figure.unit)}{figure.unit and ' '}{figure.unit}"
@@ -172,12 +171,27 @@ def remarks(report: dict[str, Any]) -> list[str]:
 
 README_BEGIN = "<!-- scorecard: make scorecard writes what follows -->"
 README_END = "<!-- scorecard: end -->"
+README_ROWS = {
+    "D3": "Three brokers replaced, connections refused: seconds to the first accepted record",
+    "E3": "Three brokers replaced, connection attempts unanswered: seconds to the first accepted "
+    "record",
+    "B": "Connections accepted, then reset: attempts in 40 s",
+    "G": "Bootstrap address leads to the wrong cluster: records it accepted in 60 s",
+}
+"""The rows of the README by key, and what they are called there."""
 INTRODUCTION = """\
 # Scorecard
 
-Real client libraries in processes of their own against the same simulated brokers, which go away,
-move, lie and come back. Every library has its default settings. `make scorecard` makes this page;
-[METHOD.md](../benchmarks/scorecard/METHOD.md) says what each row does and how it is counted.
+This page compares client libraries while the brokers fail, move, or answer wrongly. Each library
+runs in its own process, with its default settings, against the same simulated brokers.
+`make scorecard` writes this page; [METHOD.md](../benchmarks/scorecard/METHOD.md) describes each row
+and how it is measured.
+
+A cell has the median of the runs, then their range. Lower is better. "Never" means not within 60 s.
+● marks the best result and those tied with it: within a quarter of the best and 0.25 s for times,
+within a fifth for connection attempts, or
+[good enough](../benchmarks/scorecard/METHOD.md#when-two-are-tied) whatever the best is. Throughput
+is measured on another page: [performance.md](performance.md).
 
 """
 
@@ -185,28 +199,35 @@ move, lie and come back. Every library has its default settings. `make scorecard
 def markdown(report: dict[str, Any]) -> str:
     """The page for the documentation."""
     notes = "\n".join(f"- {remark}" for remark in remarks(report))
-    return f"{INTRODUCTION}{_markdown_table(report, all_figures=True)}\n\n{notes}\n"
+    lines = _markdown_table(["", *_columns(report)], _lines(report))
+    return f"{INTRODUCTION}{lines}\n\n{notes}\n"
 
 
 def into_readme(text: str, report: dict[str, Any]) -> str:
-    """A README with the ranked figures between its two marks. Raises ValueError without marks."""
+    """Return the README with four rows' medians between its two marks; ValueError without them."""
     before, begin, rest = text.partition(README_BEGIN)
     _, end, after = rest.partition(README_END)
     if not begin or not end:
         raise ValueError(f"there is no place between {README_BEGIN} and {README_END}")
-    short = _markdown_table(report, all_figures=False)
-    notes = " ".join(remarks(report)[:2])
-    return f"{before}{begin}\n{short}\n\n{notes}\n{end}{after}"
-
-
-def _markdown_table(report: dict[str, Any], *, all_figures: bool) -> str:
-    header = ["", *_columns(report)]
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    lines += [
-        "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
-        for cells in _lines(report, all_figures=all_figures)
+    clients = [client for client in report["clients"] if client != "odradek-asyncio"]
+    lines = [
+        [title, *(_median(report, key, client) for client in clients)]
+        for key, title in README_ROWS.items()
+        if key in report["rows"]
     ]
-    return "\n".join(lines)
+    short = _markdown_table(["", *(report["clients"][client] for client in clients)], lines)
+    return f"{before}{begin}\n{short}\n{end}{after}"
+
+
+def _median(report: dict[str, Any], key: str, client: str) -> str:
+    """A cell of the README: the median alone."""
+    return text_of(report, key, ROWS[key].figures[0], client).partition(" (")[0].strip(f" {FIRST}")
+
+
+def _markdown_table(header: list[str], lines: list[list[str]]) -> str:
+    rows = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    rows += ["| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |" for cells in lines]
+    return "\n".join(rows)
 
 
 def show(report: dict[str, Any]) -> None:

@@ -35,10 +35,12 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_last_updated_fmt = None
-html_show_search_summary = False  # they are fetched, which a page of files may not
+html_search_scorer = str(Path(__file__).parent / "_static/scorer.js")  # switches on excerpts, too
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [(name, {"defer": "defer"}) for name in ("tables.js", "menu.js", "chooser.js")]
+html_js_files = [
+    (name, {"defer": "defer"}) for name in ("tables.js", "menu.js", "chooser.js", "tabs.js")
+]
 html_permalinks_icon = "#"
 html_theme_options = {
     "top_of_page_buttons": [],

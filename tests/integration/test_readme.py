@@ -95,7 +95,7 @@ def run() -> Iterator[Callable[..., str]]:
 def test_every_python_block_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
     of_guide = {"assign", "group", "transactions", "frames", "admin", "items", "secured", "stream"}
-    of_guide |= {"asyncio"}
+    of_guide |= {"asyncio", "write", "test"}
     of_workers = {"workers", "async_workers"}
     assert set(snippets()) == of_readme | of_guide | of_workers
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
@@ -127,6 +127,20 @@ def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
     assert progress == f"WorkProgress({worked}, lag=None, longest=0.0)"
     assert letter == "b'flight 7' b'there is no such flight'"
     assert run("async_workers") == "2002\n"
+
+
+def test_write(run: Callable[..., str]) -> None:
+    offset, ranges = run("write").splitlines()
+    assert int(offset) >= 0
+    assert ranges.startswith("[OffsetRange(partition=TopicPartition(topic='counts', partition=0)")
+
+
+def test_the_test(tmp_path: Path) -> None:
+    (tmp_path / "test_move.py").write_text(snippets()["test"])
+    command = [sys.executable, "-m", "pytest", "-q", "test_move.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
 
 
 def test_topics(run: Callable[..., str]) -> None:

@@ -39,7 +39,7 @@ SAYS = {
 }
 """What lines that begin so print, among other things."""
 ELSEWHERE = {
-    "make setup": "before any test can run",
+    "python3 -m venv": "make dist-check, with wheels",
     "make test": "this is it",
     "make demo": "tests/spark/test_demo.py",
     "export KAFKA": "tests/spark/test_readme_spark.py",

@@ -53,7 +53,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_every_block_is_run() -> None:
     assert ["cluster", *SAYS] == list(blocks("start", "console"))
     assert PAGE.count("```python") == len(blocks("file", "python")) == 4
-    assert PAGE.count("```console") == len(SAYS) + 2  # and the first, which is README's
+    assert PAGE.count("```console") == len(SAYS) + 2  # and the first, which installs
 
 
 def test_a_newcomers_ten_minutes(address: str, tmp_path: Path) -> None:

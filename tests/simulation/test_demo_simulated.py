@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,21 @@ def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
     assert "the whole cluster stops" in done.stderr
     assert "█" in done.stderr
     assert "connection attempts/s" in (tmp_path / "demo.svg").read_text()
+
+
+def test_the_picture_of_the_first_pages_shows_what_happens_today(tmp_path: Path) -> None:
+    """The moments move by tenths with the sample that is installed."""
+    assert run(tmp_path).exit_code == 0
+    shown, drawn = (
+        re.findall(r"[\d,.]*\d", file.read_text().partition("</text>")[0].partition("start")[2])
+        for file in (Path(__file__).parents[2] / "docs/demo.svg", tmp_path / "demo.svg")
+    )
+    rows, outage, lost, doubled, *recovered = shown
+    assert [rows, lost, doubled] == ["6,736", "0", "0"] == [drawn[n] for n in (0, 2, 3)]
+    assert float(outage) == pytest.approx(float(drawn[1]), abs=0.5)
+    assert [float(one) for one in recovered] == pytest.approx(
+        [float(one) for one in drawn[4:]], abs=0.3
+    )
 
 
 @pytest.mark.parametrize(

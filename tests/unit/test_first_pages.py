@@ -1,0 +1,161 @@
+"""Every figure on the first pages comes from a source, and the README is short."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from benchmarks.scorecard import table
+from tests.unit.tools.loading import load_tool
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/site/index.md", "docs/install.md")
+NO_FIGURES = re.compile(
+    r"<!-- scorecard: make.*?<!-- scorecard: end -->"  # compared as a whole
+    r"|^```.*?^```$|`[^`]*`|\]\([^)]*\)|^\|.*\|$"
+    r"|KIP-\d+|PEP \d+|Apache-2\.0|PKCS12|x86_64|aarch64|lz4",
+    re.DOTALL | re.MULTILINE,
+)
+WORDS = 700
+"""Of the README, as `wc -w` counts."""
+REPORT = json.loads((ROOT / "docs/scorecard.json").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def cell(page: str, mark: str, row: str, column: str) -> str:
+    """The first number of a cell in the table that follows a comment."""
+    _, found, rest = text(page).partition(f"<!-- {mark} -->\n\n")
+    assert found, mark
+    lines = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
+    header, *rows = [[one.strip() for one in line] for line in lines]
+    return next(line for line in rows if line[0] == row)[header.index(column)]
+
+
+def consumed(client: str) -> str:
+    """Millions of records per second, of 100 bytes."""
+    mark = "bench consume, all cores"
+    return cell("docs/performance.md", mark, client, "million records/s").split()[0]
+
+
+def scored(row: str, client: str) -> str:
+    return table.number(REPORT["rows"][row]["cells"][client]["figures"]["record"]["median"], "s")
+
+
+def phrases() -> list[str]:
+    """All statements with a figure, as their sources say them today."""
+    title = re.search(r'class="title"[^>]*>([^<]*)<', text("docs/demo.svg"))
+    assert title
+    rows, outage, lost, doubled, *back = re.findall(r"[\d,.]*\d", title[1])
+    assert len(set(back)) == 1, title[1]
+    jvm, tuned = re.findall(
+        r"([\d.]+) ×",
+        cell("docs/spark.md", "bench-spark summary", "all columns into noop", "Odradek on 4.2.0"),
+    )
+    python = PROJECT["requires-python"].removeprefix(">=")
+    return [
+        f"at other addresses {outage} s later",
+        f"continue within {back[0]} s",
+        f"of {rows} rows {lost} are lost and {doubled} duplicated",
+        f"Python {python} or newer",
+        f"writes again after {scored('E3', 'odradek')} s",
+        f"confluent-kafka after {scored('E3', 'confluent')} s",
+        f"{consumed('Odradek → records')} million records/s as objects",
+        f"or {consumed('Odradek → Arrow')} million as Arrow columns",
+        f"confluent-kafka reads {consumed('confluent-kafka')} million as objects",
+        f"{jvm} times as fast as the JVM connector, {tuned} times as fast as a tuned one",
+        "Java 17 or newer",  # Spark's own demand
+        '"never" means not within 60 s',  # benchmarks/scorecard/rows.py, below
+    ]
+
+
+SHORT = {
+    "reading, as Arrow columns": (
+        "consume",
+        ("Odradek → Arrow", "franz-go → arrow-go", "confluent-kafka → Arrow", "aiokafka → Arrow"),
+    ),
+    "reading, as objects": (
+        "consume",
+        ("Odradek → records", "franz-go", "Java", "confluent-kafka", "aiokafka"),
+    ),
+    "writing, from Arrow columns": ("produce", ("Odradek from Arrow",)),
+    "writing, a future or callback per record": (
+        "produce",
+        (
+            "Odradek, send() with a future",
+            "franz-go",
+            "Java",
+            "confluent-kafka, callback",
+            "aiokafka",
+        ),
+    ),
+}
+"""Rows of the summary on performance, and where their cells come from."""
+
+
+def test_the_summary_on_performance_is_that_of_its_tables() -> None:
+    page = "docs/performance.md"
+    for row, (table_of, clients) in SHORT.items():
+        line = next(line for line in text(page).splitlines() if line.startswith(f"| {row} |"))
+        shown = [one.strip() for one in line.strip("|").split("|")[1:] if one.strip() != "–"]
+        mark = f"bench {table_of}, all cores"
+        speeds = [cell(page, mark, one, "million records/s").split()[0] for one in clients]
+        assert shown == speeds, row
+
+
+def unexplained(page: str) -> list[str]:
+    """The figures of a page that no phrase has."""
+    prose = " ".join(NO_FIGURES.sub(" ", text(page)).split())
+    for phrase in phrases():
+        prose = prose.replace(phrase, "")
+    return re.findall(r"\S*\d\S*", prose)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_figure_has_a_source(page: str) -> None:
+    assert unexplained(page) == []
+
+
+def test_every_phrase_is_on_the_first_page() -> None:
+    prose = " ".join(text("README.md").split())
+    assert [phrase for phrase in phrases() if phrase not in prose] == []
+
+
+def test_the_rows_of_the_scorecard_are_those_of_its_report() -> None:
+    readme = text("README.md")
+    assert table.into_readme(readme, REPORT) == readme
+    assert table.markdown(REPORT) == text("docs/scorecard.md")
+    recovered = {
+        client
+        for client, found in REPORT["rows"]["E3"]["cells"].items()
+        if found["figures"]["record"]["median"] is not None
+    }
+    assert recovered == {"odradek", "odradek-asyncio", "confluent"}  # "the others never do"
+
+
+def test_never_is_what_the_page_says() -> None:
+    from benchmarks.scorecard.rows import NEVER_AFTER
+
+    assert NEVER_AFTER == 60
+
+
+def test_the_page_on_installing_names_every_extra_and_the_platforms() -> None:
+    page = text("docs/install.md")
+    extras = set(PROJECT["optional-dependencies"]) - {"dev"}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == extras
+    named = re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    assert f"| {', '.join(named)} | wheel: x86_64, aarch64 |" in page
+    workflow = (ROOT / ".github/workflows/publish.yml").read_text()
+    assert " ".join(f"cp{version.replace('.', '')}-*" for version in named) in workflow
+    glibc = ".".join(map(str, load_tool("dist_archives").GLIBC))
+    assert f"| Linux, glibc {glibc} or newer |" in page
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text("README.md").split()) <= WORDS
