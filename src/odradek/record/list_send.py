@@ -60,8 +60,7 @@ class RecordLists(NamedTuple):
         for name, items in found.items():
             if len(items) != count:
                 raise ArgumentError(
-                    f"{name} has {len(items)} items, but values has {count}: pass one item for "
-                    "each record"
+                    f"{name} and values must have the same length, not {len(items)} and {count}"
                 )
         return cls(**found)
 
