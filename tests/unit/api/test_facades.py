@@ -123,7 +123,7 @@ def test_a_thread_that_is_late_during_an_outage_brings_nothing(
 
 @pytest.mark.parametrize("hint", [{"brokers": []}, {"brokers": 1, "topics": {}}, [1], "hint", 1.5])
 def test_a_bootstrap_hint_of_ones_own_making_is_refused(hint: Any) -> None:
-    with pytest.raises(ArgumentError, match="bootstrap_hint must be what Consumer"):
+    with pytest.raises(ArgumentError, match="bootstrap_hint must be the result of Consumer"):
         Consumer(bootstrap_servers="h:1", bootstrap_hint=hint)
 
 

@@ -206,7 +206,7 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
 def test_the_real_producer_says_how_long_and_what(producer: Producer) -> None:
     assert producer._watched() == 120.0
     error = producer._too_late(1)
-    assert error.__notes__ == ["The producer still sends the records, unless it is closed before."]
+    assert error.__notes__ == ["The producer still sends the records, unless it is closed first."]
 
 
 def test_a_forked_child_does_not_wait_for_ever(producer: Producer) -> None:
@@ -258,4 +258,4 @@ def test_a_callback_is_refused_to_wait(producer: Producer) -> None:
 
     producer.send("t", b"x", on_delivery=waits).result(PATIENCE)
     producer.flush(PATIENCE)
-    assert "can't wait for an outcome" in str(raised.get(timeout=PATIENCE))
+    assert "can't wait for a result" in str(raised.get(timeout=PATIENCE))

@@ -243,4 +243,4 @@ def test_errors_go_through_pickles_and_copies(error: errors.ExplainedError) -> N
 def test_the_mechanisms_of_the_broker_are_listed() -> None:
     error = errors.MechanismUnsupportedError("no PLAIN", mechanisms=["SCRAM-SHA-512"])
     assert error.at(WHERE).mechanisms == ("SCRAM-SHA-512",)
-    assert str(error.at(WHERE)).endswith("one that the broker offers: SCRAM-SHA-512.")
+    assert str(error.at(WHERE)).endswith("one that the broker supports: SCRAM-SHA-512.")

@@ -66,7 +66,7 @@ def test_most_things_may_be_left_out() -> None:
         ({"clients": SMALLEST["clients"] * 2}, "the same name"),
         (
             {"clients": [{"name": "one", "kind": "producer", "config": {"linger": 5}}]},
-            "one: there is no option 'linger'",
+            "one: unknown option 'linger'",
         ),
         ({"faults": [{"at": 1, "verb": "crash", "arguments": {"i": 9}}]}, "fault 1: crash: i must"),
         ({"faults": [{"verb": "heal"}]}, "fault 1: .*at"),

@@ -187,7 +187,7 @@ _TRUST = (
     SparkOption(
         "outageTolerance",
         "10m",
-        "How long the driver and tasks wait for a cluster that doesn't answer, like 90s, 10m or "
+        "Time that the driver and tasks wait for a cluster that doesn't answer, like 90s, 10m or "
         "1h; they log a warning every 30 s. Before the very first answer they wait 20 s, so that "
         "a wrong address is noticed soon.",
         own=True,

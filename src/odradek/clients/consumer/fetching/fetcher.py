@@ -659,13 +659,8 @@ class Fetcher:
         records = records_view(data.records)
         if not records:
             if not sound:
-                self._retry(
-                    state,
-                    KafkaError(
-                        f"{address} named read replica {node}, which this client didn't ask for"
-                    ),
-                    now,
-                )
+                why = f"{address} named read replica {node}, which this client didn't ask for"
+                self._retry(state, KafkaError(why), now)
             elif node < 0:  # advice alone proves nothing: the backoff goes on after it
                 state.fetched_well()
             return
@@ -676,9 +671,8 @@ class Fetcher:
         if state.max_bytes is not None or state.cut_short:
             state.ask_as_usual()
         if found.next_offset <= offset and not found.odd:
-            self._retry(
-                state, KafkaError(f"the response has no record at or after offset {offset}"), now
-            )
+            why = f"the response has no record at or after offset {offset}"
+            self._retry(state, KafkaError(why), now)
             return
         if state.backoff.failures or state.losses:
             state.fetched_well()
