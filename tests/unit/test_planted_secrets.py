@@ -60,6 +60,6 @@ def test_words_are_not_looked_for(text: str, worth: bool) -> None:
 
 
 def test_locals_of_our_frames_are_shown() -> None:
-    with pytest.raises(ValueError, match="no such kind") as caught:
+    with pytest.raises(ValueError, match="unknown kind") as caught:
         EventLog("a client's name").emit(0.0, TEXT)
     assert f"emit: kind = '{TEXT}'" in with_locals(caught.value)
