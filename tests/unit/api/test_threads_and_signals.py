@@ -394,7 +394,9 @@ def test_a_handler_amid_a_wait_for_room_cannot_wait_as_well(
 
             def interrupted(*arguments: Any) -> bool:
                 monkeypatch.setattr(producer._host, "run", run)
-                with pytest.raises(IllegalStateError, match="waits for free buffer.memory") as found:
+                with pytest.raises(
+                    IllegalStateError, match="waits for free buffer.memory"
+                ) as found:
                     producer.send("t", bytes(39_000))
                 refused.append(found)
                 return run(*arguments)

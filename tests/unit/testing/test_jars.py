@@ -80,7 +80,7 @@ def _remove(folder: Path) -> str:
 
 def _open_to_all(folder: Path) -> str:
     folder.chmod(0o777)
-    return "others than its owner may write"
+    return "other users can write"
 
 
 @pytest.mark.parametrize("meddle", [_exchange, _add, _remove, _open_to_all])

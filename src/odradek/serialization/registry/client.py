@@ -99,8 +99,7 @@ class SchemaRegistryClient:
 
     - `schema.registry.url`: one or more URLs, separated by commas; any of them is used
     - `basic.auth.user.info` (`user:password`), or `bearer.auth.token` (a string, or a function that
-    returns one), with
-      `bearer.auth.logical.cluster` and `bearer.auth.identity.pool.id`
+      returns one), with `bearer.auth.logical.cluster` and `bearer.auth.identity.pool.id`
     - `basic.auth.credentials.source` (only `USER_INFO`), `bearer.auth.credentials.source` (only
       `STATIC_TOKEN`)
     - `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location`, `ssl.key.password` (PEM)

@@ -202,9 +202,9 @@ _TRUST = (
     SparkOption(
         "fetchOffset.numRetries",
         "3",
-        "How many consecutive checks must find lost records or a missing topic before the query "
-        "reacts. Also the least number of attempts to look up offsets before the query fails, "
-        "even if outageTolerance is shorter.",
+        "Number of consecutive checks that must find lost records or a missing topic before the "
+        "query reacts. Also the least number of attempts to look up offsets before the query "
+        "fails, even if outageTolerance is shorter.",
     ),
     SparkOption(
         "fetchOffset.retryIntervalMs",

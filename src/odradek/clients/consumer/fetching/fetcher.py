@@ -604,9 +604,7 @@ class Fetcher:
             if not left and state.wants_fetch():
                 asked.keep(state)
         if aside is not None and wrong:
-            network.fail(
-                aside, DisconnectedError(f"{address} isn't the leader on this connection"), now
-            )
+            network.fail(aside, DisconnectedError(f"{address} isn't the leader"), now)
         held = self._asked.get(address)
         if held is None or not held.under_way:
             asked.give_back()
@@ -647,9 +645,9 @@ class Fetcher:
         brokers: list[Broker],
         now: float,
     ) -> None:
+        if data.error_code == UnknownTopicIdError.code:
+            self._check.doubt(asked.address, now)
         if data.error_code:
-            if data.error_code == UnknownTopicIdError.code:
-                self._check.doubt(asked.address, now)
             self._failed(state, offset, data, asked.address, brokers, now)
             return
         ends = data.high_watermark, data.last_stable_offset
