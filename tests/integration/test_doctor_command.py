@@ -172,7 +172,7 @@ def test_nothing_comes_back() -> None:
         for sock in waiting:
             sock.close()
     assert status == STATUSES[Trouble.NETWORK]
-    assert "nothing comes back from there: a firewall" in first(found)["what"]
+    assert "connection attempts get no reply: a firewall" in first(found)["what"]
     assert "firewalls, security groups, VPN" in first(found)["cure"]
 
 
@@ -190,7 +190,7 @@ def answer(reply: bytes) -> Callable[[socket.socket], None]:
         (answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Trouble.PROTOCOL, "HTTP"),
         (answer(b"SSH-2.0-OpenSSH_9.6\r\n"), Trouble.PROTOCOL, "another service listens there"),
         (answer(b"\x15\x03\x03\x00\x02\x02\x46"), Trouble.TLS, "TLS"),
-        (lambda sock: sock.close(), Trouble.BROKER, "ends them before it says anything"),
+        (lambda sock: sock.close(), Trouble.BROKER, "closes connections before it answers"),
     ],
     ids=["http", "ssh", "tls", "closes"],
 )

@@ -128,7 +128,7 @@ def test_all_is_well(strict: LocalCluster, settings: Settings) -> None:
         ({"sasl_password": WRONG}, Trouble.SASL, "Authentication with ", "sasl.password"),
         ({"sasl_mechanism": "SCRAM-SHA-256"}, Trouble.SASL, "SCRAM-SHA-256", "PLAIN"),
         ({"security_protocol": "SSL", "sasl_mechanism": None, "sasl_username": None,
-          "sasl_password": None}, Trouble.SASL, "wants SASL", "SASL_SSL"),
+          "sasl_password": None}, Trouble.SASL, "requires SASL", "SASL_SSL"),
         ({"security_protocol": "SASL_PLAINTEXT"}, Trouble.TLS, "TLS", "SASL_SSL"),
         ({"ssl_truststore_location": None, "ssl_truststore_type": None}, Trouble.TLS,
          "certificate isn't trusted", "ssl.ca.location"),
@@ -211,7 +211,7 @@ def test_a_certificate_that_has_expired(strict: LocalCluster, settings: Settings
         status, found = doctor(address, *settings(), timeout=6.0)
     assert status == STATUSES[Trouble.TLS]
     assert "the broker's certificate has expired" in first(found)["what"]
-    assert "new certificate" in first(found)["cure"]
+    assert "Renew the broker's certificate" in first(found)["cure"]
 
 
 def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) -> None:
@@ -283,7 +283,7 @@ def test_brokers_make_topics_for_clients_that_let_them(strict: LocalCluster, all
     """allow.auto.create.topics, in both clients (KIP-361); admin clients never let them."""
     config = {**strict.inner_config(), "allow.auto.create.topics": allowed}
     sent, read = f"sent-{allowed}", f"read-{allowed}"
-    with Producer(config, max_block_ms=3000) as producer:
+    with Producer(config, max_block_ms=30_000 if allowed else 3000) as producer:
         future = producer.send(sent, b"x")
         if allowed:
             assert future.result(timeout=30).offset == 0
@@ -357,9 +357,11 @@ def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
 def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None:
     """At first its address is dead; then its partitions have no leader, or one copy less."""
     with Admin(strict.inner_config()) as admin:
-        led = {p.leader: p.partition for p in admin.describe_topics("single")["single"].partitions}
-    gone = next(iter(led))
+        leaders = [p.leader for p in admin.describe_topics("single")["single"].partitions]
+    gone = leaders[0]
     assert gone is not None
+    lost = leaders.count(gone)  # 2 if a broker was slow to join when the topic was created
+    words = f"{lost} of 3 partitions of topic single {'has' if lost == 1 else 'have'} no leader"
     strict.kill(gone)
     try:
         status, found = told_at_once(strict.bootstrap_servers, "--topic", "single", *settings())
@@ -367,7 +369,7 @@ def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None
         deadline = time.monotonic() + 60
         while status != STATUSES[Trouble.LEADERLESS] and time.monotonic() < deadline:
             status, found = told_at_once(strict.bootstrap_servers, "--topic", "single", *settings())
-        assert first(found)["what"].startswith("1 of 3 partitions of topic single has no leader")
+        assert first(found)["what"].startswith(words)
         assert f"(missing: {gone})" in first(found)["cure"]
         status, found = told_at_once(strict.bootstrap_servers, "--topic", MINE, *settings())
         assert status == STATUSES[Trouble.UNDER_REPLICATED] == 23
