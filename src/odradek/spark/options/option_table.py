@@ -203,7 +203,7 @@ _TRUST = (
         "fetchOffset.numRetries",
         "3",
         "Number of consecutive checks that must find lost records or a missing topic before the "
-        "query reacts. Also the least number of attempts to look up offsets before the query "
+        "query reacts. It is also the least number of attempts to look up offsets before the query "
         "fails, even if outageTolerance is shorter.",
     ),
     SparkOption(
