@@ -37,10 +37,10 @@ def test_consume_tells_the_range_of_a_log_that_ends_before(servers: str, end: li
     words = ("consume", "--topic", "t", *end, "--offset")
     status, shown, told = run(servers, *words, "6")
     assert (status, shown) == (1, "")
-    assert "position 6 of t-0 isn't in its log, which goes from 0 to 5" in told
+    assert "offset 6 of t-0 isn't in its log, which has offsets 0 to 5" in told
     status, shown, told = run(servers, *words, "3", "--partition", "1")
     assert (status, shown) == (1, "")
-    assert "position 3 of t-1 isn't in its log, which goes from 0 to 2" in told
+    assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
     if end == ["--exit"]:
         assert run(servers, *words, "2", "--partition", "1")[:2] == (0, "")  # its end
     assert run(servers, *words, "5", "--partition", "0")[:2] == (0, "")
@@ -50,6 +50,6 @@ def test_a_copy_does_not_begin_beyond_the_end_where_it_would_skip_what_comes(ser
     words = ("copy", "t", "d", "--create", "--from-command-property", "client.id=x")
     status, _, told = run(servers, *words, "--offset", "3")
     assert status == 1
-    assert "position 3 of t-1 isn't in its log, which goes from 0 to 2" in told
+    assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
     status, _, told = run(servers, *words, "--offset", "2")  # nothing was kept of the first one
     assert (status, "Copied 3 records" in told) == (0, True)
