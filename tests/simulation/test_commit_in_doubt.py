@@ -19,7 +19,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.simulation.brokers.broker_handlers import BY_KEY
 
-DOUBT = "it isn't known whether it was committed: look at the output"
+DOUBT = "may have been committed: check the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
 """What the first EndTxn is answered by: nothing, or an error. COORDINATOR_LOAD_IN_PROGRESS alone
 says that nothing was begun."""

@@ -60,7 +60,7 @@ def test_beyond_the_end_without_an_election_the_topic_is_another(
 def test_with_no_policy_the_caller_is_told() -> None:
     scene = Scene()
     scene.commit(50, scene.epoch)
-    with pytest.raises(NoSuchOffsetError, match="position 50"):
+    with pytest.raises(NoSuchOffsetError, match="offset 50"):
         scene.offsets("none")
 
 

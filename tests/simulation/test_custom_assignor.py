@@ -89,7 +89,7 @@ def test_an_assignor_that_never_ends_is_the_leaders_error_and_the_client_goes_on
     a._host.worker_delay = 1e6  # type: ignore[attr-defined]
     scene.world.advance(20)
     assert a.partitions_for("t")  # other calls aren't held up
-    with pytest.raises(odradek.AssignorError, match=r"'weighted' didn't come .*\(45 s\)"):
+    with pytest.raises(odradek.AssignorError, match=r"'weighted' didn't finish .*\(45 s\)"):
         scene.poll(a, until=lambda: scene.world.now > 60)
     a.close()
 
@@ -105,7 +105,7 @@ class Nonsense(Weighted):
     ("kind", "says"),
     [
         (Broken, "'weighted' raised ZeroDivisionError: no w"),
-        (Nonsense, "'weighted' gave what can't be read: TypeErr"),
+        (Nonsense, "'weighted' returned an invalid assignment: TypeErr"),
     ],
 )
 def test_an_assignor_that_fails_is_the_leaders_error(kind: type[Weighted], says: str) -> None:

@@ -131,7 +131,7 @@ def test_what_is_left_out_on_request_is_told_once(
     first, last = min(left_out), max(left_out)
     assert reason in line
     assert "t-0: record batch at offset 10: " in line
-    assert f"left out are the offsets {first} to {last}, because on.corrupt.record is skip" in line
+    assert f"the consumer skips offsets {first} to {last} (on.corrupt.record=skip)" in line
     (event,) = [e for e in events if e.kind == "skipped"]
     assert (event.fields["offset"], event.fields["next_offset"]) == (first, last + 1)
 

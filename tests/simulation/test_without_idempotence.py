@@ -55,7 +55,7 @@ def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
     wanted = {"acks": -1, **options}["acks"]
     assert {a.body.acks for a in script.arrivals} == {int(wanted)}
     assert offsets == ([-1] * 20 if wanted == "0" else list(range(1, 21)))
-    assert "writes without idempotence, as its options say" in said
+    assert "writes without idempotence, as configured" in said
 
 
 def test_acks_1_waits_for_no_replica_and_all_does() -> None:
