@@ -271,13 +271,13 @@ def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
     assert sorted(quorum.nodes) == [0, 1, 2]
     with pytest.raises(o.BrokerIdNotRegisteredError, match="broker 77"):
         admin.unregister_broker(77)
-    with pytest.raises(o.KafkaError, match="controller 77"):
+    with pytest.raises(o.KafkaError, match="voter 77"):
         admin.unregister_controller(77)
     directory = UUID(int=9)
     # Its voters are written into the brokers' configuration, so none comes or goes by request.
-    with pytest.raises(o.UnsupportedVersionError, match="controller 77"):
+    with pytest.raises(o.UnsupportedVersionError, match="voter 77"):
         admin.add_raft_voter(77, directory, [o.RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 1)])
-    with pytest.raises(o.UnsupportedVersionError, match="controller 77"):
+    with pytest.raises(o.UnsupportedVersionError, match="voter 77"):
         admin.remove_raft_voter(77, directory)
 
 

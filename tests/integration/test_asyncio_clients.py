@@ -635,7 +635,7 @@ def test_each_forgotten_client_is_warned_of_once_however_it_ends(fake: FakeClust
         for way in ("collected", "loop ended", "process ended")
         for loop in ("asyncio", "uvloop")
     )
-    found = sorted(line.partition("unclosed ")[2].partition(" (made")[0] for line in warned)
+    found = sorted(line.partition("unclosed ")[2].partition(" (created")[0] for line in warned)
     assert found == expected, done.stderr
     assert "lost" not in done.stderr
 
@@ -657,7 +657,7 @@ asyncio.run(main())
 def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert "1 record of AsyncProducer 'odradek' (made at <string>:7) was lost" in done.stderr
+    assert "1 record of AsyncProducer 'odradek' (created at <string>:7) was lost" in done.stderr
     assert "its event loop had already ended" in done.stderr
     assert "use it in an `async with` block" in done.stderr
 
@@ -686,7 +686,7 @@ def test_a_callback_cannot_be_a_coroutine(fake: FakeCluster) -> None:
             pass
 
         async with producer(fake) as sending:
-            with pytest.raises(odradek.ArgumentError, match="await what send"):
+            with pytest.raises(odradek.ArgumentError, match="await the future that send"):
                 await sending.send("flights", b"x", on_delivery=told)  # type: ignore[arg-type]
 
     asyncio.run(program())

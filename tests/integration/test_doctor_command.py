@@ -173,7 +173,7 @@ def test_nothing_comes_back() -> None:
             sock.close()
     assert status == STATUSES[Trouble.NETWORK]
     assert "connection attempts get no reply: a firewall" in first(found)["what"]
-    assert "firewalls, security groups, VPN" in first(found)["cure"]
+    assert "(firewall, security group, VPN)" in first(found)["cure"]
 
 
 def answer(reply: bytes) -> Callable[[socket.socket], None]:

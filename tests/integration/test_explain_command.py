@@ -237,7 +237,7 @@ def test_brokers_that_advertise_where_nobody_is(server: LoopbackServer) -> None:
     status, picture = explain(cluster.bootstrap_servers, timeout=3.0)
     assert status == 1
     assert picture["cluster_id"] == cluster.cluster_id
-    assert "none of the brokers that it names" in picture["diagnosis"]
+    assert "none of the brokers in its metadata" in picture["diagnosis"]
     assert "advertised.listeners" in picture["diagnosis"]
     assert str(dead[0]) in picture["diagnosis"]
 
@@ -297,7 +297,9 @@ def test_wrong_use(words: list[str]) -> None:
 
 def test_a_number_alone_is_told_what_it_would_be() -> None:
     done = CliRunner().invoke(build("explain"), ["explain", "h:1", "2"])
-    assert "those between two pictures of --watch; --timeout 2 is for how long" in done.stderr
+    assert (
+        "SECONDS (2) is the interval of --watch; to limit the time, use --timeout 2" in done.stderr
+    )
 
 
 def test_the_address_as_kafkas_tools_have_it(nobody: str) -> None:

@@ -192,7 +192,7 @@ def test_seconds_that_were_given_to_watch_are_no_group(odr: Command, idle: str) 
     for words in ((idle, "--watch", "1"), ("--watch", "1")):
         code, found = odr.json("groups", "lag", *words, "--count", "1")
         assert (code, found["error"]["error"]) == (2, "UsageError")
-        assert "--interval 1 says how often" in found["error"]["message"]
+        assert "to set the interval, use --interval 1" in found["error"]["message"]
 
 
 def test_members_are_removed(odr: Command, cluster: FakeCluster, busy: str) -> None:
@@ -428,7 +428,7 @@ def test_quotas(odr: Command) -> None:
     code, out, _ = odr(*alter, "--set", "producer_byte_rate=1e6", "--set", "request_percentage=50")
     assert code == 0
     assert out.startswith(
-        "Set producer_byte_rate of user alice with each other client id to 1000000"
+        "Set producer_byte_rate of user alice with any other client id to 1000000"
     )
     code, found = odr.json("quotas", "describe", "--user", "alice")
     entity = {"user": "alice", "client_id": "<default>", "ip": None}

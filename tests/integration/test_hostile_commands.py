@@ -73,7 +73,7 @@ def test_a_broker_with_a_name_that_no_id_is(fake: FakeCluster, name: str) -> Non
     for words in (("describe",), ("alter", "--set", "a=b")):
         found = as_json("configs", words[0], "broker", name, *words[1:], *at(fake), status=1)
         assert found["error"]["error"] == "ConfigurationError"
-        assert "name is its id" in found["error"]["message"]
+        assert "name of a broker is its id" in found["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_broker_that_is_not_there_is_told_at_once(
     assert time.monotonic() - began < 5.0
     assert code == 1
     assert good in out
-    assert out.count("there is no broker 99 now; there are 1, 2, 3") == 1
-    assert "BrokerIdNotRegisteredError: there is no broker 99 now" in err
+    assert out.count("broker 99 isn't in the cluster now; its brokers are 1, 2, 3") == 1
+    assert "BrokerIdNotRegisteredError: broker 99 isn't in the cluster now" in err
 
 
 def test_a_dry_run_says_what_would_fail(fake: FakeCluster) -> None:

@@ -185,7 +185,7 @@ def producer_stays(producer: Producer, topic: str, old: tuple[str, ...]) -> None
         future.result(timeout=3)
     text = str(caught.value)
     assert "metadata.recovery.strategy=none" in text
-    assert "rebootstrap would start again from bootstrap.servers" in text
+    assert "rebootstrap would try bootstrap.servers again" in text
     failed = {str(a.address) for a in caught.value.attempts}
     assert failed
     assert failed <= {*old}

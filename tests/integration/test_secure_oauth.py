@@ -136,7 +136,9 @@ def test_a_servers_refusal_is_every_calls_error_at_once(
 ) -> None:
     with Admin(settings(cluster, **asking(server, "wrong"))) as admin:
         began = time.monotonic()
-        with pytest.raises(TokenError, match=r"HTTP 401: invalid_client: Who are you\?") as caught:
+        with pytest.raises(
+            TokenError, match=r"HTTP status 401: invalid_client: Who are you\?"
+        ) as caught:
             admin.describe_cluster()
         assert time.monotonic() - began < AT_ONCE
     assert CLIENT_SECRET not in str(caught.value)

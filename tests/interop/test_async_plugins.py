@@ -131,4 +131,4 @@ def test_a_fixture_that_is_too_early_says_so(packages: Path, tmp_path: Path) -> 
         "async def test_it(early, kafka_simulation):\n    ...\n"
     )
     said = run(tmp_path, packages, *FIXTURES_LOOP)
-    assert "Let the fixture ask for kafka_simulation, too" in said
+    assert "Add kafka_simulation to the fixture's arguments" in said

@@ -180,7 +180,7 @@ def test_spark_s_columns_of_a_text_of_protobuf(
     client.register_schema("text-value", Schema(text, "PROTOBUF"))
     said = {"valueFormat": "protobuf", "schemaRegistryUrl": registry.url, "subscribe": "text"}
     options = parse_options({**said, "kafka.bootstrap.servers": "a:1"}, BATCH)
-    with pytest.raises(OptionError, match=r"text of a \.proto file and no descriptor"):
+    with pytest.raises(OptionError, match=r"text of the \.proto file but no descriptor"):
         options.resolved()
 
 

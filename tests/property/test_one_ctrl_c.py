@@ -142,7 +142,7 @@ def test_the_block_of_a_transaction_ends_it() -> None:
             producer.send("t", b"3")
         found = simulations[0].values("t")
         assert found in ([b"3"], [b"1", b"3"]), where
-    assert notes["Its commit had begun: the transaction is committed."] >= 1, notes
+    assert notes["Its commit had begun, so the transaction is committed."] >= 1, notes
     assert notes["none"] > 50, notes
 
 

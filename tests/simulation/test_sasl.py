@@ -112,7 +112,7 @@ def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Ex
     else:
         assert scene.world.now < 15.2
         words = {
-            Hostile.SILENT: "it doesn't answer the login",
+            Hostile.SILENT: "no answer to the authentication",
             Hostile.CLOSES: "during SASL authentication",
         }
         assert words[hostile] in text

@@ -187,7 +187,9 @@ def test_serializers_are_called_for_each_before_any_is_sent() -> None:
     ]
     with pytest.raises(SerializationError):
         producer.send_many("t", [4, "no number"])
-    with pytest.raises(ArgumentError, match="keys has 1 items, values 2"):
+    with pytest.raises(
+        ArgumentError, match="keys and values must have the same length, not 1 and 2"
+    ):
         producer.send_many("t", [4, 5], ["a"])
     producer.flush(5)
     assert len(cluster.records("t", 0)) == 3

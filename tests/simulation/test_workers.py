@@ -741,7 +741,7 @@ def test_what_it_refuses(simulation: KafkaSimulation) -> None:
         one_run(simulation, work, consumer={"enable.auto.commit": True})
     with pytest.raises(ConfigurationError, match=r"drain_timeout must be at most 150 s"):
         one_run(simulation, work, drain_timeout=200.0)
-    with pytest.raises(ArgumentError, match="work must be an async def here"):
+    with pytest.raises(ArgumentError, match="work must be an async function"):
         one_run(simulation, lambda record: None)
-    with pytest.raises(ArgumentError, match="not an async def, which AsyncWorkers takes"):
+    with pytest.raises(ArgumentError, match="for an async function use AsyncWorkers"):
         work_function(work, awaited=False)
