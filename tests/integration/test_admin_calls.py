@@ -271,7 +271,7 @@ def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
     assert sorted(quorum.nodes) == [0, 1, 2]
     with pytest.raises(o.BrokerIdNotRegisteredError, match="broker 77"):
         admin.unregister_broker(77)
-    with pytest.raises(o.KafkaError, match="voter 77"):
+    with pytest.raises(o.KafkaError, match="controller 77"):
         admin.unregister_controller(77)
     directory = UUID(int=9)
     # Its voters are written into the brokers' configuration, so none comes or goes by request.

@@ -89,7 +89,7 @@ def test_the_examples_run_plan_and_go_on(
     assert (plan.readings[0].topics, plan.readings[0].records) == ({"orders": 2}, 150)
     assert (plan.writings[0].after_batch, plan.writings[0].repeats) == (0, None)
     assert sum(plan.writings[0].positions.values()) == 100
-    assert "goes on after batch 0" in plan.lines()[-1]
+    assert "continues after batch 0" in plan.lines()[-1]
     for name in ("by_day", "copy", "lookup"):
         told = run(name)
         assert (told[0]["event"], told[-1]["event"]) == ("started", "ended")
