@@ -81,7 +81,7 @@ def test_the_controllers(stage: Stage, admin: Admin) -> None:
     with pytest.raises(DuplicateVoterError, match="7"):
         admin.add_raft_voter(7, str(DIRECTORY), [endpoint])
     admin.remove_raft_voter(7, DIRECTORY)
-    with pytest.raises(VoterNotFoundError, match="controller 7"):
+    with pytest.raises(VoterNotFoundError, match="voter 7"):
         admin.remove_raft_voter(7, DIRECTORY)
     with pytest.raises(ConfigurationError, match="a UUID"):
         admin.remove_raft_voter(7, "seven")
