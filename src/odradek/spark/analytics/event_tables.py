@@ -89,7 +89,7 @@ def load_table(events: DataFrame) -> DataFrame:
 
 
 def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
-    """Return each run of seconds with at least `least` connection attempts to a broker, as a row."""
+    """Return a row for each run of seconds with `least` connection attempts or more to a broker."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

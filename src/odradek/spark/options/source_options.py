@@ -142,7 +142,7 @@ class SourceOptions:
         return {name: one.schema() for name, one in self.formats.items()}
 
     def producer_config(self) -> dict[str, Any]:
-        """Return the dead letter producer's configuration: those reader settings that apply to it."""
+        """Return the dead letter producer's configuration: reader settings that apply to it."""
         stated = checked_by_client(CONSUMER, self.kafka, **{"auto.offset.reset": "none"}).stated
         config = {n: value for n, value in stated.items() if PRODUCER in CLIENT_OPTIONS[n].clients}
         config.setdefault("client.id", CLIENT_ID)

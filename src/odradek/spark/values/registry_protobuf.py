@@ -43,7 +43,7 @@ class RegistryProtobufFormat:
     fail_fast: bool = False
 
     def resolved(self) -> RegistryProtobufFormat:
-        """Return the format with the message's file. Raises `SchemaRegistryError`, `OptionError`."""
+        """Return the format with the message's file. Raises registry and option errors."""
         registry = SchemaRegistryClient(self.settings)
         files = files_of(registry.get_latest_version(self.subject), registry)
         found = replace(self, files=files)
