@@ -32,7 +32,7 @@ class SchemaRegistryError(ExplainedError):
     """Whether other records may be readable; False if the registry answers no client."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
-        """Set the codes of the answer and return the error."""
+        """Set status and error code of the response, and return the error."""
         self.status, self.error_code = status, error_code
         return self
 

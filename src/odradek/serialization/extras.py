@@ -12,7 +12,7 @@ from odradek.common.extras import require_extra
 
 
 def fastavro() -> Any:
-    """Avro's codec."""
+    """Return the package fastavro. Raises `MissingExtraError`."""
     require_extra("fastavro")
     import fastavro as found
 
@@ -20,7 +20,7 @@ def fastavro() -> Any:
 
 
 def jsonschema_rs() -> Any:
-    """The validator of JSON Schema."""
+    """Return the package jsonschema_rs. Raises `MissingExtraError`."""
     require_extra("jsonschema_rs")
     import jsonschema_rs as found
 
@@ -28,7 +28,7 @@ def jsonschema_rs() -> Any:
 
 
 def protobuf() -> Any:
-    """Protobuf's own package."""
+    """Return the module `google.protobuf.descriptor`. Raises `MissingExtraError`."""
     require_extra("google.protobuf.descriptor")
     from google.protobuf import descriptor as found
 

@@ -43,7 +43,7 @@ class _Named(Protocol):
 
 
 def read_settings(given: Mapping[str, Any] | None, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with defaults for what isn't given. Raises `ConfigurationError`."""
+    """Return the settings with defaults for those that aren't set. Raises `ConfigurationError`."""
     found = {**known, **(given or {})}
     strange = sorted(map(str, found.keys() - known.keys()))
     if strange:
@@ -81,7 +81,7 @@ def _client(registry: object) -> SchemaRegistryClient:
 
 
 class Framer:
-    """Puts ids before payloads, or into headers."""
+    """Adds schema ids to payloads, as a prefix or in a header."""
 
     def __init__(self, registry: SchemaRegistryClient, settings: Mapping[str, Any]) -> None:
         self._registry = _client(registry)
@@ -95,14 +95,14 @@ class Framer:
         self._known: dict[str, RegisteredSchema] = {}
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
-        """Under which subject a record's schema is. Raises `SerializationError`."""
+        """Return the subject of a record's schema. Raises `SerializationError`."""
         found = self._strategy(context, name)
         if not found:
             raise ConfigurationError("subject.name.strategy returned no subject")
         return found
 
     def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
-        """The schema under its subject, as the settings say: looked up, registered, or the latest.
+        """Return the schema's registration: looked up, registered, or the latest, by the settings.
 
         Raises `SchemaRegistryError`.
         """
@@ -121,7 +121,7 @@ class Framer:
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """A schema that another one refers to, with its version."""
+        """Return a referenced schema with its version."""
         if self._registers:
             self._registry.registered_schema(subject, schema, self._normalizes)
         return self._registry.lookup_schema(subject, schema, self._normalizes)
@@ -133,7 +133,7 @@ class Framer:
         context: SerializationContext | None,
         indexes: tuple[int, ...] | None = None,
     ) -> bytes:
-        """The payload with the schema that it is of."""
+        """Return the payload with its schema id."""
         of = SchemaId(found.schema_id, found.guid, indexes)
         if self._in_header:
             add_header(of, context)
@@ -142,7 +142,7 @@ class Framer:
 
 
 class Unframer:
-    """Finds the schema of bytes."""
+    """Finds the schema of serialized bytes."""
 
     def __init__(self, registry: SchemaRegistryClient, settings: Mapping[str, Any]) -> None:
         self._registry = _client(registry)
@@ -152,11 +152,11 @@ class Unframer:
         )
 
     def schema(self, of: SchemaId) -> Schema:
-        """The schema with an id or GUID. Raises `SchemaRegistryError`."""
+        """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
         if of.id is not None:
             return self._registry.get_schema(of.id)
         return self._registry.get_schema_by_guid(of.guid or "")
 
     def latest(self, context: SerializationContext | None, name: str | None) -> Schema:
-        """The subject's latest schema, by which `use.latest.version` reads."""
+        """Return the subject's latest schema, which `use.latest.version` reads with."""
         return self._registry.get_latest_version(self._strategy(context, name) or "").schema

@@ -160,7 +160,7 @@ class PlainJSONDeserializer:
 
 
 def parsed_json(value: bytes | memoryview) -> Any:
-    """What JSON means; `DeserializationError` where it is none."""
+    """Parse JSON. Raises `DeserializationError` if it is invalid."""
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
@@ -174,8 +174,9 @@ def parsed_json(value: bytes | memoryview) -> Any:
 
 
 def written_json(value: Any) -> bytes:
-    """An object as JSON in UTF-8, without blanks, decimals with all their digits;
-    `SerializationError` where it can't be.
+    """Return an object as JSON in UTF-8 without spaces; decimals keep all their digits.
+
+    Raises `SerializationError` if JSON can't represent it.
     """
     decimals: list[str] = []
 

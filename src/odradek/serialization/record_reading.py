@@ -35,10 +35,11 @@ _NOT_THE_RECORD = (RegistryUnreachableError, RegistryAuthenticationError, Schema
 
 
 def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
-    """A serializer or deserializer as a function of an object and a context.
+    """Return a serializer or deserializer as a function of an object and a context.
 
-    One that takes a second argument, or has one called ctx or context, is told the context. Raises
-    `ConfigurationError`, also for what is of the other kind, or a class of such objects.
+    The context is only passed on if the function takes a second argument, or one called ctx or
+    context. Raises `ConfigurationError`, also for an object of the opposite kind, or for a class
+    instead of an instance.
     """
     if given is None:
         return None
@@ -71,7 +72,7 @@ def _check_kind(option: str, given: type) -> None:
 
 
 def not_awaited(made: Any) -> Any:
-    """What a function has made, which can't be something to await. Raises `TypeError`."""
+    """Return a function's result. Raises `TypeError` if it is a coroutine."""
     if type(made) is CoroutineType:
         made.close()
         raise TypeError("the function returned a coroutine, which isn't awaited here")
@@ -89,7 +90,7 @@ def _takes_context(given: Any) -> bool:
 
 
 class RecordReading:
-    """The two deserializers of a consumer."""
+    """Key and value deserializers of a consumer."""
 
     def __init__(self, key: Any, value: Any, *, in_loop: bool = False) -> None:
         """`in_loop`: nobody may wait for a registry; see `SchemaNotAtHandError`."""

@@ -30,7 +30,7 @@ Written = tuple[bytes | None, bytes | None, HeadersInput]
 
 
 class RecordWriting:
-    """The two serializers of a producer."""
+    """Key and value serializers of a producer."""
 
     def __init__(self, key: Any, value: Any) -> None:
         self._key = converter("key_serializer", key)
@@ -71,7 +71,7 @@ class RecordWriting:
             raise _unwritten(context, f"{type(error).__name__}: {error}") from error
 
     def in_loop(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
-        """The same where nobody may wait: raises `SchemaNotAtHandError` first."""
+        """Serialize in an event loop; raises `SchemaNotAtHandError` instead of blocking."""
         token = NO_WAITING.set(True)
         try:
             return self(topic, key, value, headers)
@@ -80,7 +80,7 @@ class RecordWriting:
 
 
 def gone_through(headers: Any) -> Any:
-    """Headers that can be read again and again: by serializers, and then by `send`."""
+    """Return headers that can be read repeatedly: by serializers, and then by `send`."""
     return list(headers) if isinstance(headers, Iterator) else headers
 
 
@@ -91,7 +91,7 @@ def _unwritten(context: SerializationContext, why: str) -> SerializationError:
 
 
 def serialized_send(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
-    """What stands in place of a producer's `send`; it doesn't keep the producer alive."""
+    """Return a `send` that serializes first; it holds no strong reference to the producer."""
     return partial(_send, ref(producer), RecordWriting(key, value))
 
 
@@ -116,7 +116,7 @@ def _send(
 
 
 def serialized_send_many(producer: Any, key: Any, value: Any) -> Callable[..., Any]:
-    """The same for lists of records: all are written before the first is sent."""
+    """Return a `send_many` that serializes all records before it sends the first."""
     return partial(_send_many, ref(producer), RecordWriting(key, value))
 
 
@@ -146,7 +146,7 @@ def _lists(
 
 
 def serialized_put(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
-    """The same for an event loop; always to be awaited."""
+    """Return a `send` for an event loop, which always has to be awaited."""
     return partial(_put, ref(producer), RecordWriting(key, value))
 
 
@@ -172,7 +172,7 @@ async def _put(
 
 
 def serialized_put_many(producer: Any, key: Any, value: Any) -> Callable[..., Any]:
-    """The same for lists of records in an event loop."""
+    """Return a `send_many` for an event loop, which always has to be awaited."""
     return partial(_put_many, ref(producer), RecordWriting(key, value))
 
 

@@ -73,9 +73,9 @@ class _CircleError(Exception):
 def folded(
     first: int, parts: Callable[[int], Iterable[int]], of: Callable[[int], V], found: dict[int, V]
 ) -> V:
-    """Call `of` for each place that `first` leads to, after the places that it leads to itself.
+    """Call `of` for each node that `first` leads to, children before parents.
 
-    `found` has the results by place, of earlier calls as well. Raises `_CircleError`.
+    `found` has the results by node, also those of earlier calls. Raises `_CircleError`.
     """
     waiting = [(first, False)]
     above = set[int]()
@@ -370,7 +370,7 @@ _WITHIN = frozenset(("record", "error", "array", "map", "fixed", "enum"))
 
 
 class AvroType(NamedTuple):
-    """A type, and those within it by number; a size for what is of one size."""
+    """A type and the numbers of its child types; its size if that is fixed."""
 
     kind: int
     inner: list[int]
@@ -378,9 +378,9 @@ class AvroType(NamedTuple):
 
 
 class AvroLimits:
-    """The depth of the values of one Avro schema, as fastavro has parsed it.
+    """Nesting depth of the values of a parsed Avro schema.
 
-    Raises `InvalidSchemaError` for a schema whose values have no end, or lie too deep.
+    Raises `InvalidSchemaError` for a schema whose values are infinite or nested too deeply.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -406,7 +406,7 @@ class AvroLimits:
             raise _refused(f"has values nested more than {DEEPEST_VALUE} levels deep", "Avro")
 
     def may_be_deep(self, data: bytes) -> bool:
-        """Return whether bytes may hold values that are too deep for the stack."""
+        """Return whether bytes may contain values that are nested too deeply for the stack."""
         return self._recursive and (len(data) + 1) * self._run > DEEPEST_VALUE
 
     def _fields(self, at: int) -> list[int]:
@@ -428,7 +428,7 @@ class AvroLimits:
 
 
 def may_nest(schema: Any) -> bool:
-    """Return whether values of a schema may lie deeper than can be written."""
+    """Return whether values of a schema may be nested more deeply than can be written."""
     return _height(_nodes(schema), range(7)) > DEEPEST_WRITTEN
 
 
@@ -526,10 +526,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def check_written(value: Any) -> None:
-    """Look whether a value is too deep to be written, or within itself.
-
-    Raises `SerializationError`.
-    """
+    """Raise `SerializationError` if a value is nested too deeply, or contains itself."""
     open_ones: list[Iterator[Any]] = [iter((value,))]
     while open_ones:
         one = next(open_ones[-1], open_ones)

@@ -32,7 +32,7 @@ _PREFIX = struct.Struct(">BI")
 
 @dataclass(frozen=True, slots=True)
 class SchemaId:
-    """Which schema: by the number that one registry gave it, or by its GUID in all registries."""
+    """Reference to a schema: the id in one registry, or the GUID, which is the same in all."""
 
     id: int | None = None
     guid: str | None = None
@@ -40,13 +40,13 @@ class SchemaId:
     """Protobuf: which message of the file, from the outermost inwards; None for other formats."""
 
     def prefix(self) -> bytes:
-        """What stands before the payload."""
+        """Return the bytes before the payload."""
         if self.id is None or not 0 <= self.id <= LARGEST_ID:
             raise SerializationError(f"a schema id must fit in four bytes, not {self.id}")
         return _PREFIX.pack(BY_ID, self.id) + _indexes(self.indexes)
 
     def header(self) -> bytes:
-        """What a header holds in place of that."""
+        """Return the value of a header that replaces the prefix."""
         if self.guid is None:
             raise SerializationError(
                 "schema.id.location=header needs the schema's GUID, which this registry doesn't "
@@ -56,13 +56,13 @@ class SchemaId:
 
 
 def header_name(context: SerializationContext | None) -> str:
-    """The header of a key's or a value's schema."""
+    """Return the name of the header for a key's or a value's schema."""
     key = context is not None and context.field == MessageField.KEY
     return KEY_HEADER if key else VALUE_HEADER
 
 
 def add_header(schema: SchemaId, context: SerializationContext | None) -> None:
-    """Put the header of a schema beside a record."""
+    """Add the header of a schema to a record's headers."""
     headers = None if context is None else context.headers
     if isinstance(headers, list):
         headers.append((header_name(context), schema.header()))
@@ -78,10 +78,10 @@ def add_header(schema: SchemaId, context: SerializationContext | None) -> None:
 def schema_of(
     data: bytes, context: SerializationContext | None = None, *, indexed: bool = False
 ) -> tuple[SchemaId, int]:
-    """Which schema a key or value is of, and where its payload begins.
+    """Return the schema of a key or value, and the position of its payload.
 
-    `indexed` for Protobuf. The header counts where there is one, as with confluent-kafka.
-    Raises `DeserializationError`.
+    `indexed` for Protobuf. A header takes precedence over a prefix, as in confluent-kafka. Raises
+    `DeserializationError`.
     """
     headers = None if context is None else context.headers
     if headers:
@@ -127,7 +127,7 @@ def _indexes(indexes: tuple[int, ...] | None) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """One zigzag varint."""
+    """Return a number as a zigzag varint."""
     left, found = value << 1 if value >= 0 else (~value << 1) | 1, bytearray()
     while left > 0x7F:
         found.append(left & 0x7F | 0x80)

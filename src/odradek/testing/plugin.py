@@ -32,7 +32,7 @@ MARKERS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the fixtures."""
+    """Add the options of the fixtures."""
     group = parser.getgroup("odradek", "Odradek: Kafka in tests")
     group.addoption(
         "--kafka-seed",
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
 
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what went on in the simulation of a test that failed."""
+    """Add the simulation's report to the report of a failed test."""
     report = yield
     simulation = item.stash.get(SIMULATION, None)
     if report.failed and simulation is not None:
@@ -65,7 +65,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine, uses a simulation, and is taken by no other plugin."""
+    """Run a coroutine test that uses a simulation, unless another plugin runs it."""
     simulation = pyfuncitem.stash.get(SIMULATION, None)
     test = pyfuncitem.obj
     if simulation is None or not inspect.iscoroutinefunction(test):
@@ -98,7 +98,7 @@ def kafka_simulation(request: pytest.FixtureRequest) -> Iterator[KafkaSimulation
 
 @pytest.fixture(scope="session")
 def kafka_clusters(request: pytest.FixtureRequest) -> Iterator[SharedClusters]:
-    """Yield the real clusters of this run, which are started on first use and closed at its end."""
+    """Yield the real clusters of this run: started on first use, closed at the end of the run."""
     from odradek.testing.brokers.shared_clusters import SharedClusters
 
     with SharedClusters(

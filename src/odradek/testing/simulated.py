@@ -399,7 +399,7 @@ class KafkaSimulation:
 
 
 def latest_simulation() -> KafkaSimulation | None:
-    """The one that was entered last of those that are open."""
+    """Return the innermost open simulation, or None."""
     return _open[-1] if _open else None
 
 

@@ -77,7 +77,7 @@ class AclBindingFilter:
 
 
 def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
-    """Make ACLs; one that is there already is no error."""
+    """Create ACLs; existing ones are kept."""
     cure = "use AclBinding(resource_type, resource_name, principal, operation)"
     made = {acl: _creation(acl) for acl in some_of("acls", acls, AclBinding, cure)}
     asked: list[AclBinding] = []
@@ -97,7 +97,7 @@ def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
 
 
 def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]:
-    """The ACLs that a filter means, all for None; sorted."""
+    """Describe the ACLs that match a filter, sorted; all if it is None."""
     wanted = _filter("acl_filter", AclBindingFilter() if acl_filter is None else acl_filter)
 
     def read(answer: d.DescribeAclsResponse) -> Iterator[Said[None, list[AclBinding]]]:
@@ -130,7 +130,7 @@ def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]
 def delete(
     filters: Sequence[AclBindingFilter],
 ) -> AdminCall[dict[AclBindingFilter, list[AclBinding]]]:
-    """Delete all ACLs that filters mean; gives those that are gone by filter."""
+    """Delete all ACLs that match filters; return the deleted ones by filter."""
     cure = "give AclBindingFilter(resource_type, …)"
     given = some_of("filters", filters, AclBindingFilter, cure)
     fields = {f: _fields(_filter(f"filters[{i}]", f)) for i, f in enumerate(given)}

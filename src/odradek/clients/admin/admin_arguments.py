@@ -49,7 +49,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The total number of partitions that a topic shall have.
+    """The new total number of a topic's partitions.
 
     Brokers place the new partitions, unless `replica_assignment` lists the brokers of each new one,
     in order.
@@ -60,7 +60,7 @@ class NewPartitions:
 
 
 def new_topics(given: Any) -> list[NewTopic]:
-    """Read the topics of `create_topics`."""
+    """Read the argument of `create_topics`."""
     if isinstance(given, NewTopic):
         raise refusal("topics", "a list of NewTopic", given, "put it into a list")
     found = [
@@ -74,7 +74,7 @@ def new_topics(given: Any) -> list[NewTopic]:
 
 
 def topic_names(name: str, given: Any) -> list[str]:
-    """Read names of topics; a str is one name."""
+    """Read topic names; a str is one name."""
     found = names(name, given)
     for topic in found:
         check_sendable(topic)
@@ -82,7 +82,7 @@ def topic_names(name: str, given: Any) -> list[str]:
 
 
 def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
-    """Read names or ids of topics; a str is one name, a `uuid.UUID` one id."""
+    """Read topic names or ids; a str is one name, a `uuid.UUID` one id."""
     if isinstance(given, UUID):
         return [given]
     if isinstance(given, str):
@@ -97,7 +97,7 @@ def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
 
 
 def new_partitions(given: Any) -> dict[str, NewPartitions]:
-    """Read the numbers of `create_partitions`."""
+    """Read the argument of `create_partitions`."""
     wanted = mapping("topics", given, "a dict of numbers of partitions by topic")
     found = {}
     for name, more in wanted.items():
@@ -113,13 +113,13 @@ def new_partitions(given: Any) -> dict[str, NewPartitions]:
 
 
 def brokers(of: str, given: Any) -> list[int]:
-    """Read brokers' ids."""
+    """Read broker ids."""
     found = iterable(f"brokers of {of}", given, "a list of broker ids")
     return [whole_number(f"a broker of {of}", b, 0, INT32_MAX) for b in found]
 
 
 def offsets_by_partition(name: str, given: Any, low: int = 0) -> dict[TopicPartition, int]:
-    """Read offsets by partition."""
+    """Read a dict of offsets by partition."""
     return {
         (p := one_partition(tp)): whole_number(f"the offset of {p}", offset, low)
         for tp, offset in mapping(name, given, "a dict of offsets by TopicPartition").items()
@@ -127,13 +127,13 @@ def offsets_by_partition(name: str, given: Any, low: int = 0) -> dict[TopicParti
 
 
 def keys(name: str, given: Any, what: str) -> list[str]:
-    """Read several names of something, each once; a str is one name."""
+    """Read a list of names without duplicates; a str is one name."""
     found = dict.fromkeys(names(name, given, what))
     return [text(f"{name}[{i}]", item) for i, item in enumerate(found)]
 
 
 def some_of(name: str, given: Any, kind: type[T] | tuple[type[T], ...], cure: str) -> list[T]:
-    """Read several objects of one kind (or of some), each once."""
+    """Read a list of objects of these types, without duplicates."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     one = " or ".join(k.__name__ for k in kinds)
     wanted = f"a list of {one}"
@@ -182,7 +182,7 @@ def _or_default(name: str, value: Any, most: int) -> int:
 
 
 def setting(key: Any, of: str, value: Any) -> str:
-    """Brokers take text; numbers and truth values are written as Kafka reads them."""
+    """Return a config value as text: numbers and booleans as Kafka reads them."""
     name = f"{key} of {of}"
     if isinstance(value, bool):
         return "true" if value else "false"

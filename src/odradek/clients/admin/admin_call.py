@@ -26,13 +26,13 @@ U = TypeVar("U")
 
 
 class AdminCall(NamedTuple, Generic[T]):
-    """`what` follows "timed out waiting for"; `flow` takes the engine and the deadline."""
+    """One admin call: `what` follows "timed out waiting for"; `flow` takes engine and deadline."""
 
     what: str
     flow: Callable[[AdminEngine, float], Flow[T]]
 
     def then(self, finish: Callable[[T], U]) -> AdminCall[U]:
-        """The same, with another form of its result."""
+        """Return the call with its result passed through a function."""
 
         def flow(engine: AdminEngine, deadline: float) -> Flow[U]:
             return finish((yield from self.flow(engine, deadline)))
@@ -41,7 +41,7 @@ class AdminCall(NamedTuple, Generic[T]):
 
 
 def by_any(question: Inquiry[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, V]]:
-    """Ask any broker. What only the controller can do a broker forwards to it."""
+    """Send a request to any broker, which forwards to the controller what only that can do."""
     wanted = list(items)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
@@ -51,14 +51,14 @@ def by_any(question: Inquiry[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, 
 
 
 def one(question: Inquiry[None, M, V]) -> AdminCall[V]:
-    """Ask any broker something that has one answer only."""
+    """Send a request with a single result to any broker."""
     return by_any(question, (None,)).then(lambda found: found[None])
 
 
 def by_leaders(
     question: Inquiry[TopicPartition, M, V], partitions: Iterable[TopicPartition]
 ) -> AdminCall[dict[TopicPartition, V]]:
-    """Ask each partition's leader, and follow it."""
+    """Send requests to the leaders of partitions; retry at new leaders."""
     wanted = list(partitions)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
@@ -74,7 +74,7 @@ def by_leaders(
 def by_brokers(
     question: Callable[[int], Inquiry[K, M, V]], items: Mapping[int, Collection[K]], what: str
 ) -> AdminCall[dict[K, V]]:
-    """Ask each of these brokers for items that only it knows."""
+    """Send each of these brokers a request for its own items."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
         return merged((yield from ask_brokers(engine.brokers, question, items, deadline)).values())
@@ -85,7 +85,7 @@ def by_brokers(
 def by_coordinators(
     kind: CoordinatorKind, question: Inquiry[str, M, V], keys: Iterable[str]
 ) -> AdminCall[dict[str, V]]:
-    """Ask each coordinator about all of its keys at once, and follow those that move."""
+    """Send each coordinator one request for all of its keys; retry at new coordinators."""
     wanted = list(keys)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, V]]:
@@ -102,7 +102,7 @@ def by_coordinator_of_each(
     items: Mapping[str, Collection[K]],
     what: str,
 ) -> AdminCall[dict[K, V]]:
-    """Ask the coordinator of each key for items of its own, in a request for each key."""
+    """Send the coordinator of each key a request for the items of this key."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
         return merged(
@@ -113,7 +113,7 @@ def by_coordinator_of_each(
 
 
 def merged(outcomes: Iterable[Outcome[K, V]]) -> dict[K, V]:
-    """All results of several outcomes; raises the first error, which knows of all others."""
+    """Merge the results of several outcomes; raise the first error, which refers to all others."""
     whole: Outcome[K, V] = Outcome()
     for outcome in outcomes:
         whole.add(outcome)

@@ -19,7 +19,7 @@ HEARSAY = 30.0
 
 
 class AdminEngine(ClientEngine):
-    """What an admin client is made of."""
+    """Engine of an admin client."""
 
     def __init__(self, config: Config, rng: Rng) -> None:
         super().__init__(config, rng)
@@ -28,15 +28,17 @@ class AdminEngine(ClientEngine):
         self.coordinators = KnownCoordinators(self.brokers)
 
     def made(self, topics: Iterable[str]) -> None:
-        """These topics were made now."""
+        """Note that these topics were created now."""
         self._fresh = {n: until for n, until in self._fresh.items() if until > self.now}
         self._fresh.update(dict.fromkeys(topics, self.now + HEARSAY))
 
     def deleted(self, topics: Iterable[str]) -> None:
-        """These topics were deleted now."""
+        """Note that these topics were deleted now."""
         for name in topics:
             self._fresh.pop(name, None)
 
     def just_made(self, topic: str) -> bool:
-        """Whether it was made here, so lately that not every broker needs to know of it."""
+        """Return whether this client created a topic so recently that some brokers may
+        not know it.
+        """
         return self._fresh.get(topic, 0.0) > self.now

@@ -63,7 +63,7 @@ ASKED: Inquiry[None, ApiVersionsResponse, ApiVersionsResponse] = Inquiry(
 def describe_api_versions(
     engine: ClientEngine, deadline: float
 ) -> Flow[tuple[BrokerApiVersions, ...]]:
-    """Ask the cluster for its brokers, then every one of them for its versions."""
+    """Ask a broker for the list of brokers, then each broker for its API versions."""
     yield START
     brokers = yield from list_brokers(engine, deadline)
     outcomes = yield from ask_brokers(
@@ -73,7 +73,7 @@ def describe_api_versions(
 
 
 def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
-    """The brokers that any of them names (brokers older than DescribeCluster answer this too)."""
+    """Return the brokers in a metadata response, which old brokers support, too."""
     yield START
     call = AnyBrokerCall(engine.brokers, "list of brokers", deadline)
     response: MetadataResponse = yield from call.ask(
@@ -100,7 +100,7 @@ API_VERSIONS: AdminCall[tuple[BrokerApiVersions, ...]] = AdminCall(
 
 
 def api_ranges(response: ApiVersionsResponse) -> tuple[ApiVersionRange, ...]:
-    """What a broker speaks, by API key, with the APIs that it could have but hasn't."""
+    """Return a broker's APIs sorted by key, including those that it doesn't support."""
     told = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
     return tuple(_range(key, told.get(key)) for key in sorted(told.keys() | BROKER_APIS))
 

@@ -68,9 +68,7 @@ class ClusterDescription(Shown):
 
 @dataclass(frozen=True, slots=True)
 class FeatureVersions:
-    """The levels of one feature: the range that the broker supports, and the level that is in force
-    (`level`, 0 if the feature is off).
-    """
+    """The levels of one feature that a broker supports, and the active `level` (0 if it is off)."""
 
     lowest: int
     highest: int
@@ -136,7 +134,7 @@ class QuorumDescription(Shown):
 
 
 def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[ClusterDescription]:
-    """The cluster's id, brokers and controller (KIP-700)."""
+    """Describe the cluster's id, brokers and controller (KIP-700)."""
     operations = flag("authorized_operations", authorized)
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
@@ -182,7 +180,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
 
 
 def features() -> AdminCall[FeatureDescription]:
-    """The features' levels, as a broker says now (KIP-584)."""
+    """Describe the features' levels as a broker reports them (KIP-584)."""
     question: Inquiry[None, v.ApiVersionsResponse, FeatureDescription] = Inquiry(
         "description of features",
         "",
@@ -207,7 +205,7 @@ def _features(answer: v.ApiVersionsResponse) -> FeatureDescription:
 def update_features(
     updates: Mapping[str, FeatureUpdate], validate_only: bool
 ) -> AdminCall[dict[str, None]]:
-    """Change the levels of features: all of them, or none (KIP-584)."""
+    """Change the levels of features, all or none (KIP-584)."""
     given = mapping("updates", updates, "a dict of FeatureUpdate by feature's name")
     wanted = [_update(text("a name in updates", n), u) for n, u in given.items()]
     only_checked = flag("validate_only", validate_only)
@@ -245,7 +243,7 @@ def _update(name: str, update: Any) -> f.FeatureUpdateKey:
 
 
 def quorum() -> AdminCall[QuorumDescription]:
-    """The quorum of controllers (KIP-595, KIP-836)."""
+    """Describe the quorum of controllers (KIP-595, KIP-836)."""
 
     def read(answer: q.DescribeQuorumResponse) -> list[tuple[None, int, str | None, Any]]:
         for topic in answer.topics:
@@ -298,7 +296,7 @@ def _replica(r: q.ReplicaState) -> QuorumReplica:
 
 
 def unregister_broker(broker: int) -> AdminCall[None]:
-    """Have the controller forget a broker that is gone for good (KIP-631)."""
+    """Unregister a broker that won't come back (KIP-631)."""
     number = whole_number("broker", broker, 0, INT32_MAX)
     return _done(
         f"unregistration of broker {number}",
@@ -309,7 +307,7 @@ def unregister_broker(broker: int) -> AdminCall[None]:
 
 
 def unregister_controller(controller: int) -> AdminCall[None]:
-    """Have the controllers forget one of them that is gone for good."""
+    """Unregister a controller that won't come back."""
     number = whole_number("controller", controller, 0, INT32_MAX)
     return _done(
         f"unregistration of controller {number}",
@@ -322,7 +320,7 @@ def unregister_controller(controller: int) -> AdminCall[None]:
 def add_voter(
     voter: int, directory_id: UUID | str, endpoints: Sequence[RaftVoterEndpoint]
 ) -> AdminCall[None]:
-    """Let a controller vote (KIP-853)."""
+    """Add a voter to the metadata quorum (KIP-853)."""
     number, directory = whole_number("voter", voter, 0, INT32_MAX), _directory(directory_id)
     cure = "use RaftVoterEndpoint(listener, host, port)"
     listeners = [
@@ -338,7 +336,7 @@ def add_voter(
 
 
 def remove_voter(voter: int, directory_id: UUID | str) -> AdminCall[None]:
-    """Let a controller vote no more (KIP-853)."""
+    """Remove a voter from the metadata quorum (KIP-853)."""
     number, directory = whole_number("voter", voter, 0, INT32_MAX), _directory(directory_id)
     return _done(
         f"removal of voter {number}",

@@ -35,7 +35,7 @@ class ClusterClock:
 
 
 def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | None]:
-    """The controller says when it was last up to date with itself, which is now (KIP-836)."""
+    """Estimate the controller's clock: its last caught-up time is the present (KIP-836)."""
     asked = yield START
     try:
         found = yield from quorum().flow(engine, deadline)
@@ -52,7 +52,7 @@ def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | N
 def quotas_of_this_client(
     engine: AdminEngine, deadline: float
 ) -> Flow[dict[ClientQuotaEntity, dict[str, float]] | None]:
-    """Those of its user and `client.id`, and of all who have none of their own."""
+    """Return the quotas of this client's user and `client.id`, and the default quotas."""
     yield START
     try:
         found = yield from describe_quotas(None, strict=False).flow(engine, deadline)
@@ -69,7 +69,7 @@ def quotas_of_this_client(
 
 
 def members(engine: AdminEngine, group: str, deadline: float) -> Flow[tuple[str, int] | None]:
-    """A group's state, in Kafka's words, and how many members it has."""
+    """Return a group's state, as Kafka names it, and its number of members."""
     yield START
     try:
         found = yield from describe_consumer([group], authorized_operations=False).flow(

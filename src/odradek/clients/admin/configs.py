@@ -64,7 +64,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value of the option from another source; it takes effect if the synonyms before it are
+    """A value of the option from another source; takes effect if the synonyms before it are
     removed.
     """
 
@@ -75,8 +75,10 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One option. `value` is None for a secret, and if there is no value; `source` and `type` use
-    Kafka's names, such as DEFAULT_CONFIG and LONG.
+    """One option of a resource.
+
+    `value` is None for a secret, and if there is no value; `source` and `type` use Kafka's names,
+    such as DEFAULT_CONFIG and LONG.
     """
 
     name: str
@@ -90,7 +92,7 @@ class ConfigEntry:
 
     @property
     def default(self) -> bool:
-        """Whether nobody has set it anywhere."""
+        """Whether the option has Kafka's default value."""
         return self.source == "DEFAULT_CONFIG"
 
 
@@ -113,7 +115,7 @@ def describe(
     include_synonyms: bool,
     include_documentation: bool,
 ) -> AdminCall[dict[ConfigResource, dict[str, ConfigEntry]]]:
-    """Describe configurations; only the options of these `names`, where there are some."""
+    """Describe configurations; only the options in `names`, if given."""
     wanted = [_resource(at) for at in some_of("resources", resources, ConfigResource, _CURE)]
     only = None if names is None else keys("names", names, "options' names")
     synonyms = flag("include_synonyms", include_synonyms)
@@ -145,7 +147,7 @@ def describe(
 def alter(
     changes: Mapping[ConfigResource, Sequence[AlterConfigOp]], validate_only: bool
 ) -> AdminCall[dict[ConfigResource, None]]:
-    """Change some options, and leave all others as they are."""
+    """Change some options and keep all others."""
     given = mapping("changes", changes, "a dict of lists of AlterConfigOp by ConfigResource")
     some_of("changes", list(given), ConfigResource, _CURE)
     wanted = {_resource(at): _changes(at, ops) for at, ops in given.items()}
@@ -172,8 +174,9 @@ def alter(
 
 
 def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
-    """What has a configuration of its own (KIP-1142); brokers before 4.1 list client metrics only
-    (KIP-714), and refuse all else.
+    """List the resources with a configuration (KIP-1142).
+
+    Brokers before 4.1 only list client metrics (KIP-714), and reject other types.
     """
     given = [] if types is None else keys("types", types, "types of resources")
     wanted = {choice("types", t, RESOURCE_TYPES) for t in given} or set(RESOURCE_TYPES)

@@ -39,7 +39,7 @@ MOST_IN_ONE = 500
 
 
 class KnownCoordinators:
-    """The brokers' ids by key, and the calls to these brokers."""
+    """Cached coordinators by key, and the calls to them."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -50,7 +50,7 @@ class KnownCoordinators:
         self._cluster: str | None = None
 
     def get(self, kind: CoordinatorKind, key: str) -> int | None:
-        """Where it was the last time, if that broker is still there."""
+        """Return the last known coordinator, if metadata still contains that broker."""
         self._one_cluster()
         found, snapshot = self._ids.pop((kind, key), None), self._metadata.snapshot
         if found is None or snapshot is None or found[0] not in snapshot.brokers:
@@ -59,7 +59,7 @@ class KnownCoordinators:
         return found[0]
 
     def found(self, kind: CoordinatorKind, key: str, broker: int) -> None:
-        """It is there."""
+        """Cache the coordinator of a key."""
         self._one_cluster()
         self._ids.pop((kind, key), None)
         self._keep(kind, key, broker)
@@ -74,7 +74,7 @@ class KnownCoordinators:
             del self._ids[oldest]
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
-        """It may be elsewhere."""
+        """Remove a coordinator from the cache, because it may have moved."""
         self._ids.pop((kind, key), None)
 
     def _one_cluster(self) -> None:
@@ -90,8 +90,9 @@ class KnownCoordinators:
         items: Mapping[str, Collection[K]],
         deadline: float,
     ) -> Flow[dict[str, Outcome[K, V]]]:
-        """Ask the coordinator of each key for its items, each in a request of its own: for what
-        changes something, where it matters whether an answer was lost.
+        """Send the coordinator of each key a separate request for the items of this key.
+
+        For changes, where it matters whether a response was lost.
         """
         yield START
 
@@ -134,10 +135,10 @@ class KnownCoordinators:
         otherwise: Inquiry[str, Any, V] | None = None,
         absent: tuple[type[KafkaError], ...] = (),
     ) -> Flow[Outcome[str, V]]:
-        """Ask each coordinator about all of its keys at once, and follow those that move.
+        """Send each coordinator one request for all of its keys; retry at new coordinators.
 
-        A key that it answers with an error of `absent` is asked for again with `otherwise`. Each
-        key has its own error, and a key without an answer for now holds up no other.
+        A key that fails with an error of `absent` is requested again by `otherwise`. Each key has
+        its own error; a key without a response yet doesn't delay the others.
         """
         yield START
         finder = FindCall(self._brokers, kind, deadline)

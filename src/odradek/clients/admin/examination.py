@@ -88,7 +88,7 @@ class GroupStanding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A cluster and its topics as seen by this client."""
+    """The cluster, its topics and a group, as `odradek doctor` examines them."""
 
     reach: Reachability
     """Addresses, topics and permissions."""
@@ -105,7 +105,7 @@ class Examination:
 def examine(
     engine: AdminEngine, names: Sequence[str] | None, group: str | None, deadline: float
 ) -> Flow[Examination]:
-    """Look at everything at once; raises only without any metadata, as `describe_reachability`."""
+    """Examine everything concurrently; raises only if no broker returns metadata."""
     now = yield START
     until = deadline - min(SLACK, (deadline - now) / 2)
     yield from _first_contact(engine, until)
@@ -232,7 +232,7 @@ def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
 
 
 def examination(topics: Sequence[str] | str | None, group: str | None) -> AdminCall[Examination]:
-    """Look at the cluster, at these topics and this group."""
+    """Examine the cluster, these topics and this group."""
     names = None if topics is None else topic_names("topics", topics)
     who = None if group is None else group_id(group)
     return AdminCall("responses of the cluster", lambda e, d: examine(e, names, who, d))

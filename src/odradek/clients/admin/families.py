@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class Family:
-    """Stands for a module, and has its names."""
+    """Stand-in for a module, which imports it on first use."""
 
     def __init__(self, module: str) -> None:
         self._module = module

@@ -56,7 +56,7 @@ class ShareGroupOffset:
 
 
 def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committed]]:
-    """What groups have committed; partitions without an offset are left out."""
+    """List the committed offsets of groups; partitions without an offset are left out."""
     wanted = _wanted(groups)
     stable = flag("require_stable", require_stable)
 
@@ -99,7 +99,7 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
 def alter(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> AdminCall[dict[TopicPartition, None]]:
-    """Set what a group has committed, while it has no members (KIP-396)."""
+    """Set the committed offsets of a group without members (KIP-396)."""
     given = mapping("offsets", offsets, "a dict of OffsetAndMetadata, or of offsets")
     group, wanted = text("group", group), offsets_to_commit(given, "alter_group_offsets()")
 
@@ -160,7 +160,7 @@ def delete(
 
 
 def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, ShareGroupOffset]]]:
-    """Where share groups begin; partitions without an offset are left out."""
+    """List the start offsets of share groups; partitions without an offset are left out."""
     wanted = _wanted(groups)
 
     def read(
@@ -208,7 +208,7 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
 def alter_share(
     group: str, offsets: Mapping[TopicPartition, int]
 ) -> AdminCall[dict[TopicPartition, None]]:
-    """Set where a share group begins, while it has no members."""
+    """Set the start offsets of a share group without members."""
     group, wanted = text("group", group), offsets_by_partition("offsets", offsets)
 
     def topic(name: str, numbers: list[int]) -> sa.AlterShareGroupOffsetsRequestTopic:
@@ -239,7 +239,7 @@ def alter_share(
 
 
 def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str, None]]:
-    """Delete where a share group begins in these topics, which no member subscribes to."""
+    """Delete the start offsets of a share group in topics that no member subscribes to."""
     group, wanted = text("group", group), keys("topics", topics, "topics' names")
     question: Inquiry[str, sd.DeleteShareGroupOffsetsResponse, None] = Inquiry(
         f"deletion of offsets of share group {group}",

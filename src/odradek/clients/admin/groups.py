@@ -55,8 +55,9 @@ STATES = (
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group. `type` (Classic, Consumer, Share or Streams) and `state` use Kafka's words; they
-    are empty if the broker doesn't report them.
+    """One group. `type`: Classic, Consumer, Share or Streams.
+
+    `type` and `state` use Kafka's names; they are empty if the broker doesn't report them.
     """
 
     group_id: str
@@ -100,8 +101,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(Shown):
-    """One group with its members. `type` and `state` use Kafka's words, such as Consumer and
-    Stable.
+    """One group with its members. `type` and `state` use Kafka's names: Consumer, Stable, ….
 
     `assignor` is the assignor's name; for classic groups that aren't consumer groups (Connect), the
     protocol's. `epoch` and `assignment_epoch` are None for classic groups. `authorized_operations`:
@@ -129,7 +129,7 @@ class GroupDescription(Shown):
 def listing(
     states: Sequence[str], types: Sequence[str], protocol_types: Sequence[str] | None
 ) -> AdminCall[list[GroupListing]]:
-    """All groups, of all brokers that coordinate some."""
+    """List all groups, from all brokers that coordinate some."""
     in_states = [choice("states", s, STATES) for s in keys("states", states, "groups' states")]
     of_types = [choice("types", t, TYPES) for t in keys("types", types, "groups' types")]
     protocols = None
@@ -158,8 +158,10 @@ def listing(
 def of_coordinators(
     kind: CoordinatorKind, question: Inquiry[None, Any, list[T]], key: Callable[[T], str]
 ) -> AdminCall[list[T]]:
-    """What every broker coordinates, by its key and each once, as both may list what moves just
-    now. Who lists it is whom the next call asks about it.
+    """List what every broker coordinates, by key and without duplicates.
+
+    Two brokers may list a key that moves at this time. The next call about a key goes to the broker
+    that listed it.
     """
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[list[T]]:
@@ -176,14 +178,16 @@ def of_coordinators(
 def of_all_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
-    """Ask every broker (or these), each for its own; results and errors are by broker."""
+    """Send every broker (or these) a request for its own items; results and errors are by
+    broker.
+    """
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
 
 def outcome_of_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[Outcome[int, Any]]:
-    """The same where brokers aren't the items: what one of them said isn't raised."""
+    """Send every broker (or these) a request; errors are returned instead of raised."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[Outcome[int, Any]]:
         ids = brokers
@@ -209,15 +213,16 @@ def outcome_of_brokers(
 def describe_classic(
     groups: Sequence[str] | str, authorized_operations: bool
 ) -> AdminCall[dict[str, GroupDescription]]:
-    """Describe classic groups, those of Connect too."""
+    """Describe classic groups, including those of Connect."""
     return _described(_classic(flag("authorized_operations", authorized_operations)), groups)
 
 
 def describe_consumer(
     groups: Sequence[str] | str, authorized_operations: bool
 ) -> AdminCall[dict[str, GroupDescription]]:
-    """Describe consumer groups, in the new protocol (KIP-848) or the classic one: what a
-    coordinator doesn't have of the first it is asked for as the second.
+    """Describe consumer groups of the new protocol (KIP-848) and the classic one.
+
+    A group that its coordinator doesn't know in the new protocol is requested as a classic group.
     """
     ids, operations = _ids(groups), flag("authorized_operations", authorized_operations)
 
@@ -272,7 +277,7 @@ def describe_share(
 def describe_streams(
     groups: Sequence[str] | str, authorized_operations: bool
 ) -> AdminCall[dict[str, GroupDescription]]:
-    """Describe groups of Streams applications in their own protocol (KIP-1071)."""
+    """Describe Streams groups (KIP-1071)."""
     operations = flag("authorized_operations", authorized_operations)
 
     def read(answer: st.StreamsGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
@@ -458,7 +463,7 @@ def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
 
 
 def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
-    """Delete groups without members, of any kind, with all they have committed (KIP-229)."""
+    """Delete groups of any kind without members, with their committed offsets (KIP-229)."""
     question: Inquiry[str, x.DeleteGroupsResponse, None] = Inquiry(
         "deletion of groups",
         "group",
@@ -476,7 +481,7 @@ def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
 def remove_members(
     group: str, instance_ids: Sequence[str] | str | None, reason: str | None
 ) -> AdminCall[dict[str, None]]:
-    """Take static members out of a group, or all members for None (KIP-345)."""
+    """Remove static members from a group, or all members if None (KIP-345)."""
     group = text("group", group)
     static = None if instance_ids is None else keys("instance_ids", instance_ids, "instance ids")
     why = "removed by an admin client" + ("" if reason is None else f": {text('reason', reason)}")

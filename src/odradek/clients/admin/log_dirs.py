@@ -38,8 +38,9 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """The log of a replica: its size in bytes, and the number of records by which it lags the
-    leader (if `future`, the log that it will replace).
+    """The log of a replica: its size in bytes, and its lag behind the leader in records.
+
+    If `future`, the lag is that behind the log it will replace.
     """
 
     size: int
@@ -49,7 +50,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory: its replicas, and the bytes of its file system (None before Kafka 3.3).
+    """A log directory: its replicas, and the size of its file system (None before Kafka 3.3).
 
     `error`: why the broker can't use the directory, else None. `cordoned`: it takes no new
     partitions (KIP-1066).
@@ -64,7 +65,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogDir:
-    """The directory of a replica, and the one that it is being moved to; None if there is none."""
+    """A replica's current directory, and the one that it is moved to; None if there is none."""
 
     current: str | None
     current_offset_lag: int | None
@@ -73,7 +74,7 @@ class ReplicaLogDir:
 
 
 def describe(brokers: Sequence[int] | None) -> AdminCall[dict[int, dict[str, LogDirDescription]]]:
-    """The directories of these brokers, of all for None."""
+    """Describe the log directories of these brokers, or of all if None."""
     return of_all_brokers(
         _describing(), None if brokers is None else broker_ids("this call", brokers)
     )
@@ -118,8 +119,10 @@ def _directory(r: d.DescribeLogDirsResult) -> LogDirDescription:
 def describe_replicas(
     replicas: Sequence[TopicPartitionReplica],
 ) -> AdminCall[dict[TopicPartitionReplica, ReplicaLogDir]]:
-    """Where each of these replicas lies. One that is nowhere has the error of a directory that the
-    broker can't read, where there is one.
+    """Describe the log directories of these replicas.
+
+    A replica that isn't found has the error of a directory that its broker can't read, if there is
+    one.
     """
     wanted = [_replica(r) for r in iterable("replicas", replicas, "a list of replicas")]
 

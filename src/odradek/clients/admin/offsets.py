@@ -49,7 +49,7 @@ class OffsetListing:
 def listing(
     specs: Mapping[TopicPartition, OffsetSpec], isolation_level: str
 ) -> AdminCall[dict[TopicPartition, OffsetListing]]:
-    """Look offsets up (KIP-396, KIP-734, KIP-1005, KIP-1023)."""
+    """List offsets by a keyword or a time (KIP-396, KIP-734, KIP-1005, KIP-1023)."""
     given = mapping("specs", specs, "a dict of words or milliseconds by TopicPartition")
     wanted = {(p := one_partition(tp)): _time(p, spec) for tp, spec in given.items()}
     level = ISOLATION_LEVELS.index(choice("isolation_level", isolation_level, ISOLATION_LEVELS))

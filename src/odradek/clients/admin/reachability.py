@@ -66,7 +66,7 @@ class AddressReach:
 
 @dataclass(frozen=True, slots=True)
 class TopicReach:
-    """A topic that can't be used, or only in part."""
+    """A topic of which some or all partitions can't be used."""
 
     topic: str
     partitions: int
@@ -80,7 +80,7 @@ class TopicReach:
 
 @dataclass(frozen=True, slots=True)
 class TopicStanding:
-    """An existing topic and how it can be used."""
+    """An existing topic: under-replicated partitions, and operations this client may do."""
 
     topic: str
     partitions: int
@@ -93,7 +93,7 @@ class TopicStanding:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the topics say."""
+    """Findings about the topics: leaders by broker, unusable topics, missing brokers."""
 
     leads: dict[int, int]
     """How many partitions each broker leads."""
@@ -130,7 +130,7 @@ class Reachability(Shown):
 
     @property
     def state(self) -> str:
-        """`well`; `out of reach` if no broker answers at its advertised address; else `partly`."""
+        """`well`, `partly`, or `out of reach` if no broker answers at its advertised address."""
         if all(a.error is not None for a in self.brokers):
             return OUT_OF_REACH
         shared = any(len(a.brokers) > 1 for a in self.brokers)
@@ -143,9 +143,10 @@ class Reachability(Shown):
 def describe_reachability(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool = False
 ) -> Flow[Reachability]:
-    """Dial every address, look at these topics (None: all); raises only without any metadata.
+    """Connect to every address and check these topics (None: all).
 
-    With `rights` it is asked what this client may do with each topic (KIP-430).
+    Raises only if no broker returns metadata. With `rights`, the operations that this client may do
+    with each topic are requested (KIP-430).
     """
     yield START
     snapshot = yield from engine.snapshot(deadline)
@@ -285,7 +286,7 @@ def _outcome(
 
 
 def reachability(topics: Sequence[str] | str | None) -> AdminCall[Reachability]:
-    """Dial every address that there is, and look at these topics, or at all."""
+    """Connect to every address, and check these topics or all."""
     names = None if topics is None else topic_names("topics", topics)
     return AdminCall(
         "responses of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)

@@ -30,9 +30,7 @@ ELECTIONS = {"PREFERRED": 0, "UNCLEAN": 1}
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition whose replicas are being moved: all brokers that have it now, and which of them
-    are being added or removed.
-    """
+    """Reassignment of a partition: all current replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -42,7 +40,7 @@ class PartitionReassignment:
 def alter(
     replicas: Mapping[TopicPartition, Sequence[int] | None], allow_replication_factor_change: bool
 ) -> AdminCall[dict[TopicPartition, None]]:
-    """Move partitions to these brokers; None ends a move that is under way."""
+    """Move partitions to these brokers; None cancels a reassignment."""
     given = mapping("replicas", replicas, "a dict of brokers' ids by TopicPartition")
     wanted = {
         (p := one_partition(tp)): None if ids is None else brokers(str(p), ids)
@@ -84,7 +82,7 @@ def alter(
 def listing(
     partitions: Sequence[TopicPartition] | None,
 ) -> AdminCall[dict[TopicPartition, PartitionReassignment]]:
-    """The partitions that are being moved, of these or of all."""
+    """List the partitions being moved, of these or of all."""
     wanted = None if partitions is None else by_topic(some_partitions(partitions))
 
     def read(answer: m.ListPartitionReassignmentsResponse) -> Iterator[Said[None, Any]]:
@@ -118,7 +116,7 @@ def listing(
 def elect(
     election_type: str, partitions: Sequence[TopicPartition] | None
 ) -> AdminCall[list[TopicPartition]]:
-    """Elect leaders of these partitions, or of all; gives those that have got another one."""
+    """Elect leaders of these partitions, or of all; return those with a new leader."""
     kind = ELECTIONS[choice("election_type", election_type, ELECTIONS)]
     wanted = None if partitions is None else some_partitions(partitions)
 
@@ -170,7 +168,7 @@ def _outcome(said: Iterable[Said[TopicPartition, bool]]) -> Outcome[TopicPartiti
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions' numbers by topic."""
+    """Return the partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for partition in partitions:
         found.setdefault(partition.topic, []).append(partition.partition)

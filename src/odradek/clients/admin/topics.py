@@ -46,7 +46,7 @@ TopicNameOrId = str | UUID
 def create(
     topics: Sequence[NewTopic], validate_only: bool
 ) -> AdminCall[dict[str, TopicDescription]]:
-    """Make topics, then wait until a broker knows leaders for all their partitions."""
+    """Create topics, then wait until a broker knows leaders for all their partitions."""
     wanted = {topic.name: topic for topic in new_topics(topics)}
     only_checked = flag("validate_only", validate_only)
     question: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
@@ -146,7 +146,7 @@ def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[To
 
 
 def names(include_internal: bool) -> AdminCall[list[str]]:
-    """The names of all topics."""
+    """List the names of all topics."""
     internal = flag("include_internal", include_internal)
     return AdminCall(
         "list of topics", lambda e, deadline: list_topics(e.brokers, deadline, internal=internal)
@@ -156,7 +156,7 @@ def names(include_internal: bool) -> AdminCall[list[str]]:
 def describe(
     topics: Sequence[TopicNameOrId] | TopicNameOrId, authorized_operations: bool
 ) -> AdminCall[dict[str, TopicDescription]]:
-    """Describe topics by name or id; patient with those that were just made here."""
+    """Describe topics by name or id; retry for topics that this client has just created."""
     wanted = topics_by_name_or_id("topics", topics)
     operations = flag("authorized_operations", authorized_operations)
 
@@ -170,7 +170,7 @@ def describe(
 def add_partitions(
     topics: Mapping[str, int | NewPartitions], validate_only: bool
 ) -> AdminCall[dict[str, None]]:
-    """Give topics more partitions."""
+    """Increase the number of partitions of topics."""
     wanted, only_checked = new_partitions(topics), flag("validate_only", validate_only)
     question: Inquiry[str, p.CreatePartitionsResponse, None] = Inquiry(
         f"creation of partitions of {', '.join(wanted)}",

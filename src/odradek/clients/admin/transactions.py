@@ -62,7 +62,7 @@ INT16_MAX = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer that wrote to a partition.
+    """A producer that recently wrote to a partition.
 
     `transaction_start_offset`: start of its open transaction, None without one. `coordinator_epoch`
     is -1 for a producer without transactions.
@@ -78,8 +78,9 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The state of a transactional id at its coordinator. `state` uses Kafka's words, such as
-    Ongoing; `start_ms` is None without an open transaction.
+    """The state of a transactional id at its coordinator.
+
+    `state` uses Kafka's names, such as Ongoing; `start_ms` is None without an open transaction.
     """
 
     state: str
@@ -101,7 +102,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionSpec:
-    """The open transaction of a producer in one partition, which the leader shall abort there."""
+    """The open transaction of a producer in one partition, to be aborted by the leader."""
 
     partition: TopicPartition
     producer_id: int
@@ -119,10 +120,9 @@ class ProducerIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that no coordinator will end, so that read_committed consumers are stuck at
-    `start_offset`.
+    """A transaction without a coordinator, which holds up read_committed consumers.
 
-    `abort_transaction(hanging.spec)` ends it.
+    They can't read beyond `start_offset`. `abort_transaction(hanging.spec)` ends it.
     """
 
     spec: AbortTransactionSpec
@@ -138,7 +138,7 @@ ActiveProducers = tuple[ActiveProducer, ...]
 def producers(
     partitions: Sequence[TopicPartition], broker: int | None
 ) -> AdminCall[dict[TopicPartition, ActiveProducers]]:
-    """The producers that wrote to partitions lately, as the leaders know them, or one `broker`."""
+    """List the recent producers of partitions, from the leaders or from one `broker`."""
     wanted = some_partitions(partitions)
     if broker is None:
         return by_leaders(_producers(), wanted)
@@ -187,7 +187,7 @@ def _producer(p: dp.ProducerState) -> ActiveProducer:
 
 
 def describe(ids: Sequence[str] | str) -> AdminCall[dict[str, TransactionDescription]]:
-    """What the coordinators of transactional ids know."""
+    """Describe transactional ids, from their coordinators."""
     return by_coordinators(
         CoordinatorKind.TRANSACTION, _describing(), keys("ids", ids, "transactional ids")
     )
@@ -225,7 +225,7 @@ def listing(
     running_longer_than: float | None,
     pattern: str | None,
 ) -> AdminCall[list[TransactionListing]]:
-    """All transactional ids, of all brokers that coordinate some."""
+    """List all transactional ids, from all brokers that coordinate some."""
     in_states = [choice("states", s, STATES) for s in keys("states", states, "states")]
     ids = [
         whole_number("producer_ids", p, 0, INT64_MAX)
@@ -263,7 +263,7 @@ def _listing(
 
 
 def abort(spec: Any) -> AdminCall[None]:
-    """End a transaction in one partition, whatever its coordinator knows (KIP-664)."""
+    """Abort a transaction in one partition, whatever its coordinator knows (KIP-664)."""
     if not isinstance(spec, AbortTransactionSpec):
         cure = "use AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
         raise refusal("spec", "an AbortTransactionSpec", spec, cure)
@@ -307,7 +307,7 @@ def abort(spec: Any) -> AdminCall[None]:
 
 
 def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
-    """Fence the producers of transactional ids: what they have open is aborted."""
+    """Fence the producers of transactional ids and abort their open transactions."""
     wanted = keys("ids", ids, "transactional ids")
 
     def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
@@ -342,8 +342,10 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
 def hanging(
     topics: Sequence[str] | str | None, older_than: float, now: float
 ) -> AdminCall[list[HangingTransaction]]:
-    """Open transactions of partitions of which no coordinator knows any more. One that wrote within
-    `older_than` seconds may have ended between two questions, so it isn't looked at.
+    """List open transactions that no coordinator knows.
+
+    A transaction written to within `older_than` seconds is ignored: it may have ended between two
+    requests.
     """
     names = None if topics is None else keys("topics", topics, "topics' names")
     before = (now - checked_timeout(older_than, "older_than")) * 1000

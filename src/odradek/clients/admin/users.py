@@ -88,7 +88,7 @@ ScramAlteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 def describe_scram(
     users: Sequence[str] | str | None,
 ) -> AdminCall[dict[str, tuple[ScramCredentialInfo, ...]]]:
-    """The SCRAM credentials of these users, of all for None; no secret is among them."""
+    """Describe the SCRAM credentials of these users, or of all if None, without secrets."""
     wanted = None if users is None else keys("users", users, "users' names")
     names = {number: name for name, number in MECHANISMS.items()}
 
@@ -135,8 +135,9 @@ def _outcome(said: Iterator[Said[str, Any]]) -> Outcome[str, Any]:
 
 
 def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[dict[str, None]]:
-    """Set and take away passwords. Results and errors are by user: what was to follow where one
-    of a user's changes fails isn't done.
+    """Set and delete SCRAM passwords; results and errors are by user.
+
+    If a change of a user fails, the changes of this user that follow aren't made.
     """
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
     cure = "use UserScramCredentialUpsertion(user, mechanism, password)"
@@ -262,7 +263,7 @@ Quotas = dict[str, float]
 def describe_quotas(
     entity: ClientQuotaEntity | None, strict: bool
 ) -> AdminCall[dict[ClientQuotaEntity, Quotas]]:
-    """The quotas of those that an entity means, of all for None."""
+    """Describe the quotas that match an entity, or all if None."""
     parts = [] if entity is None else _parts("entity", entity)
     only = flag("strict", strict)
     asked = []
@@ -299,7 +300,7 @@ def describe_quotas(
 def alter_quotas(
     changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], validate_only: bool
 ) -> AdminCall[dict[ClientQuotaEntity, None]]:
-    """Set quotas; None takes one away."""
+    """Set quotas; None deletes one."""
     given = mapping("changes", changes, "a dict of quotas by ClientQuotaEntity")
     wanted = {
         at: aq.AlterClientQuotasRequestEntryData(
@@ -363,10 +364,11 @@ def _op(name: str, value: Any) -> aq.OpData:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A delegation token, for SCRAM logins with its id as the user name, `password` as the
-    password, and `tokenauth=true` in `sasl.jaas.config`.
+    """Delegation token for SCRAM logins.
 
-    Principals are texts such as "User:alice"; times are in milliseconds since the epoch.
+    Use its id as the user name, `password` as the password, and `tokenauth=true` in
+    `sasl.jaas.config`. Principals are texts such as "User:alice"; times are in milliseconds since
+    the epoch.
     """
 
     token_id: str
@@ -387,7 +389,7 @@ class DelegationToken:
 def create_token(
     renewers: Sequence[str] | str, max_lifetime: float | None, owner: str | None
 ) -> AdminCall[DelegationToken]:
-    """Make a token for this client's user, or another `owner` (KIP-373)."""
+    """Create a token for this client's user, or for another `owner` (KIP-373)."""
     who = keys("renewers", renewers, "principals")
     may_renew = [ct.CreatableRenewers(*_principal("renewers", p)) for p in who]
     life = _period("max_lifetime", max_lifetime)
@@ -412,7 +414,7 @@ def create_token(
 
 
 def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
-    """Let a token hold for longer; gives until when, in milliseconds since the epoch."""
+    """Extend a token's lifetime; return its expiry in milliseconds since the epoch."""
     token, longer = _hmac(hmac), _period("period", period)
     question: Inquiry[None, rt.RenewDelegationTokenResponse, int] = Inquiry(
         "renewal of the delegation token",
@@ -426,7 +428,7 @@ def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
 
 
 def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
-    """End a token after so many seconds, at once for None; gives when that is."""
+    """Expire a token after `period` seconds (None: at once); return the time of expiry."""
     token, later = _hmac(hmac), _period("period", period)
     question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
         "expiry of the delegation token",
@@ -440,7 +442,7 @@ def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
 
 
 def describe_tokens(owners: Sequence[str] | str | None) -> AdminCall[list[DelegationToken]]:
-    """The tokens of these owners, all that this client may see for None."""
+    """Describe the tokens of these owners, or all that this client may see if None."""
     asked = None
     if owners is not None:
         who = keys("owners", owners, "principals")

@@ -21,7 +21,7 @@ _LONGEST = 2**63 - 1
 
 
 def parse_duration(name: str, text: str) -> float:
-    """Seconds of a duration that isn't negative; `name` is the option in the error."""
+    """Return the seconds of a non-negative ISO 8601 duration; `name` is the option in errors."""
     found = re.fullmatch(_ISO, text, re.ASCII | re.IGNORECASE)
     groups: tuple[str | None, ...] = found.groups() if found is not None else ()
     if not any(groups[i] for i in (1, 3, 4, 5) if groups) or (groups[2] or "").upper() == "T":

@@ -39,7 +39,7 @@ NOT_WITH_CLASSIC = ("group.remote.assignor",)
 
 @reads("list", f"{', '.join(ASSIGNORS.values())}, separated by commas, or objects")
 def assignors(name: str, value: Any) -> tuple[Any, ...]:
-    """Assignors by name, by Java's class name, or as objects (or classes) of the user's."""
+    """Read assignors: names, Java class names, or the user's objects (or classes)."""
     if isinstance(value, str):
         value = value.split(",")
     elif not isinstance(value, list | tuple):
@@ -143,7 +143,7 @@ GROUP_NAMES = frozenset(o.name for o in GROUP_OPTIONS)
 
 
 def check_group(values: dict[str, Any], given: Collection[str]) -> None:
-    """Java's checks across options."""
+    """Check group options against each other, as Java does."""
     if values["group.id"] is None:
         if "enable.auto.commit" in given and values["enable.auto.commit"]:
             raise ConfigurationError("enable.auto.commit=true needs a group.id")

@@ -320,12 +320,12 @@ KEYWORDS: dict[str, dict[str, str]] = {
 
 
 def is_idle(name: str, client: str | None) -> bool:
-    """Whether a setting is taken and means nothing, to one kind of client or to all."""
+    """Return whether a setting is accepted without effect, by one kind of client or by all."""
     return name in IDLE or name.startswith(IDLE_PREFIXES) or client in IDLE_FOR.get(name, ())
 
 
 def belongs(name: str) -> str | None:
-    """Where a setting belongs that a serializer of Java's reads; None for all others."""
+    """Return where to set an option of Java's serializers instead; None for other options."""
     if name in OF_SERIALIZERS:
         short = name.removeprefix("key.").removeprefix("value.")
         return (
@@ -340,7 +340,7 @@ def belongs(name: str) -> str | None:
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
-    """The same method; another client's keyword is answered with what to write."""
+    """Wrap a method so that another client's keyword raises an error with its replacement."""
     name, cures = method.__name__, KEYWORDS[method.__name__]
 
     def look(keywords: dict[str, Any]) -> None:
@@ -384,9 +384,9 @@ _COMPAT = {
 
 
 def missing_name(module: str, name: str) -> AttributeError | ImportError:
-    """The error for a name that a module doesn't have, with what to write where that is known.
+    """Return the error for an unknown name of a module, with the replacement if known.
 
-    Then it is an `ImportError`: an `AttributeError`'s text is seen by nobody who writes `import`.
+    The error is then an `ImportError`, because `import` hides the text of an `AttributeError`.
     """
     if name not in CLASSES:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -396,7 +396,7 @@ def missing_name(module: str, name: str) -> AttributeError | ImportError:
 
 
 def missing_method(of: object, name: str) -> AttributeError:
-    """The same for an attribute of an object."""
+    """Return the error for an unknown attribute of an object, with the replacement if known."""
     cls = type(of).__name__
     text = f"{cls!r} object has no attribute {name!r}"
     cure = METHODS.get(cls, {}).get(name)

@@ -44,18 +44,20 @@ _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One entry: the last part of the class's name (packages may be shaded), and its options."""
+    """One login module: the last part of its class name (packages may be shaded), and its
+    options.
+    """
 
     name: str
     options: Mapping[str, Secret]
 
     def text(self, option: str) -> str | None:
-        """An option's text, None where it isn't given."""
+        """Return an option's value, or None if it isn't set."""
         found = self.options.get(option)
         return None if found is None else found.reveal()
 
     def true(self, option: str) -> bool:
-        """Whether an option is true, as Java reads it."""
+        """Return whether an option is true, as Java reads it."""
         return (self.text(option) or "").strip().lower() == "true"
 
 
@@ -64,7 +66,10 @@ class _JaasError(Exception):
 
 
 def parse_jaas(jaas: Secret) -> LoginModule:
-    """Read the text. Raises `ConfigurationError` from here, where no local holds the text."""
+    """Parse `sasl.jaas.config`.
+
+    Raises `ConfigurationError` from this frame, whose local variables don't contain the text.
+    """
     found = _read(jaas)
     if isinstance(found, LoginModule):
         return found

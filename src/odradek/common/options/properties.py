@@ -26,9 +26,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def bad_line(text: str) -> str | None:
-    """What is wrong with the first line that can't be a client's setting; None: all can be.
+    """Return what is wrong with the first line that isn't a setting; None if all lines are.
 
-    It isn't raised here, where a traceback's locals would show the file with its passwords.
+    The error isn't raised here, where a traceback with local variables would show the file's
+    passwords.
     """
     for number, name, _ in _settings(text):
         if not _NAME.fullmatch(name):
@@ -82,7 +83,7 @@ def _unescape(text: str) -> str:
 
 
 def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
-    """The names that mean nothing here, or (where a client is named) to another client only."""
+    """Return the names of settings without effect, for this kind of client or for all."""
     return [name for name in given if _is_idle(dotted(name), client)]
 
 

@@ -21,7 +21,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 @reads("secret text")
 def secret(name: str, value: Any) -> Secret:
-    """A text that is kept from every output; spaces count, as in a password."""
+    """Read a secret, which is hidden in all output; spaces are part of it."""
     value = hidden(value)
     if isinstance(value, Secret):
         return value
@@ -31,14 +31,14 @@ def secret(name: str, value: Any) -> Secret:
 
 @reads("path")
 def path(name: str, value: Any) -> str:
-    """The name of a file or folder, as a text or as a `Path`."""
+    """Read the name of a file or directory, as a str or a `Path`."""
     if isinstance(value, PathLike):
         value = fsdecode(value)
     return text(name, value)
 
 
 def upper(*allowed: str, hint: str = "") -> Parse[str]:
-    """One of some words in capitals; any case is taken."""
+    """Read one of the allowed words in upper case; any case is accepted."""
 
     @reads("word", ", ".join(allowed))
     def parse(name: str, value: Any) -> str:
@@ -54,14 +54,14 @@ def upper(*allowed: str, hint: str = "") -> Parse[str]:
 
 @reads("list", "words, separated by commas, or a list")
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """Words, as a list or with commas."""
+    """Read words, as a list or separated by commas."""
     parts = value.split(",") if isinstance(value, str) else list(value or ())
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
 @reads("list", "names, separated by commas, or an OpenSSL cipher string")
 def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
-    """Names with commas as in Java, or a text in OpenSSL's own language, as librdkafka takes it."""
+    """Read cipher names separated by commas as in Java, or a cipher string of OpenSSL."""
     if isinstance(value, str) and any(mark in value for mark in ":!+@"):
         return value.strip()
     return names(name, value)
@@ -69,7 +69,7 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
 
 @reads("word", "https, none, or empty")
 def endpoint_identification(name: str, value: Any) -> str:
-    """`https`, or an empty text (librdkafka: none) for "any host name will do"."""
+    """Read `https`, or an empty text (librdkafka: none) that turns the host name check off."""
     if value is None:  # a key without a value, as from os.environ.get: no wish to check less
         return "https"
     found = str(value).strip().lower()
@@ -82,7 +82,7 @@ def endpoint_identification(name: str, value: Any) -> str:
 
 @reads("PEM text")
 def pem(name: str, value: Any) -> str:
-    r"""PEM text; a written `\n` counts as a line's end, as properties files end up with those."""
+    r"""Read PEM text; `\n` in writing counts as a line end, as properties files may contain it."""
     found = text(name, value.decode() if isinstance(value, bytes) else value)
     found = found.replace("\\r", "").replace("\\n", "\n")
     if "-----BEGIN " not in found:
@@ -104,7 +104,7 @@ INSTEAD_OF_PEM = {
 
 @reads("secret PEM text")
 def secret_pem(name: str, value: Any) -> Secret:
-    """A private key as PEM."""
+    """Read a private key as PEM text."""
     hidden = secret(name, value)
     tidy = Secret(hidden.reveal().strip().replace("\\r", "").replace("\\n", "\n"))
     if "-----BEGIN " not in tidy.reveal():
@@ -117,7 +117,7 @@ def secret_pem(name: str, value: Any) -> Secret:
 
 @reads("word", ", ".join(STORE_TYPES))
 def store_type(name: str, value: Any) -> str:
-    """JKS, PKCS12 or PEM; what Java knows besides is refused by name."""
+    """Read JKS, PKCS12 or PEM; Java's other store types are rejected by name."""
     found = str(value).strip().upper()
     found = {"P12": "PKCS12", "PFX": "PKCS12", "PKCS#12": "PKCS12"}.get(found, found)
     if found not in STORE_TYPES:
@@ -130,7 +130,7 @@ def store_type(name: str, value: Any) -> str:
 
 @reads("pairs", "key=value, separated by commas, or a dict")
 def pairs(name: str, value: Any) -> Mapping[str, str]:
-    """A mapping, or `a=b,c=d`."""
+    """Read a mapping, or `a=b,c=d`."""
     if isinstance(value, Mapping):
         return {str(key): str(one) for key, one in value.items()}
     found = {}
@@ -143,7 +143,7 @@ def pairs(name: str, value: Any) -> Mapping[str, str]:
 
 
 def shown_url(url: str) -> str:
-    """A URL without what may be secret in it: user, password, query, fragment."""
+    """Return a URL without parts that may be secret: user, password, query, fragment."""
     from urllib.parse import urlsplit, urlunsplit  # only here: most clients start without it
 
     try:
@@ -154,7 +154,7 @@ def shown_url(url: str) -> str:
 
 
 def number(minimum: float, maximum: float) -> Parse[float]:
-    """A number with a fraction."""
+    """Return a reader of numbers that may have a fraction."""
 
     @reads("number", f"{minimum} to {maximum}")
     def parse(name: str, value: Any) -> float:
@@ -171,10 +171,10 @@ def number(minimum: float, maximum: float) -> Parse[float]:
 
 @reads("function", "a function, or an object with token()")
 def provider(name: str, value: Any) -> Any:
-    """A function that gives a token, or an object with `token()`, as kafka-python's providers.
+    """Read a function that returns a token, or an object with `token()`, as in kafka-python.
 
-    Never a text (R-IN-2): one that named a module would let whoever writes a file of settings, or
-    an option of Spark's, run what is in it.
+    Never a str (R-IN-2): if a str could name a module, anyone who can write a settings file or a
+    Spark option could run its code.
     """
     if isinstance(value, str | Secret | NotText):  # not shown: it may be a token
         raise ConfigurationError(
@@ -194,7 +194,7 @@ def provider(name: str, value: Any) -> Any:
 
 @reads("object", "an ssl.SSLContext")
 def tls_context(name: str, value: Any) -> Any:
-    """An `ssl.SSLContext` of the user's own."""
+    """Read an `ssl.SSLContext` of the user."""
     if not callable(getattr(value, "wrap_socket", None)):
         raise ConfigurationError(f"{name} must be an ssl.SSLContext, not {type(value).__name__}")
     return value

@@ -75,12 +75,12 @@ REFUSED: dict[str, str] = {
 
 
 def dotted(name: object) -> str:
-    """A name with dots; keywords have underscores."""
+    """Return a name with dots in place of underscores, as keywords have them."""
     return str(name).replace("_", ".")
 
 
 def spelled(name: str, value: Any) -> tuple[str, Any]:
-    """Kafka's name, and the value in its words."""
+    """Return Kafka's name of an option, and the value as Kafka spells it."""
     if name in REFUSED:
         raise UnsupportedFeatureError(f"{name} isn't supported in this release: {REFUSED[name]}")
     if name == "ssl.check.hostname":
@@ -93,9 +93,9 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 
 
 def sealed(given: Any) -> dict[str, Any]:
-    """The same, with its secrets wrapped: done first, so that no traceback's locals show them.
+    """Return the options with secrets wrapped, before any traceback could show them.
 
-    Raises `ArgumentError` for what is no mapping, without showing it.
+    Raises `ArgumentError` if the argument isn't a mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):
         kind, given = type(given).__name__, None  # this frame is shown too

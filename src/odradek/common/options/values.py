@@ -31,7 +31,7 @@ def _written(value: object) -> str:
 
 
 class Parse(Generic[T]):
-    """Reads one value: the option's name and what was given, to what is used."""
+    """Reader of one option's values: takes the option's name and the given value."""
 
     __slots__ = ("kind", "read", "values", "write")
 
@@ -57,12 +57,12 @@ class Parse(Generic[T]):
 def reads(
     kind: str, values: str = "", write: Callable[[Any], str] = _written
 ) -> Callable[[Callable[[str, Any], T]], Parse[T]]:
-    """Make a function a `Parse`, with what its values are in words."""
+    """Return a decorator that turns a function into a `Parse`, with a description of its values."""
     return lambda read: Parse(read, kind, values, write)
 
 
 class Option(NamedTuple):
-    """One option: Kafka's name, how its text is read, and what it means."""
+    """One option: Kafka's name, the reader of its values, and its description."""
 
     name: str
     parse: Parse[Any]
@@ -81,17 +81,17 @@ class Option(NamedTuple):
     """Why the default differs from Java's."""
 
     def says(self, doc: str, why: str = "") -> Option:
-        """Return the option with its text."""
+        """Return the option with its description."""
         return self._replace(doc=doc, why=why)
 
     @property
     def default_text(self) -> str | None:
-        """The default as a file of settings would have it; None where there is none."""
+        """Return the default as text for a settings file; None if there is no default."""
         return None if self.default is None else self.parse.write(self.default)
 
 
 def integer(minimum: int, maximum: int = LONG_MAX) -> Parse[int]:
-    """A whole number within bounds."""
+    """Return a reader of integers within bounds."""
 
     @reads("integer", _span(minimum, maximum))
     def parse(name: str, value: Any) -> int:
@@ -117,8 +117,10 @@ def _as_milliseconds(seconds: float) -> str:
 
 
 def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
-    """Milliseconds, kept as seconds. What brokers are told has `INT_MAX` as its maximum: requests
-    carry 32 bits, and one that can't be written fails long after the option was read.
+    """Return a reader of milliseconds; the value is stored in seconds.
+
+    Durations that are sent to brokers have the maximum `INT_MAX`, as requests contain 32 bits; a
+    larger value would only fail long after the option was read.
     """
     whole = integer(minimum, maximum)
 
@@ -136,7 +138,9 @@ questions of one conversation, and nothing is ever delivered."""
 
 @reads("milliseconds", f"{SHORTEST_IDLE} or more; 0 or -1 for never", _as_milliseconds)
 def idle_time(name: str, value: Any) -> float:
-    """Milliseconds after which something idle is closed, kept as seconds; infinite for never."""
+    """Read the milliseconds after which an idle connection is closed, as seconds; infinite for
+    never.
+    """
     number = integer(-1)(name, value)
     if number <= 0:
         return math.inf
@@ -150,7 +154,7 @@ def idle_time(name: str, value: Any) -> float:
 
 @reads("boolean", "true, false")
 def boolean(name: str, value: Any) -> bool:
-    """True or false."""
+    """Read true or false."""
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()
@@ -161,7 +165,7 @@ def boolean(name: str, value: Any) -> bool:
 
 @reads("text")
 def text(name: str, value: Any) -> str:
-    """A text that isn't empty."""
+    """Read a str that isn't empty."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} must be a non-empty text, not {value!r}")
     return value.strip()
@@ -173,7 +177,7 @@ LONGEST_NAME = 32_767
 
 @reads("text", f"at most {LONGEST_NAME} bytes")
 def sent_name(name: str, value: Any) -> str:
-    """A text that goes to brokers: who asks."""
+    """Read a client's name that is sent to brokers."""
     found = text(name, value)
     try:
         size = len(found.encode())
@@ -190,7 +194,7 @@ def sent_name(name: str, value: Any) -> str:
 
 
 def optional(parse: Parse[T]) -> Parse[T | None]:
-    """None, or what `parse` reads."""
+    """Return a reader that also accepts None."""
 
     @reads(parse.kind, parse.values, parse.write)
     def read(name: str, value: Any) -> T | None:
@@ -202,17 +206,17 @@ def optional(parse: Parse[T]) -> Parse[T | None]:
 def unset(
     name: str, parse: Parse[Any], importance: str = "low", kip: str = "", **facts: Any
 ) -> Option:
-    """Return an option that has no value unless one is given."""
+    """Return an option without a default."""
     return Option(name, optional(parse), None, importance, kip, **facts)
 
 
 def owned(clients: frozenset[str], *options: Option) -> tuple[Option, ...]:
-    """Return the options as those of some clients only."""
+    """Return the options, restricted to these clients."""
     return tuple(option._replace(clients=clients) for option in options)
 
 
 def choice(*allowed: str) -> Parse[str]:
-    """One of some words."""
+    """Return a reader of one of the allowed words."""
 
     @reads("word", ", ".join(allowed))
     def parse(name: str, value: Any) -> str:
@@ -241,7 +245,7 @@ def parse_address(name: str, text: str) -> Address:
 
 @reads("addresses", "host:port, separated by commas, or a list")
 def addresses(name: str, value: Any) -> tuple[Address, ...]:
-    """Addresses, as a list or with commas; each once."""
+    """Read addresses, as a list or separated by commas, without duplicates."""
     parts = value.split(",") if isinstance(value, str) else value or ()
     raw = isinstance(parts, bytes | bytearray | memoryview)
     parts = () if raw else list(parts)
@@ -259,9 +263,9 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def check_schemes(servers: Any, protocol: str) -> None:
-    """Refuse addresses (`SSL://host:port`) that ask for another protocol than the one that is set.
+    """Reject addresses (`SSL://host:port`) with a protocol other than `security.protocol`.
 
-    `kafka://` asks for none, nor does the name of a listener.
+    `kafka://` is accepted, and so are listener names.
     """
     parts = servers.split(",") if isinstance(servers, str) else servers
     for part in parts if isinstance(parts, list | tuple) else ():
@@ -279,7 +283,7 @@ def check_schemes(servers: Any, protocol: str) -> None:
 
 @reads("word", "all, 1, 0", lambda acks: "all" if acks == -1 else str(acks))
 def acks(name: str, value: Any) -> int:
-    """`acks`: all (-1), 1 or 0."""
+    """Read `acks`: all (-1), 1 or 0."""
     text = str(value).strip().lower()
     if isinstance(value, bool) or text not in ("all", "-1", "0", "1"):
         raise ConfigurationError(f"{name} must be all, 1 or 0, not {value!r}")
@@ -288,7 +292,7 @@ def acks(name: str, value: Any) -> int:
 
 @reads("integer", "1 to 9; -1 for the default")
 def gzip_level(name: str, value: Any) -> int:
-    """A level of gzip, -1 for the default."""
+    """Read a gzip level; -1 is the default level."""
     level = integer(-1, 9)(name, value)
     if not level:
         raise ConfigurationError(f"{name} must be 1 to 9, or -1 for the default, not 0")
@@ -312,7 +316,7 @@ PARTITIONERS = (
 
 @reads("word or function", ", ".join(PARTITIONERS))
 def partitioner(name: str, value: Any) -> str | PartitionFunction:
-    """A rule's name, or a user's function."""
+    """Read a partitioner's name, or a function of the user."""
     if callable(value):
         return cast(PartitionFunction, value)
     text = str(value).strip().lower()
@@ -325,7 +329,7 @@ def partitioner(name: str, value: Any) -> str | PartitionFunction:
 
 @reads("word", f"latest, earliest, none, {BY_DURATION} with an ISO 8601 duration")
 def reset(name: str, value: Any) -> str:
-    """`auto.offset.reset`, with durations (KIP-1106)."""
+    """Read `auto.offset.reset`, including durations (KIP-1106)."""
     text = str(value).strip()
     if text.lower().startswith(BY_DURATION):
         from odradek.common.options.durations import parse_duration
@@ -342,7 +346,7 @@ def reset(name: str, value: Any) -> str:
 
 
 def lookback(reset: str) -> float | None:
-    """Seconds of an `auto.offset.reset` by duration; None for the others."""
+    """Return the seconds of `auto.offset.reset` by duration; None for other values."""
     if not reset.startswith(BY_DURATION):
         return None
     from odradek.common.options.durations import parse_duration

@@ -49,10 +49,10 @@ LARGEST_WHOLE = 1 << 24
 
 
 def program(written: Any, wanted: Any, columns: Columns) -> tuple[bytes, bytes]:
-    """The steps that fill `columns` with bytes of the schema `written`, and their constants.
+    """Return the steps that fill `columns` from bytes of the schema `written`, and their constants.
 
-    `wanted` is the reader's schema, of whose type the columns are; None: the same. Raises
-    `UnplannedError`.
+    `wanted` is the reader schema, which determines the types of the columns; None: the same as
+    `written`. Raises `UnplannedError`.
     """
     if wanted == written:
         wanted = None

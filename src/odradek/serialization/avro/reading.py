@@ -20,14 +20,15 @@ BYTES = "bytes"
 
 
 def is_bytes(parsed: Any) -> bool:
-    """Whether a schema is bytes and no more."""
+    """Return whether a schema is exactly the type bytes."""
     return parsed == BYTES or (isinstance(parsed, dict) and parsed.get("type") == BYTES)
 
 
 class WholeBytes(io.BytesIO):
-    """Bytes whose end is an error. Items of one size that a reader's schema leaves out are skipped
-    by fastavro without a look at how many bytes there were: ten bytes that claim 2**60 of them
-    would keep it at work for years.
+    """Byte stream that raises an error at its end.
+
+    fastavro skips items of fixed size that the reader schema omits without checking how many bytes
+    remain: ten bytes that claim 2**60 items would keep it busy for years.
     """
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -38,7 +39,7 @@ class WholeBytes(io.BytesIO):
 
 
 class AvroReading:
-    """Reads values of any number of schemas, each of which is looked at once."""
+    """Reads values of any number of schemas; each schema is analysed once."""
 
     def __init__(self) -> None:
         self._read = fastavro().schemaless_reader
@@ -48,9 +49,10 @@ class AvroReading:
         """By the identity of a reader's schema, whether it has a default that is a list or dict."""
 
     def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
-        """Read all bytes of a value; `names`: fastavro's `return_record_name`.
+        """Read a value that fills all bytes; `names` is fastavro's `return_record_name`.
 
-        Raises `DeserializationError`, and `InvalidSchemaError` for a schema without an end.
+        Raises `DeserializationError`, and `InvalidSchemaError` for a schema whose values are
+        infinite.
         """
         limits = self._limits_of(written)
         if limits.may_be_deep(payload):
@@ -84,8 +86,9 @@ class AvroReading:
 
 
 def has_shared_defaults(schema: Any) -> bool:
-    """Whether a schema as fastavro has parsed it has a default that is a list or a dict: that very
-    object is in each value whose writer doesn't know the field.
+    """Return whether a parsed schema has a default that is a list or a dict.
+
+    fastavro puts that same object into every value whose writer schema lacks the field.
     """
     seen: set[int] = set()
     waiting = [schema]
@@ -121,7 +124,7 @@ def _apart(value: Any) -> Any:
 
 
 def unread(error: Exception) -> DeserializationError:
-    """Say what fastavro had against bytes."""
+    """Return the `DeserializationError` for an error of fastavro."""
     if isinstance(error, RecursionError):
         return DeserializationError("its Avro values are nested too deeply")
     # Its own words for this one name an object in memory.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AvroRows(FramedRows):
-    """Reads columns; the arrays are all of one type."""
+    """Reads columns of framed Avro; all results have the same type."""
 
     def __init__(self, kind: pa.DataType, wanted: Any, written_of: Callable[[bytes], Any]) -> None:
         """`wanted`: the reader's schema, parsed, of type `kind`; None: as they were written.

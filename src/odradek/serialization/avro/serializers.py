@@ -38,7 +38,7 @@ from odradek.serialization.wire_format import ID_SIZE, schema_of
 
 
 def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
-    """A schema as fastavro uses it, with those that it refers to. Raises `InvalidSchemaError`."""
+    """Return a schema as fastavro parses it, with its references. Raises `InvalidSchemaError`."""
     named: dict[str, Any] = {}
     for _, one in referred(schema, registry):
         _parsed(one.schema, named)
@@ -61,7 +61,7 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
 
 
 def given_schema(schema: str | Schema, kind: str) -> Schema:
-    """A schema that a program gives as a text. Raises `ConfigurationError` for what is none."""
+    """Return the schema that a program passed. Raises `ConfigurationError` if it isn't one."""
     if not isinstance(schema, str | Schema):
         raise ConfigurationError(
             f"schema_str must be a string or a Schema, not {type(schema).__name__}"
@@ -70,7 +70,7 @@ def given_schema(schema: str | Schema, kind: str) -> Schema:
 
 
 def given_function(name: str, function: Any) -> Any:
-    """A `to_dict` or `from_dict` of the program's, or None. Raises `ConfigurationError`."""
+    """Return the program's `to_dict` or `from_dict`, or None. Raises `ConfigurationError`."""
     if function is not None and not callable(function):
         raise ConfigurationError(
             f"{name} must be a function, not {type(function).__name__}; pass settings as conf="
@@ -133,7 +133,7 @@ class AvroSerializer:
     def checked(
         self, obj: Any, ctx: SerializationContext | None, check: Callable[[Any, Any], None] | None
     ) -> bytes:
-        """The same of an object that isn't None; `check` gets what is written, and its schema."""
+        """Serialize an object other than None; `check` gets the converted value and its schema."""
         found = self._registered(ctx)
         parsed = self._parsed_of(found.schema)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
@@ -142,7 +142,7 @@ class AvroSerializer:
         return self._framer.framed(self.payload(value, parsed), found, ctx)
 
     def payload(self, value: Any, parsed: Any) -> bytes:
-        """A value as Avro, without a frame."""
+        """Return a value as Avro, without framing."""
         if is_bytes(parsed):
             if not isinstance(value, bytes):
                 raise SerializationError(

@@ -32,7 +32,7 @@ LOGICAL_TYPES: dict[str, tuple[str, ...]] = {
 
 
 def arrow_type(parsed: Any) -> pa.DataType:
-    """The type of a column of this schema. Raises `InvalidSchemaError` where there is none.
+    """Return the column type of a schema. Raises `InvalidSchemaError` if it has none.
 
     A record is a struct of nullable fields, an array a list, a map a map of strings, enums and
     UUIDs are strings, fixed is binary of its size, a union of null and another is that other.
@@ -43,7 +43,7 @@ def arrow_type(parsed: Any) -> pa.DataType:
 
 
 def without_uuids(parsed: Any) -> Any:
-    """The same schema with texts where it has UUIDs, which Arrow holds as texts."""
+    """Return the schema with strings in place of UUIDs, which Arrow represents as strings."""
     return _without_uuids(parsed, {})
 
 
@@ -67,7 +67,7 @@ def _without_uuids(parsed: Any, made: dict[int, Any]) -> Any:
 
 
 def named_types(parsed: Any) -> dict[str, Any]:
-    """The named types within a schema, which uses some by their names."""
+    """Return the named types that a schema defines, by name."""
     return _named(parsed, {})
 
 

@@ -24,7 +24,7 @@ LONGEST_NUMBER = 10
 
 
 class Walk:
-    """One pass over a value's bytes, with a stack of its own."""
+    """One pass over the bytes of a value; needs no recursion."""
 
     def __init__(self, nodes: list[AvroType], data: bytes) -> None:
         self._nodes, self._data, self._at = nodes, data, 0
@@ -32,7 +32,7 @@ class Walk:
         """Types of unfinished values, and how many parts each has had, or still has."""
 
     def go(self) -> None:
-        """Walk over the whole value; raises `DeserializationError`."""
+        """Check the nesting of the whole value; raises `DeserializationError`."""
         self._enter(0)
         while self._open:
             frame = self._open[-1]

@@ -20,23 +20,23 @@ _OWN = {Keeping.BITS: 1, Keeping.BINARY: 4, Keeping.LIST: 4}
 
 
 class UnplannedError(Exception):
-    """The kernel doesn't read this; the format's library does."""
+    """The kernel doesn't support this schema; the format's library does."""
 
 
 class Columns:
-    """The columns of an Arrow type, in the order of a walk from the whole to its parts."""
+    """Columns of an Arrow type in depth-first order."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._numbers: list[list[int]] = []
         self.root = PlannedColumn(kind, self._numbers)
 
     def layout(self) -> bytes:
-        """As the kernel takes it."""
+        """The columns as the kernel's array of numbers."""
         return array("q", [one for column in self._numbers for one in column]).tobytes()
 
 
 class PlannedColumn:
-    """One column, and those within it."""
+    """One column and its child columns."""
 
     def __init__(self, kind: pa.DataType, numbers: list[list[int]]) -> None:
         self.kind, self.number = kind, len(numbers)
@@ -93,7 +93,7 @@ class PlannedColumn:
 
 
 def kept(kind: pa.DataType) -> tuple[Keeping, int, list[pa.DataType]]:
-    """How a column of a type is kept, bytes of an entry, and the types within it."""
+    """Return how a column of a type is stored, the bytes per entry, and its child types."""
     import pyarrow as pa
 
     if pa.types.is_null(kind):
@@ -118,7 +118,7 @@ def _entries(kind: pa.MapType) -> pa.DataType:
 
 
 def array_of(columns: Columns, reader: Any) -> pa.Array:
-    """The array of what the kernel's reader has filled; it is empty afterwards."""
+    """Return the array that the kernel's reader has filled; the reader is empty afterwards."""
     return _array_of(columns.root, reader)
 
 

@@ -34,7 +34,7 @@ LARGE = "the data doesn't match the type; it is too large to say where"
 
 
 class ColumnRoom:
-    """Of one call."""
+    """Memory limit for the columns of one call."""
 
     def __init__(self, root: PlannedColumn, rows: int, size: int) -> None:
         """`size`: bytes of the rows.
@@ -56,7 +56,9 @@ class ColumnRoom:
         """Bytes that a kernel's columns may take."""
 
     def fitting(self, value: Any, size: int) -> Any:
-        """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
+        """Return a value read from `size` bytes; raises `DeserializationError` if it needs too much
+        memory.
+        """
         try:
             found = self._root.size_of(value)
         except (TypeError, LookupError, AttributeError):
@@ -66,7 +68,7 @@ class ColumnRoom:
         return value
 
     def check(self, found: int, size: int) -> None:
-        """See whether a row of `size` bytes may take so many. Raises `DeserializationError`."""
+        """Raise `DeserializationError` if a row of `size` bytes needs more memory than it may."""
         most = max(self._root.of_null + RATIO * size + self.share, self._left)
         if found > most:
             raise DeserializationError(
@@ -77,10 +79,10 @@ class ColumnRoom:
 
 
 class JsonRoom:
-    """The bytes that JSON values of one type take in columns at least.
+    """The minimal memory that JSON values of one type need in columns.
 
-    Two bytes may be an object of thousands of fields, all null, which take time and memory where
-    they are created: the values are measured before.
+    Two bytes may stand for an object with thousands of null fields, which takes time and memory to
+    create, so values are measured first.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -89,7 +91,7 @@ class JsonRoom:
         self._least = _least_of(self.root)
 
     def is_small(self, rows: list[bytes | None], room: ColumnRoom) -> bool:
-        """Return whether rows can't take more than their share, whatever their values are."""
+        """Return whether rows can't exceed their share of memory, whatever their values are."""
         there = [one for one in rows if one is not None]
         items = sum(one.count(b",") + one.count(b"[") for one in there) if self._item else 0
         size = sum(map(len, there))
@@ -97,11 +99,13 @@ class JsonRoom:
         return items * self._item + size <= RATIO * size + share and size < FREE
 
     def check(self, given: Any, size: int, room: ColumnRoom) -> None:
-        """Raise `DeserializationError` if a JSON value of `size` bytes has no room."""
+        """Raise `DeserializationError` if a JSON value of `size` bytes needs too much memory."""
         room.check(self._least(given), size)
 
     def is_large(self, given: Any, size: int) -> bool:
-        """Return whether Python would take seconds to create it; Arrow reads such a row alone."""
+        """Return whether Python would need seconds to create a value; Arrow then reads this row
+        alone.
+        """
         return self._least(given) > self.root.of_null + RATIO * size + FREE // TOGETHER
 
 
@@ -147,7 +151,7 @@ def _least_of(column: PlannedColumn) -> Callable[[Any], int]:
 def array_of_values(
     values: list[Any], kind: pa.DataType, numbers: list[int], errors: dict[int, str]
 ) -> pa.Array:
-    """An array of values; those that the type can't hold are found by halves."""
+    """Return an array of values; finds values that don't fit the type by bisection."""
     import pyarrow as pa
 
     try:

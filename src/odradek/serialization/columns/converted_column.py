@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedColumn:
-    """A column that was converted row by row."""
+    """A column that was converted row by row, with the errors by row."""
 
     values: pa.Array
     """The converted values, one for each row: null for a null and for a row in `errors`."""
@@ -39,13 +39,13 @@ class ConvertedColumn:
 
 @dataclass(frozen=True, slots=True)
 class NoSchema:
-    """Why the rows of one id can't be read; a schema may be a text itself."""
+    """Why rows with a schema id can't be read; a class, as a schema may be a str."""
 
     why: str
 
 
 class RowSchemas:
-    """The schemas that the rows of a column name, each looked up once."""
+    """Schemas that the rows of a column refer to; each is looked up once."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RowSchemas:
 
 
 def check_column(column: object) -> None:
-    """Refuse what is no column. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` unless the argument is an Arrow column."""
     require_extra("pyarrow")
     import pyarrow as pa
 
@@ -112,7 +112,7 @@ def check_column(column: object) -> None:
 
 
 def check_bytes(column: Any) -> None:
-    """Refuse what is no column of bytes, or of nothing. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` unless the argument is a binary or null column."""
     check_column(column)
     import pyarrow as pa
 
@@ -123,7 +123,7 @@ def check_bytes(column: Any) -> None:
 
 
 def check_registry(registry: object) -> None:
-    """Refuse what is no client of a registry. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` unless the argument is a schema registry client."""
     if not isinstance(registry, SchemaRegistryClient):
         raise ConfigurationError(
             f"registry must be a SchemaRegistryClient, not {type(registry).__name__}"
@@ -131,7 +131,7 @@ def check_registry(registry: object) -> None:
 
 
 def check_reader_schema(reader_schema: object) -> None:
-    """Refuse what is no schema. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` unless the argument is a schema or None."""
     if not isinstance(reader_schema, str | Schema | None):
         raise ConfigurationError(
             f"reader_schema must be a string or a Schema, not {type(reader_schema).__name__}"
@@ -139,7 +139,7 @@ def check_reader_schema(reader_schema: object) -> None:
 
 
 def context_of(topic: str, field: MessageField) -> SerializationContext:
-    """What serializers are told. Raises `ConfigurationError`."""
+    """Return the context for a serializer. Raises `ConfigurationError`."""
     if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
         raise ConfigurationError(
             f"topic must be a string and field a MessageField, not {topic!r} and {field!r}"
@@ -150,7 +150,7 @@ def context_of(topic: str, field: MessageField) -> SerializationContext:
 def written_rows(
     column: pa.Array | pa.ChunkedArray, write: Callable[[Any], bytes | None]
 ) -> ConvertedColumn:
-    """What is written of each value but null; those that don't fit are null, and errors."""
+    """Write each value except nulls; values that can't be written become null, with an error."""
     import pyarrow as pa
 
     errors: dict[int, str] = {}

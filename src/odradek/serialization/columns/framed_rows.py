@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FramedRows(ABC):
-    """Reads columns; the arrays are all of one type."""
+    """Reads columns of framed values; all results have the same type."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
@@ -42,9 +42,9 @@ class FramedRows(ABC):
         """The value of a row. Raises `DeserializationError`."""
 
     def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, str]]:
-        """The values of a binary column, null for null and where a row is among the errors.
+        """Return the values of a binary column; null for a null, and for a row with an error.
 
-        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        Raises `InvalidSchemaError` if that many rows of nulls would be too large.
         """
         import pyarrow as pa
 

@@ -29,7 +29,7 @@ EDGES = r"^(0000|(0001-01-01|9999-12-31).*[+-][0-9]{2}:[0-9]{2}$)"
 
 
 class ArrowJson:
-    """Reads values of one type."""
+    """Reads many JSON values of one type at once, with Arrow."""
 
     def __init__(self, kind: pa.DataType) -> None:
         import pyarrow as pa
@@ -38,12 +38,13 @@ class ArrowJson:
         self._read = pa.schema([("v", _as_read(kind))])
 
     def read(self, values: pa.Array, *, parsed: bool = False) -> pa.Array | None:
-        """Have Arrow read a binary column; None where it finds what it doesn't take.
+        """Parse a binary column with Arrow; return None if it contains something Arrow can't read.
 
-        Each stands in an object of its own line: so none can end early, or swallow the next. What
-        looks as if further members came behind an object is read once more, in a list: what may
-        follow a value in an object (`,"w":2`) can't there, and the other way round. `parsed`: each
-        is known to be JSON, so it may be other than an object or null.
+        Each value is put into an object on a line of its own, so that none can end early or extend
+        into the next. A value after which further members seem to follow is parsed again, in a
+        list: text that may follow a value in an object (`,"w":2`) can't follow it in a list, and
+        vice versa. `parsed`: each value is known to be JSON, so it may be something else than an
+        object or null.
         """
         import pyarrow as pa
         import pyarrow.compute as pc

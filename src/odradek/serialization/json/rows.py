@@ -33,7 +33,7 @@ DEEP = 100
 
 
 class JsonRows:
-    """Reads values; the arrays are all of one type."""
+    """Reads JSON values; all results have the same type."""
 
     def __init__(self, kind: pa.DataType, *, parsed: bool) -> None:
         """`parsed`: what is given is known to be JSON."""
@@ -46,9 +46,9 @@ class JsonRows:
         self._lines = self._whole if parsed or pa.types.is_struct(kind) else None
 
     def read(self, rows: list[bytes | None], errors: dict[int, str]) -> pa.Array:
-        """The values; null for null, for JSON's null, and where a row is among the errors.
+        """Return the values; null for null, for JSON null, and for a row with an error.
 
-        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        Raises `InvalidSchemaError` if that many rows of nulls would be too large.
         """
         import pyarrow as pa
 

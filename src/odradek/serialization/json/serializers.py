@@ -44,7 +44,7 @@ SAID = 300
 
 
 class JsonChecks:
-    """Validators of schemas, each made once."""
+    """Validators by schema, each created once."""
 
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._rs = jsonschema_rs()
@@ -52,7 +52,9 @@ class JsonChecks:
         self._made: dict[Schema, tuple[Any, JsonLimits]] = {}
 
     def check(self, schema: Schema, value: Any) -> str | None:
-        """Why a value doesn't fit; None where it does. Raises `InvalidSchemaError`."""
+        """Return why a value is invalid, or None. Raises `InvalidSchemaError` for an invalid
+        schema.
+        """
         validator, limits = self.prepare(schema)
         too_much = limits.check(value)
         if too_much is not None:
@@ -67,7 +69,7 @@ class JsonChecks:
         return None
 
     def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
-        """What checks values of a schema. Raises `InvalidSchemaError`."""
+        """Return the validator and limits of a schema. Raises `InvalidSchemaError`."""
         found = self._made.get(schema)
         if found is None:
             found = kept(self._made, schema, self._validator(schema))
@@ -97,7 +99,7 @@ class JsonChecks:
 
 
 def json_of(schema: Schema) -> Any:
-    """The schema's text as JSON. Raises `InvalidSchemaError`."""
+    """Return the schema as parsed JSON. Raises `InvalidSchemaError`."""
     _must_be_json(schema)
     try:
         return json.loads(schema.schema_str)
@@ -166,7 +168,7 @@ class JSONSerializer:
         return self._registered(ctx).schema
 
     def payload(self, value: Any, schema: Schema) -> bytes:
-        """A value as JSON, without a frame."""
+        """Return a value as JSON, without framing."""
         written = written_json(value)  # first, for it refuses what lies too deep for the validator
         if self._checks is not None:
             why = self._checks.check(schema, value)

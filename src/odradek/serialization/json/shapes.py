@@ -23,16 +23,17 @@ _Shape = Callable[[Any], Any]
 
 
 class JsonShapes:
-    """What makes JSON's values of Arrow's."""
+    """Functions that convert Arrow values to JSON values."""
 
     def __init__(self, document: Any) -> None:
         """`document`: the JSON Schema; None where there is none."""
         self._document = document
 
     def of(self, kind: pa.DataType, schema: Any, where: str) -> _Shape:
-        """Of one type; `schema`: what the document says of it, as far as that is known.
+        """Return the function for one type; `schema` is the matching part of the JSON Schema, if
+        known.
 
-        Raises `ConfigurationError` for a type that JSON has no values of.
+        Raises `ConfigurationError` for a type that JSON can't represent.
         """
         import pyarrow as pa
 

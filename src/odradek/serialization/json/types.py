@@ -22,7 +22,7 @@ _PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean"
 
 
 def json_type(document: Any) -> pa.DataType:
-    """The type of a column of values that this schema describes.
+    """Return the type of a column of values that a JSON Schema describes.
 
     An object with `properties` is a struct of them, an array with one kind of `items` a list;
     integers are `int64`, numbers `float64`; null and one other are that other. All else is a text:
@@ -62,7 +62,7 @@ class _Types:
 
 
 def plain_schema(schema: Any, whole: Any) -> Any:
-    """A schema without references within its text, and without a choice between null and it."""
+    """Return a schema with its references resolved, and without an alternative of null."""
     for _ in range(DEEPEST):
         if not isinstance(schema, dict):
             return schema

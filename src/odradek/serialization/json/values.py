@@ -26,14 +26,14 @@ class _MisfitError(Exception):
 
 
 class JsonValues:
-    """Fits values to types."""
+    """Converts JSON values to Arrow types."""
 
     def __init__(self, *, whole: bool = False) -> None:
         """`whole`: 1.0 is an integer, as JSON Schema says and Spark's `from_json` doesn't."""
         self._whole = whole
 
     def fitted(self, given: Any, kind: pa.DataType, problems: list[str]) -> Any:
-        """What a type makes of a value; None, or a part, with what is wrong among the problems."""
+        """Convert a value to a type; adds to `problems` what doesn't fit, and leaves it null."""
         try:
             return self._fitting(given, kind, "", problems)
         except (_MisfitError, ValueError, OverflowError, RecursionError):
@@ -43,7 +43,7 @@ class JsonValues:
     def struct(
         self, document: dict[str, Any], fields: list[pa.Field], where: str, problems: list[str]
     ) -> dict[str, Any]:
-        """All fields of an object, null where they lack or don't fit."""
+        """Return all fields of an object; null for those that are missing or don't fit."""
         row: dict[str, Any] = {}
         for field in fields:
             row[field.name] = None

@@ -31,9 +31,9 @@ BUILT_IN = (
 def described(
     schema: Schema, schema_id: int, name: str, registry: SchemaRegistryClient
 ) -> tuple[bytes, ...]:
-    """Descriptors of a schema's file, under this name, and before it of those that it imports.
+    """Return the descriptor of a schema's file under this name, after those of its imports.
 
-    Raises `SchemaRegistryError`; `InvalidSchemaError` where the registry gives none.
+    Raises `SchemaRegistryError`, and `InvalidSchemaError` if the registry returns no descriptor.
     """
     files: dict[str, bytes] = {}
     for one, needed in referred(schema, registry):
@@ -44,9 +44,10 @@ def described(
 
 
 def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
-    """What Protobuf knows of the message that framed bytes name, by its schema in the registry.
+    """Return the descriptor of the message in framed bytes, from the registry.
 
-    Raises `DeserializationError` where they name none, `SchemaRegistryError`, `InvalidSchemaError`.
+    Raises `DeserializationError` if the bytes name no message, `SchemaRegistryError` and
+    `InvalidSchemaError`.
     """
     if of.id is None:
         raise DeserializationError(
@@ -119,9 +120,10 @@ def _built_in(imported: set[str]) -> list[bytes]:
 
 
 def message_named(files: Sequence[bytes], message: str | None, whose: str) -> Any:
-    """What Protobuf knows of a message of the last file; None: its first one.
+    """Return the descriptor of a message of the last file; of its first message if `message` is
+    None.
 
-    `whose`: the file, for errors. Raises `InvalidSchemaError`.
+    `whose` names the file in errors. Raises `InvalidSchemaError`.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool

@@ -35,9 +35,9 @@ class _Message:
 
 
 def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
-    """The full names of the message at a place; empty where there is none.
+    """Return the full names of the message with these indexes; empty if there is none.
 
-    There are two where it depends on whether entries of maps count. Raises `InvalidSchemaError`.
+    There are two names if they depend on whether map entries count. Raises `InvalidSchemaError`.
     """
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(

@@ -17,7 +17,7 @@ from odradek.serialization.protobuf.types import enum_names, is_map, is_timestam
 
 
 class ProtobufProgram:
-    """The steps of one message; raises `UnplannedError`."""
+    """Kernel program that reads one message type; raises `UnplannedError`."""
 
     def __init__(self, descriptor: Any, columns: Columns) -> None:
         self._steps: list[list[int]] = [[Op.SAME, NONE, 0, 0, 0, 0]]
@@ -27,7 +27,7 @@ class ProtobufProgram:
         self._message(descriptor, columns.root, entry=False)
 
     def after(self, indexes: bytes) -> tuple[bytes, bytes]:
-        """The program for bytes that begin with these message indexes, and its constants."""
+        """Return the program for bytes that begin with these message indexes, and its constants."""
         self._steps[0][3:5] = len(self._constants), len(indexes)
         numbers = array("q", [one for step in self._steps for one in step])
         return numbers.tobytes(), bytes(self._constants) + indexes

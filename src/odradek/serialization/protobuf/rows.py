@@ -27,7 +27,7 @@ from odradek.serialization.wire_format import ID_SIZE, SchemaId, schema_of
 
 
 class ProtobufRows(FramedRows):
-    """Reads columns; the arrays are all of one type."""
+    """Reads columns of framed Protobuf; all results have the same type."""
 
     def __init__(
         self, descriptor: Any, wrong: Callable[[SchemaId], str | None], *, empty: bool = True
@@ -79,7 +79,9 @@ class ProtobufRows(FramedRows):
 
 
 class NamedBySchemas:
-    """Says whether rows are of one message, by what a registry's schemas and indexes mean."""
+    """Checks by the registry's schemas and the message indexes that rows contain one
+    message type.
+    """
 
     def __init__(self, registry: SchemaRegistryClient, name: str) -> None:
         self._registry, self._name = registry, name

@@ -30,7 +30,7 @@ BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 
 
 def message_indexes(descriptor: Any) -> tuple[int, ...]:
-    """A message's place in its file: its number among its siblings, from the outermost inwards."""
+    """Return the indexes of a message in its file, from the outermost message inwards."""
     found: list[int] = []
     while descriptor.containing_type is not None:
         found.append(_place(descriptor, descriptor.containing_type.nested_types))
@@ -158,7 +158,7 @@ class ProtobufDeserializer(Generic[M]):
 
 
 def message_descriptor(message_type: Any, name: str = "message_type") -> Any:
-    """What a generated class knows of itself; `name`: the argument's.
+    """Return the descriptor of a generated class; `name` is the argument in errors.
 
     Raises `ConfigurationError`.
     """

@@ -18,7 +18,10 @@ _Shape = Callable[[Any], Any]
 
 
 def message_shape(descriptor: Any) -> _Shape:
-    """What makes the arguments of a message's class of a struct; `ValueError` for what has none."""
+    """Return a function from a struct to the arguments of a message class.
+
+    It raises `ValueError` for a struct that the message can't represent.
+    """
     shapes = {one.name: _field(one) for one in descriptor.fields}
     choices = [{one.name for one in choice.fields} for choice in descriptor.oneofs]
 

@@ -34,14 +34,14 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class ProtobufType:
-    """A column's type, and what makes a value for it of a message, or of a field's value."""
+    """The Arrow type of a message or field, and the function that converts its values."""
 
     kind: pa.DataType
     value: Callable[[Any], Any]
 
 
 def protobuf_type(descriptor: Any, *, empty: bool = True) -> ProtobufType:
-    """The type of a column of this message. Raises `InvalidSchemaError` where there is none.
+    """Return the type of a column of this message. Raises `InvalidSchemaError` if it has none.
 
     A message is a struct of its fields, in the order in which they are declared; one that isn't
     there is null where the message knows that, else its default. A map is a map, an enum its name
@@ -52,13 +52,13 @@ def protobuf_type(descriptor: Any, *, empty: bool = True) -> ProtobufType:
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map, whose messages are its entries."""
+    """Return whether a field is a map, whose messages are its entries."""
     inner = field.message_type
     return inner is not None and bool(inner.GetOptions().map_entry)
 
 
 def is_timestamp(descriptor: Any) -> bool:
-    """Whether a message is `google.protobuf.Timestamp`, and not only called so."""
+    """Return whether a message is the real `google.protobuf.Timestamp`, by name and fields."""
     if descriptor.full_name != TIMESTAMP:
         return False
     found = [
@@ -69,7 +69,7 @@ def is_timestamp(descriptor: Any) -> bool:
 
 
 def type_name(field: Any) -> str:
-    """Protobuf's name of a field's type: `INT32`, `MESSAGE`."""
+    """Return Protobuf's name of a field's type, such as `INT32` or `MESSAGE`."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
     return str(FieldDescriptorProto.Type.Name(field.type)).removeprefix("TYPE_")
@@ -148,7 +148,7 @@ class _Types:
 
 
 def enum_names(enum: Any) -> dict[int, str]:
-    """The name of each number of an enum; where it has several, the one that Protobuf writes."""
+    """Return the name of each number of an enum; for aliases, the name that Protobuf writes."""
     return {number: each.name for number, each in enum.values_by_number.items()}
 
 

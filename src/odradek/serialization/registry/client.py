@@ -236,7 +236,9 @@ class SchemaRegistryClient:
         return _list(self._ask("GET", f"/subjects/{_name(subject_name)}/versions"), int)
 
     def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
-        """Delete a subject and return its versions; `permanent` for one that is already deleted."""
+        """Delete a subject and return its versions; `permanent` removes a subject deleted
+        before.
+        """
         path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
         self._cache.forget(subject_name)

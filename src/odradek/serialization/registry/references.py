@@ -22,9 +22,9 @@ MOST_REFERENCES = 500
 def referred(
     schema: Schema, registry: SchemaRegistryClient
 ) -> list[tuple[SchemaReference, RegisteredSchema]]:
-    """All that a schema refers to, and under which name; what others need comes first.
+    """Return all schemas that a schema references, by reference; dependencies come first.
 
-    All of them together have the time of one look-up. Raises `SchemaRegistryError`;
+    All look-ups together have the time limit of one. Raises `SchemaRegistryError`, and
     `InvalidSchemaError` for more than `MOST_REFERENCES`.
     """
     with one_patience():

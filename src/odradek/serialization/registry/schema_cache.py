@@ -44,7 +44,7 @@ class _Asked:
 
 
 class Lookups(Generic[K, T]):
-    """Answers of one kind: at most so many, of which the one unused for longest goes first."""
+    """LRU cache of one kind of registry responses."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -56,7 +56,7 @@ class Lookups(Generic[K, T]):
         self._clock = SystemClock()
 
     def find(self, key: K) -> T | None:
-        """What is known; None where nothing is."""
+        """Return a cached response, or None."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -64,7 +64,7 @@ class Lookups(Generic[K, T]):
             return found
 
     def keep(self, key: K, found: T) -> None:
-        """Know this from now on."""
+        """Add a response to the cache."""
         with self._lock:
             self._known[key] = found
             self._known.move_to_end(key)
@@ -72,16 +72,16 @@ class Lookups(Generic[K, T]):
                 self._known.popitem(last=False)
 
     def forget(self, which: Callable[[K], bool]) -> None:
-        """Know these no more."""
+        """Remove responses from the cache."""
         with self._lock:
             for key in [one for one in self._known if which(one)]:
                 del self._known[key]
 
     def once(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool] = _any) -> T:
-        """What is known and good, or is asked for now. Raises what `fetch` does.
+        """Return a cached response that is `good`, or fetch it now. Raises what `fetch` raises.
 
-        In an event loop raises `SchemaNotAtHandError` instead of asking, and what a thread then
-        heard.
+        In an event loop, raise `SchemaNotAtHandError` instead of fetching, or the error with which
+        the fetch in another thread failed.
         """
         found = self.find(key)
         if found is not None and good(found):
@@ -130,7 +130,7 @@ Asked = tuple[str, Schema, bool]
 
 
 class SchemaCache:
-    """What is known of one registry, and never changes, but for latest versions."""
+    """Cached responses of one registry; only latest versions can change."""
 
     def __init__(self, most: int) -> None:
         self.schemas: Lookups[int | str, Schema] = Lookups(most)
@@ -143,7 +143,9 @@ class SchemaCache:
         """With the time until which each counts as such."""
 
     def forget(self, subject: str) -> None:
-        """A deleted version may be registered again under another number."""
+        """Remove a subject's responses: a deleted version may be registered again with another
+        number.
+        """
         self.latest.forget(lambda key: key == subject)
         self.registered.forget(lambda key: key[0] == subject)
         self.looked_up.forget(lambda key: key[0] == subject)
@@ -151,7 +153,7 @@ class SchemaCache:
 
 
 def kept(known: dict[K, T], key: K, found: T) -> T:
-    """Add to a dict that is read without a lock; the one that came first goes for it."""
+    """Add to a dict that is read without a lock; the oldest entry is removed if it is full."""
     while len(known) >= MOST_KEPT:
         known.pop(next(iter(known)), None)
     known[key] = found

@@ -45,7 +45,7 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """What a client knows of its registry; equal where the same schemas are to be had."""
+    """Checked settings of a registry client; equal settings can share a cache."""
 
     urls: tuple[str, ...]
     user_info: Secret | None = None
@@ -58,7 +58,7 @@ class RegistrySettings:
     numbers: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def headers(self) -> dict[str, Secret]:
-        """What authenticates a request."""
+        """The headers that authenticate a request."""
         if self.user_info is not None:
             encoded = b64encode(self.user_info.reveal().encode()).decode()
             return {"Authorization": Secret(f"Basic {encoded}")}
@@ -73,7 +73,9 @@ class RegistrySettings:
 
 
 def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with their secrets wrapped: no traceback's locals show what they hold."""
+    """Return the settings with secrets wrapped, so that tracebacks with local variables
+    hide them.
+    """
     if not isinstance(given, Mapping):
         raise ConfigurationError(
             f"the settings of a registry client must be a dict, not {type(given).__name__}"
@@ -89,7 +91,7 @@ NAMES = (*TEXTS, *SECRETS, *SOURCES, *NUMBERS)
 
 
 def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
-    """Check settings, their secrets wrapped. Raises `ConfigurationError` for what can't be used."""
+    """Check settings with wrapped secrets. Raises `ConfigurationError` for invalid ones."""
     there = [name for name, value in given.items() if value is not None]
     left = {SYNONYMS.get(name, name): given[name] for name in there}
     if len(left) < len(there):

@@ -48,9 +48,9 @@ STRATEGIES: dict[str, SubjectNameStrategy] = {
 
 
 def strategy(option: str, given: object) -> SubjectNameStrategy:
-    """A function, or a name: confluent-kafka's, or a Java class's with or without its package.
+    """Return a strategy: a given function, or one by confluent-kafka's or Java's name.
 
-    A text is a word of a table: nothing is imported by it (R-IN-2).
+    Names are looked up in a table, never imported (R-IN-2).
     """
     if isinstance(given, str):
         found = STRATEGIES.get(given.rpartition(".")[2])

@@ -38,13 +38,13 @@ STORM = 10
 
 
 def from_folder(spark: SparkSession, folder: str) -> DataFrame:
-    """Events from a folder of `*.jsonl` files (`events.dir`, `simulate fleet --events`)."""
+    """Read events from a folder of `*.jsonl` files (`events.dir`, `simulate fleet --events`)."""
     lines = spark.read.option("pathGlobFilter", "*.jsonl").text(folder)
     return parsed(lines.withColumnRenamed("value", "line"))
 
 
 def from_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> DataFrame:
-    """Events from the records of a topic (`events.topic`); options as of `format("odradek")`."""
+    """Read events from a topic (`events.topic`), with the options of `format("odradek")`."""
     from pyspark.sql import functions as f
 
     given = {"startingOffsets": "earliest", **options, "subscribe": topic}
@@ -53,7 +53,7 @@ def from_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> D
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Lines as columns; what isn't a client's event, at a moment that has a date, is left out."""
+    """Parse JSON lines into event columns; drop lines that aren't dated client events."""
     from pyspark.sql import functions as f
 
     events = lines.select(f.from_json("line", LINE).alias("event")).select("event.*")
@@ -62,7 +62,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def tables(events: DataFrame, storm: int = STORM) -> dict[str, DataFrame]:
-    """All tables by name."""
+    """Compute all tables; return them by name."""
     load = load_table(events)
     return {
         "load": load,
@@ -73,7 +73,7 @@ def tables(events: DataFrame, storm: int = STORM) -> dict[str, DataFrame]:
 
 
 def load_table(events: DataFrame) -> DataFrame:
-    """What each broker got in each second: dials, failed ones, metadata requests, from how many."""
+    """Count connection attempts, failures, metadata requests and clients per broker and second."""
     from pyspark.sql import functions as f
 
     counted = events.where(
@@ -89,7 +89,7 @@ def load_table(events: DataFrame) -> DataFrame:
 
 
 def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
-    """Seconds on end in which a broker got so many dials and more, as one row each."""
+    """Return a row for each run of seconds with `least` connection attempts or more to a broker."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -108,22 +108,23 @@ def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
 
 
 def outage_table(events: DataFrame) -> DataFrame:
-    """When which client couldn't use which broker."""
+    """Return a row for each time during which a client couldn't use a broker."""
     return _disturbances(events.where("address is not null"), (*CLIENT, "address"), PROOF)
 
 
 def recovery_table(events: DataFrame) -> DataFrame:
-    """When which client was held up, and what it did until it was back."""
+    """Return a row for each time during which a client couldn't work, with what it attempted."""
     return _disturbances(events, CLIENT, BACK)
 
 
 def course_table(events: DataFrame, stretches: int = 600) -> DataFrame:
-    """What the whole fleet went through: at most so many stretches of time, of equal length.
+    """Summarize the whole fleet over time, in at most `stretches` intervals of equal length.
 
-    Columns: `second` (a stretch begins), `dials`, `failed` and `metadata_requests` (the most in one
-    of its seconds, at all brokers), `busiest` (dials; the most in one of its seconds, at one
-    broker), `held_up` (clients, at some time of it) and `cut_off` (pairs of a client and a broker
-    that it couldn't use). A stretch in which nothing happened has zeros.
+    Columns: `second` (when the interval begins), `dials`, `failed` and `metadata_requests` (largest
+    number in one second, of all brokers together), `busiest` (largest number of connection attempts
+    to one broker in one second), `held_up` (clients that couldn't work at some time of the
+    interval) and `cut_off` (pairs of a client and a broker that it couldn't use). An interval
+    without events has zeros.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f

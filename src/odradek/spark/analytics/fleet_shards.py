@@ -49,7 +49,7 @@ def _rows(case: int, load: Load) -> pa.RecordBatch:
 
 
 def default_shards(spark: SparkSession) -> int:
-    """Tasks of a wave: some for each core that a range is spread over (Connect says no more)."""
+    """Return the number of tasks per wave: `TASKS_PER_CORE` for each core."""
     from pyspark.sql import functions as f
 
     spread = spark.range(10_000).select(f.spark_partition_id().alias("part")).distinct()
@@ -59,7 +59,7 @@ def default_shards(spark: SparkSession) -> int:
 def simulate_shards(
     spark: SparkSession, plan: FleetPlan, todo: Sequence[Slice], shards: int
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
-    """Simulate slices in waves of so many tasks; after each wave the slices and their loads."""
+    """Simulate slices in waves of `shards` tasks; yield each wave's slices and their loads."""
     from pyspark.sql import functions as f
 
     for start in range(0, len(todo), shards):

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class KafkaBatchReader(DataSourceReader):
     """Reads a range of offsets of every partition, fixed when the query is planned.
 
-    Spark plans a loaded frame once and runs it often; what its later runs read says `later_runs`.
+    Spark plans a loaded frame once and may run the plan several times; `later_runs` decides what
+    later runs read.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

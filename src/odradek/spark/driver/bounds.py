@@ -31,7 +31,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One end of a query: a bound or a time for all partitions, or one of them for each."""
+    """One end of a query: an offset or a time for all partitions, or one for each partition."""
 
     option: str
     bound: int | None = None
@@ -47,15 +47,15 @@ class OffsetSpec:
 
     @property
     def named(self) -> Positions | None:
-        """What is said partition by partition; None where it is said for all."""
+        """Offsets or times by partition; None if the option applies to all partitions."""
         if self.bound is not None or self.time is not None:
             return None
         return self.times or self.offsets
 
     def over(self, partitions: Iterable[TopicPartition]) -> OffsetSpec:
-        """Say partition by partition what is said of topics as a whole, now that they are known.
+        """Return the same with offsets by partition in place of offsets by topic.
 
-        Raises `OptionError` for a topic that has none of these partitions.
+        Raises `OptionError` for a topic without any of these partitions.
         """
         if not self.topics:
             return self
@@ -69,13 +69,13 @@ class OffsetSpec:
 
 
 def starting_spec(plain: Mapping[str, str], default: str) -> OffsetSpec:
-    """Read where to start."""
+    """Read the options that say where a query starts."""
     strict = choice(plain, STRATEGY, ERROR, "latest") == ERROR
     return _spec(plain, "starting", default, EARLIEST, else_latest=not strict)
 
 
 def ending_spec(plain: Mapping[str, str]) -> OffsetSpec:
-    """Read where a batch query ends."""
+    """Read the options that say where a batch query ends."""
     return _spec(plain, "ending", "latest", LATEST, else_latest=True)
 
 
@@ -143,7 +143,7 @@ def _warn_of_seconds(name: str, time: int) -> None:
 
 
 def time_in_words(time_ms: int) -> str:
-    """A time of an option as a person reads it, so that a wrong unit is seen."""
+    """Return a time as milliseconds and as a date, so that a wrong unit is noticed."""
     try:
         found = EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -171,7 +171,7 @@ def _is_batch_metadata(line: str) -> bool:
 
 
 def check_batch_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
-    """The JVM connector's rules for batch queries."""
+    """Check starting and ending offsets by the JVM connector's rules for batch queries."""
     if LATEST in (starting.bound, *starting.topics.values(), *starting.offsets.values()):
         raise OptionError("option startingOffsets of a batch query can't be latest (-1)")
     if ending.bound == EARLIEST:

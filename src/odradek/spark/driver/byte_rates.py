@@ -47,7 +47,7 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class SampleFetch:
-    """A fetch of a few records that is under way."""
+    """A fetch of a few sample records that is in progress."""
 
     begin: int
     until: int
@@ -57,7 +57,7 @@ class SampleFetch:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What is known of the bytes between two offsets of each partition."""
+    """Estimated bytes between two offsets of each partition; None for an unknown size."""
 
     starts: Positions
     """Where records begin: after the batch's own beginning where the head of a log is gone."""
@@ -66,7 +66,7 @@ class Weighed:
 
 
 class ByteRates:
-    """The weights of one query's partitions; its client is its own, and made on first use."""
+    """Estimated record sizes of one query's partitions, sampled with a client of its own."""
 
     def __init__(self, clients: Clients, clock: Clock) -> None:
         self._clients, self._clock = clients, clock
@@ -80,7 +80,7 @@ class ByteRates:
         """Topics that the log says can't be weighed."""
 
     def weigh(self, config: Mapping[str, Any], begins: Positions, ends: Positions) -> Weighed:
-        """Weigh where it is worth it, and say what is known of every partition."""
+        """Sample records where it is worthwhile, and return the estimate for every partition."""
         lags = {tp: end - begins[tp] for tp, end in ends.items() if end > begins[tp]}
         self._under_way = {tp: s for tp, s in self._under_way.items() if tp in lags}
         chosen = [tp for tp in self._worth_most(lags) if self._at(tp) != begins[tp]]
@@ -96,13 +96,13 @@ class ByteRates:
         return Weighed(starts, sizes)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Drop what is known of topics that were made anew: their records are others."""
+        """Drop the estimates for topics that were recreated."""
         for kept in (self._sizes, self._firsts, self._under_way):
             for tp in [tp for tp in kept if tp.topic in topics]:
                 del kept[tp]
 
     def close(self) -> None:
-        """Close the client; the next weighing makes another one."""
+        """Close the client; the next `weigh` creates a new one."""
         if self._client is not None:
             self._clients.drop(self._client)
             self._client = None

@@ -36,18 +36,18 @@ LOG_EVERY_S = 30.0
 
 
 class Clients(Protocol):
-    """Where the driver gets its clients; `drop` when one failed for good."""
+    """Source of the driver's clients; `drop` closes one that has failed."""
 
     def connect(self, config: Mapping[str, Any]) -> Consumer: ...
     def drop(self, client: Consumer) -> None: ...
 
 
 class StillOutError(Exception):
-    """The outage goes on and the caller's patience (not the query's) is over."""
+    """The outage continues and the caller's deadline (not the query's) has passed."""
 
 
 class Contact:
-    """One client, asked by one thread."""
+    """One client, used by one thread."""
 
     def __init__(
         self, options: SourceOptions, clients: Clients, clock: Clock, *, forget: Callable[[], None]
@@ -66,29 +66,30 @@ class Contact:
         """Whether a checkpoint shows that this address was right before."""
 
     def client(self) -> Consumer:
-        """Give the client; made here, on the first question."""
+        """Return the client, created by the first call."""
         if self._client is None:
             self._client = self._clients.connect(self._options.consumer_config(self.expected))
         return self._client
 
     def close(self) -> None:
-        """Close the client; the next question makes another one."""
+        """Close the client; the next request creates a new one."""
         if self._client is not None:
             self._clients.drop(self._client)
             self._client = None
 
     def pause(self) -> None:
-        """Wait between two looks."""
+        """Wait for the retry interval."""
         self._clock.pause(self._options.retry_interval)
 
     def deadline(self) -> float:
-        """Until when a caller waits that shall give up before the query does."""
+        """Return the deadline of a caller that gives up before the query does."""
         return self._clock.now() + SHORT_PATIENCE_S
 
     def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
-        """Ask the cluster, again and again through an outage, as long as the query tolerates.
+        """Call `question` with a client; during an outage, retry for as long as the query
+        tolerates.
 
-        Raises `StillOutError` at `until`, where the caller gives up before that.
+        Raises `StillOutError` at `until`, if the caller's deadline is earlier.
         """
         begun = self._clock.now()
         # Counted here: a question may ask another one, whose success ends no outage of this one.
@@ -112,7 +113,7 @@ class Contact:
             self.pause()
 
     def timeout(self, until: float | None, begun: float | None = None) -> float:
-        """How long one call to the client may take now, in a question that was begun then."""
+        """Return the seconds that one client call may take now; `begun`: when its request began."""
         now = self._clock.now()
         since = now if self._outage_since is None else self._outage_since
         own = (now if begun is None else begun) + self._patience()

@@ -29,7 +29,7 @@ AT_ONCE = 500
 
 
 class Discovery:
-    """What there is to read, as of the last look that is young enough."""
+    """Topics and partitions of a query, cached for the discovery interval."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Discovery:
 
     @property
     def last(self) -> TopicsSnapshot | None:
-        """The last look, however old; None before the first one and after an error."""
+        """Last result, of any age; None before the first one and after an error."""
         return self._topics
 
     def forget(self) -> None:
-        """Look again the next time."""
+        """Drop the cached result, so that the next call requests metadata."""
         self._topics = None
 
     def topics(self, until: float | None) -> TopicsSnapshot:
-        """Look at the cluster, or remember; what is missing must be so for a while."""
+        """Return the topics, cached or requested; missing ones only count after repeated checks."""
         young = self._clock.now() - self._at < self._options.discovery_interval
         if self._topics is not None and young:
             return self._topics
@@ -99,7 +99,7 @@ class Discovery:
 
 
 class Doubt:
-    """A finding that isn't believed before it was seen often and long enough."""
+    """An observation that only counts once it was made often and for long enough."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:
         self._clock, self._wanted = clock, options.fetch_attempts
@@ -107,7 +107,7 @@ class Doubt:
         self._looks = 0
 
     def settled(self) -> bool:
-        """Note that it was seen once more; say whether that is enough."""
+        """Count one more observation; return whether they suffice now."""
         now = self._clock.now()
         self._looks += 1
         if self._since is None:

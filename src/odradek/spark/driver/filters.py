@@ -32,7 +32,7 @@ _KINDS: Mapping[str, type] = {"topic": str, "partition": int, "offset": int}
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """All that is known about the places of wanted rows; travels to tasks with the reader."""
+    """Conditions on topic, partition, offset and timestamp from a query's filters."""
 
     places: tuple[Filter, ...] = ()
     """Filters on topic and partition, each decided for a whole range."""
@@ -43,7 +43,7 @@ class Narrowing:
     """No wanted row has an older timestamp."""
 
     def with_filter(self, given: Filter) -> tuple[Narrowing, bool]:
-        """Take a filter in; say whether Spark needn't apply it any more."""
+        """Return the conditions with a filter added, and whether Spark can skip this filter."""
         name, kind = _column(given)
         if name == "timestamp":
             since = _since_ms(given)
@@ -61,7 +61,7 @@ class Narrowing:
         return replace(self, least=max(self.least, least), below=min(self.below, below)), exact
 
     def narrowed(self, ranges: Iterable[KafkaOffsetRange], times: Times) -> list[KafkaOffsetRange]:
-        """Give the parts of ranges that may hold wanted rows."""
+        """Return the parts of ranges that can contain matching rows."""
         kept = [
             replace(r, start=max(r.start, self.least), until=min(r.until, self.below))
             for r in ranges
@@ -80,7 +80,7 @@ class Narrowing:
 
 
 def narrow_by(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Take all filters in; give what they mean, and those that are left to Spark."""
+    """Apply all filters; return the conditions, and the filters that Spark still has to apply."""
     narrowing, left = Narrowing(), []
     for given in filters:
         narrowing, settled = narrowing.with_filter(given)

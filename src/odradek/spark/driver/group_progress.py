@@ -37,7 +37,7 @@ Make = Callable[[Mapping[str, Any]], "Consumer"]
 
 
 class GroupProgress:
-    """The group of one run of a query."""
+    """Commits of one run of a query to a consumer group."""
 
     def __init__(self, options: SourceOptions, make: Make, clock: Clock) -> None:
         self._options, self._make, self._clock = options, make, clock
@@ -47,7 +47,7 @@ class GroupProgress:
         self._refused_at: float | None = None
 
     def commit(self, end: StreamOffset | None) -> None:
-        """Tell the group where a batch ended; returns at once, but for a run's first."""
+        """Commit the end of a batch to the group; only the first commit of a run waits."""
         if self._options.commit_group is None or end is None or end.cluster is None:
             return
         now = self._clock.now()
@@ -78,7 +78,7 @@ class GroupProgress:
             )
 
     def close(self) -> None:
-        """Close the client; it gives what is under way a second."""
+        """Close the client; commits in flight have one second to finish."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(KafkaError):  # what it couldn't do any more, it has logged
@@ -86,7 +86,7 @@ class GroupProgress:
 
 
 def make_committer(config: Mapping[str, Any]) -> Consumer:
-    """Make the real one; imported here, as most queries have no group."""
+    """Create the consumer that commits; imported here, since most queries have no group."""
     from odradek.api.consumer import Consumer
 
     return Consumer(dict(config))

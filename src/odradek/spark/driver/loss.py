@@ -16,7 +16,7 @@ from odradek.spark.driver.planning import TopicsSnapshot
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """How a checkpoint and the cluster disagree."""
+    """Differences between a checkpoint and the cluster that mean lost records."""
 
     recreated: Mapping[str, tuple[str, str]]
     gone: tuple[TopicPartition, ...]
@@ -28,7 +28,7 @@ class Losses:
         return bool(self.recreated or self.gone or self.shrunk or self.unasked)
 
     def sentences(self) -> list[str]:
-        """Say each one with its topic, ids and offsets."""
+        """Return a sentence for each difference, with topic, ids and offsets."""
         found = [
             f"topic {topic} was deleted and recreated: the checkpoint has topic id {then}, the "
             f"cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
@@ -53,7 +53,7 @@ NOTHING_LOST = Losses({}, (), {})
 def parted(
     absent: Iterable[TopicPartition], asked: Callable[[TopicPartition], bool]
 ) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
-    """Those that are gone, and those that the query no longer asks for."""
+    """Split partitions without metadata into deleted ones and those that the query dropped."""
     every = tuple(absent)
     return tuple(tp for tp in every if asked(tp)), tuple(tp for tp in every if not asked(tp))
 
@@ -64,7 +64,7 @@ def find_losses(
     ends: Positions,
     asked: Callable[[TopicPartition], bool],
 ) -> Losses:
-    """Compare where the query stands with what the cluster has now, and the query asks for."""
+    """Compare the query's offsets with the cluster's topics and log ends."""
     if start.cluster not in (None, topics.cluster):
         # A mirror, which the options allow: its topics have ids of their own.
         anew: dict[str, tuple[str, str]] = {}
@@ -85,7 +85,7 @@ def find_losses(
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:
-    """Partitions that join a running query and don't begin at 0: their first records are gone."""
+    """Return a sentence for each new partition whose log doesn't start at offset 0."""
     named = set(anew)
     return [
         f"{tp} is new to the query, but its log starts at offset {begin} instead of 0 "

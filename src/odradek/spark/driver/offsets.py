@@ -34,7 +34,7 @@ Positions = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The next offset of each partition, and whose they are."""
+    """Next offset of each partition, with the ids of the cluster and the topics."""
 
     positions: Positions
     cluster: str | None = None
@@ -44,7 +44,7 @@ class StreamOffset:
     """Where the batch that ends here starts, for partitions that the offset before lacks."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give the canonical JSON: equal offsets have equal text."""
+        """Return canonical JSON: equal offsets have equal text."""
         found: dict[str, Any] = {"v": VERSION, "cluster": self.cluster}
         found["o"] = positions_to_json(self.positions)
         found["id"] = {topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
@@ -54,7 +54,7 @@ class StreamOffset:
 
 
 def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
-    """Nest offsets by topic and partition, in canonical order."""
+    """Return offsets nested by topic and partition, sorted."""
     found: dict[str, dict[str, int]] = {}
     for tp in sorted(positions):
         found.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
@@ -85,14 +85,14 @@ def positions_from_json(
 
 
 def is_own(document: Mapping[str, Any]) -> bool:
-    """Tell our JSON from a plain one: there `v` could only be a topic, with an object under it."""
+    """Return whether this JSON was written by this source: then `v` is a number, not a topic."""
     return isinstance(document.get("v"), int)
 
 
 def parse_offset(document: Any) -> StreamOffset | None:
-    """Read an offset that Spark hands back; None for the sentinel.
+    """Read an offset from Spark's checkpoint; None for the initial placeholder.
 
-    Plain JSON is accepted, so a query can go on from what the JVM connector journalled.
+    The JVM connector's JSON is accepted, so a query can continue from its checkpoint.
     """
     if not isinstance(document, dict):
         raise OptionError(f"the checkpoint contains {document!r:.80}, which isn't an offset")

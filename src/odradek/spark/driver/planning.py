@@ -20,7 +20,7 @@ NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class TopicsSnapshot:
-    """The partitions to read as one look at the cluster showed them."""
+    """Partitions to read, as in one metadata response."""
 
     cluster: str
     topic_ids: Mapping[str, str]
@@ -31,7 +31,7 @@ class TopicsSnapshot:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaOffsetRange:
-    """Offsets of one partition: `start` is read, `until` isn't."""
+    """Offsets of one partition from `start` (included) to `until` (excluded)."""
 
     tp: TopicPartition
     start: int
@@ -39,19 +39,19 @@ class KafkaOffsetRange:
 
     @property
     def size(self) -> int:
-        """Count offsets, which may be more than records (compaction, transactions)."""
+        """Number of offsets, maybe larger than that of records (compaction, transactions)."""
         return self.until - self.start
 
 
 def ranges(begins: Positions, ends: Positions) -> list[KafkaOffsetRange]:
-    """Pair begins and ends, in order of partitions; those with nothing to read are left out."""
+    """Return a range for each partition with something to read, sorted by partition."""
     return [
         KafkaOffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]
     ]
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Where a micro-batch starts: what its end says, else where the batch before it ended."""
+    """Return a micro-batch's start by partition, from its own end offset or the last batch's."""
     known = start.positions if start is not None else {}
     found = {}
     for tp in end.positions:
@@ -63,7 +63,7 @@ def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPar
 
 
 def check_names_all(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> None:
-    """What is given partition by partition must name exactly the partitions that are read."""
+    """Raise `OptionError` unless offsets by partition name exactly the partitions that are read."""
     named = spec.named
     if named is None:
         return
@@ -88,10 +88,10 @@ Ask = Callable[[], Positions]
 def resolve(
     spec: OffsetSpec, partitions: Iterable[TopicPartition], beginnings: Ask, ends: Ask
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Turn an option without times into offsets, and say which ones the log doesn't hold.
+    """Turn an option without times into offsets, and return those that the log doesn't contain.
 
-    Those are moved to the nearest offset that is there: the caller decides whether that is
-    allowed. The cluster is asked for its ends of the log only where they are needed.
+    Those are replaced by the nearest existing offset; the caller decides whether that is allowed.
+    Log ends are only requested if they are needed.
     """
     if spec.bound is not None:
         known = beginnings() if spec.bound == EARLIEST else ends()
@@ -121,7 +121,7 @@ def resolve_times(
     at_times: Mapping[TopicPartition, int | None],
     ends: Ask,
 ) -> dict[TopicPartition, int]:
-    """Turn an option with times into offsets; `at_times` has None where no record is so young."""
+    """Turn an option with times into offsets; `at_times` is None if all records are older."""
     found: dict[TopicPartition, int] = {}
     for tp in partitions:
         offset = at_times[tp]

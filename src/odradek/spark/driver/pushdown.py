@@ -40,10 +40,10 @@ LIMITS = "pushLimit"
 
 
 def planner_pushes() -> bool:
-    """Whether this process hands filters over, and Spark keeps what they narrow for one scan.
+    """Return whether Spark pushes filters down in this process, and uses each reader for one scan.
 
-    Each planner has processes of its own, forked from one that imported its module alone. Where
-    Spark renames the module, filters simply aren't pushed.
+    Spark runs each planner in a process of its own, forked from one that imported only the
+    planner's module. If a Spark release renames that module, filters aren't pushed down.
     """
     if not hasattr(DataSourceReader, LIMITS):
         return False
@@ -52,19 +52,19 @@ def planner_pushes() -> bool:
 
 
 class PushingBatchReader(KafkaBatchReader):
-    """A batch reader that reads only where rows can be that the query wants."""
+    """Batch reader that skips offsets and partitions which can't match the query's filters."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what says where rows are; give back what Spark has to apply itself."""
+        """Use filters that limit offsets or partitions; return those that Spark has to apply."""
         self._narrowing, left = narrow_by(filters)
         return left
 
     def partitions(self) -> list[InputPartition]:
-        """Resolve the offsets as ever, then leave out what no wanted row can be in."""
+        """Resolve the offsets, then drop the ranges that can't contain matching rows."""
         tracker = OffsetTracker(self._options, process_clients(), SystemClock())
         narrowing = self._narrowing
         plan = tracker.plan_batch(

@@ -17,10 +17,11 @@ UNWEIGHED_BYTES = 1 << 20
 
 
 def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """Share `limit` offsets out over partitions by their lag, as the JVM connector does.
+    """Distribute `limit` offsets over partitions in proportion to their lag, as the JVM connector
+    does.
 
     A share below one is rounded up to one, so that a small partition beside a large one isn't
-    starved; hence the sum can pass the limit by as many offsets as there are small partitions.
+    starved. The sum can therefore exceed the limit by the number of small partitions.
     """
     sizes = {tp: max(0, end - begins.get(tp, end)) for tp, end in ends.items()}
     total = sum(sizes.values())
@@ -36,11 +37,10 @@ def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[To
 def ends_for_bytes(
     limit: int, starts: Positions, ends: Positions, sizes: Mapping[TopicPartition, float | None]
 ) -> dict[TopicPartition, int]:
-    """Share `limit` bytes out: all weighed partitions give the same part of their lag.
+    """Distribute `limit` bytes: each partition with a known size gets the same part of its lag.
 
-    Those without a size are no reason to drop the limit, nor to slow the others down. Each gets
-    an equal part of it, and as many offsets as fit in if they are as large as brokers usually take;
-    at least one, so that it goes on. What they leave is for the weighed ones.
+    A partition of unknown size gets an equal part of the limit, and as many offsets as fit into
+    that at a usual record size, but at least one. The other partitions share the bytes that remain.
     """
     lags = {tp: end - starts[tp] for tp, end in ends.items() if end > starts.get(tp, end)}
     found, left = dict(ends), float(limit)
@@ -58,7 +58,7 @@ def ends_for_bytes(
 
 @dataclass(slots=True)
 class Pacing:
-    """minOffsetsPerTrigger: whether a micro-batch waits for more; one for each run of a query."""
+    """minOffsetsPerTrigger of one run of a query: decides whether a micro-batch waits for more."""
 
     least: int | None
     longest: float
@@ -67,8 +67,9 @@ class Pacing:
     """When the last batch was let go; None in a new run, whose first batch doesn't wait."""
 
     def holds_back(self, begins: Positions, ends: Positions, now: float) -> bool:
-        """Tell whether to wait; not to starts the delay anew, as in the JVM connector also where
-        there is nothing to be read.
+        """Return whether to wait; a batch that doesn't wait restarts the delay.
+
+        It does so even if there is nothing to read, as in the JVM connector.
         """
         if self.least is None:
             return False
@@ -80,5 +81,5 @@ class Pacing:
         return False
 
     def let_go(self, now: float) -> None:
-        """A batch begins that nobody was asked about: a new query's first one."""
+        """Restart the delay for a batch that needn't wait: the first one of a new query."""
         self._last = now

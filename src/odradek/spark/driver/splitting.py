@@ -16,7 +16,7 @@ from odradek.spark.driver.planning import KafkaOffsetRange
 def split(
     ranges: Sequence[KafkaOffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[KafkaOffsetRange]:
-    """Divide what is too large, then, where that is too few tasks, the large in proportion."""
+    """Divide large ranges; if there are too few tasks, divide more, in proportion to size."""
     found = list(ranges)
     if max_records is not None:
         found = [part for r in found for part in _divided(r, -(-r.size // max_records))]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One run of a streaming query on its driver, and (as a pickled copy) its tasks."""
+    """One run of a streaming query on the driver, and (as a pickled copy) in its tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(schema, options.decoded_types())
@@ -54,17 +54,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tracker
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Say that nothing is resolved yet: the first end will carry where the query started."""
+        """Return a placeholder: the first end offset will contain where the query starts."""
         return dict(SENTINEL)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Have this run read up to the ends that its first look shows, and no further."""
+        """Limit this run to the log ends of its first metadata request."""
         self._tracking().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Give the limit in offsets, or in bytes; the tracker knows both and all others.
+        """Return the limit in offsets or bytes; the tracker applies both and all others.
 
-        Never ReadAllAvailable: so that, when Spark passes that one, it must be Trigger.Once.
+        Never ReadAllAvailable, so that Spark only passes that limit for Trigger.Once.
         """
         rows, size = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
         if rows is None and size is not None:
@@ -74,7 +74,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Give the end of the next batch; `start` itself where nothing is new."""
+        """Return the end of the next batch; `start` itself if there are no new records."""
         if self._group is None:
             # The run's first question: the batch before it was never called finished.
             self.commit(start)
@@ -103,11 +103,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Give the newest known ends for the query's progress."""
+        """Return the newest known log ends, for the query's progress."""
         return self._tracking().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Give the ranges between two offsets."""
+        """Return the ranges between two offsets."""
         return input_partitions(self._tracking().plan(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -115,9 +115,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell a group of it, where option commitOffsets asks for that.
+        """Commit the offset to a consumer group, if option commitOffsets is set.
 
-        Spark's checkpoint holds the offsets that count.
+        Spark's own progress is in its checkpoint.
         """
         if self._group is None:
             self._group = GroupProgress(self._options, make_committer, SystemClock())
@@ -125,7 +125,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group.commit(parse_offset(end))
 
     def stop(self) -> None:
-        """Close the driver's clients. Spark usually just ends the process."""
+        """Close the driver's clients; Spark usually ends the process without this call."""
         if self._tracker is not None:
             self._tracker.stop()
         if self._group is not None:

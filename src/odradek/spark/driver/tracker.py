@@ -52,7 +52,7 @@ Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The ranges of one batch and what its tasks need to start without asking for metadata."""
+    """Ranges of one batch, and metadata with which its tasks start without a metadata request."""
 
     ranges: list[KafkaOffsetRange]
     cluster: str
@@ -62,14 +62,14 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnds:
-    """One look at the cluster: which partitions there are and where they end."""
+    """Partitions and their log ends at one time."""
 
     topics: TopicsSnapshot
     ends: Positions
 
 
 class OffsetTracker:
-    """Everything that a query's driver knows about its topics; used by one thread."""
+    """Offsets and topics of one query on the driver; used by one thread."""
 
     def __init__(self, options: SourceOptions, clients: Clients, clock: Clock) -> None:
         self._options, self._clock = options, clock
@@ -92,19 +92,19 @@ class OffsetTracker:
     # -- what Spark asks ------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """Read up to what the next look shows, for Trigger.AvailableNow; asks nobody yet.
+        """Limit the run to the next known log ends (Trigger.AvailableNow); sends no request yet.
 
-        The next look knows from the checkpoint which cluster it must be, and that its address was
-        right once: so it waits through an outage as long as a running query does.
+        The next request expects the checkpoint's cluster, whose address was right before. It
+        therefore waits through an outage for as long as a running query does.
         """
         self._freezing = True
 
     def latest(self, start_json: Mapping[str, Any], *, everything: bool = False) -> dict[str, Any]:
-        """Give the end of the next batch, or `start_json` itself when there is nothing new.
+        """Return the end of the next batch, or `start_json` itself if there are no new records.
 
-        `everything` is for Trigger.Once: no limit counts. It and AvailableNow take "nothing new"
-        for the end of the query, so they wait out an outage. All others get `start_json` back
-        after some seconds and ask again.
+        `everything` is for Trigger.Once: no limit applies. With this trigger and AvailableNow,
+        Spark takes "no new records" for the end of the query, so the call waits until an outage is
+        over. With all others it returns `start_json` after some seconds, and Spark calls again.
         """
         start = self._parse(start_json)
         if start is not None:
@@ -126,7 +126,7 @@ class OffsetTracker:
         return found
 
     def report(self) -> dict[str, Any] | None:
-        """Give the newest ends that are known, for the query's progress; asks nobody."""
+        """Return the newest known log ends, for the query's progress; sends no request."""
         view, topics = self._frozen, self._discovery.last
         if view is None and topics is not None and self._ends is not None:
             view = PartitionEnds(topics, self._ends)
@@ -135,7 +135,7 @@ class OffsetTracker:
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
 
     def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> BatchPlan:
-        """Give the ranges between two journalled offsets; the same ones on every replay."""
+        """Return the ranges between two checkpointed offsets; every replay gets the same ones."""
         end = self._parse(end_json)
         if end is None:
             raise DataLossError(
@@ -189,7 +189,7 @@ class OffsetTracker:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None]:
-        """The first offsets at or after times in ms; None where no record is so young."""
+        """Return each partition's first offset at or after a time in ms; None if there is none."""
         if not times:
             return {}
 
@@ -200,11 +200,11 @@ class OffsetTracker:
         return self._contact.ask("looking up offsets by time", ask, None)
 
     def expect(self, cluster: str) -> None:
-        """Refuse every other cluster, as one that an earlier plan has met before."""
+        """Accept only this cluster, as if an earlier plan had used it."""
         self._meet(cluster)
 
     def stop(self) -> None:
-        """Close the clients; Spark seldom calls this, its processes just end."""
+        """Close the clients; Spark usually ends the process without this call."""
         self._contact.close()
         self._rates.close()
 

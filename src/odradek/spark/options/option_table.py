@@ -18,7 +18,7 @@ BATCHES = frozenset((BATCH,))
 
 @dataclass(frozen=True, slots=True)
 class SparkOption:
-    """One option as the documentation lists it."""
+    """One option, as listed in the documentation."""
 
     name: str
     default: str

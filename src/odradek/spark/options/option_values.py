@@ -31,7 +31,7 @@ def boolean(texts: Mapping[str, str], name: str) -> bool:
 
 
 def choice(plain: Mapping[str, str], name: str, *allowed: str) -> str:
-    """Read one of some words in any case; the first one is the default."""
+    """Read one of the allowed words, in any case; the first one is the default."""
     text = plain.get(name.lower(), allowed[0]).strip().lower()
     if text not in allowed:
         raise OptionError(f"option {name} must be {' or '.join(allowed)}, not {text!r}")
@@ -39,7 +39,7 @@ def choice(plain: Mapping[str, str], name: str, *allowed: str) -> str:
 
 
 def whole(name: str, text: str, most: int = LONG_MAX, least: int = 1) -> int:
-    """Read a whole number; above 0 unless `least` says otherwise."""
+    """Read a whole number of at least `least` and at most `most`."""
     value = text.strip()
     number = int(value) if value.isascii() and value.isdecimal() else None
     if number is None or not least <= number <= most:
@@ -53,13 +53,13 @@ def whole(name: str, text: str, most: int = LONG_MAX, least: int = 1) -> int:
 def whole_or_none(
     plain: Mapping[str, str], name: str, most: int = LONG_MAX, least: int = 1
 ) -> int | None:
-    """Read a whole number where the option is given."""
+    """Read a whole number; None if the option isn't set."""
     text = plain.get(name.lower())
     return None if text is None else whole(name, text, most, least)
 
 
 def seconds(name: str, text: str, unit: str) -> float:
-    """Read a time as Spark writes it (90s, 15m, 1h, 500ms); a bare number counts `unit`s."""
+    """Read a duration as Spark writes it (90s, 15m, 1h, 500ms); `unit` applies without a suffix."""
     match = _TIME.fullmatch(text.strip().lower())
     factor = None if match is None else _UNITS.get(match[2] or unit)
     if match is None or factor is None or int(match[1]) == 0:
@@ -68,7 +68,7 @@ def seconds(name: str, text: str, unit: str) -> float:
 
 
 def byte_size(name: str, text: str) -> int:
-    """Read bytes as Spark writes them (512k, 64m, 1g; a bare number counts bytes)."""
+    """Read a size as Spark writes it (512k, 64m, 1g; bytes without a suffix)."""
     match = _SIZE.fullmatch(text.strip().lower())
     found = 0 if match is None else int(match[1]) << _SHIFTS[match[2] or ""]
     if not 0 < found <= LONG_MAX:

@@ -37,7 +37,7 @@ NOT_WITH = {
 
 
 def sealed_registry(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the secrets of the registry's client wrapped."""
+    """Return the options with the schema registry's secrets wrapped."""
     return {
         name: Secret(value)
         if name.removeprefix(PREFIX) in SECRETS and isinstance(value, str)
@@ -47,12 +47,12 @@ def sealed_registry(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_registry_setting(name: str) -> bool:
-    """Whether an option is a setting of the registry's client."""
+    """Return whether an option is a setting of the schema registry client."""
     return name.startswith(PREFIX)
 
 
 def registry_settings_of(plain: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings of the registry's client; None without one. Raises `OptionError`."""
+    """Return the settings of the schema registry client; None without one. Raises `OptionError`."""
     found = {n.removeprefix(PREFIX): value for n, value in plain.items() if n.startswith(PREFIX)}
     if URL in plain:
         return {**found, "schema.registry.url": plain[URL]}
@@ -67,8 +67,9 @@ def registry_settings_of(plain: Mapping[str, Any]) -> dict[str, Any] | None:
 def parse_registry_formats(
     plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> dict[str, Format]:
-    """How keys and values are decoded with a registry, which isn't asked here. Raises
-    `ConfigurationError`.
+    """Read how keys and values are decoded with a registry, without a request to it.
+
+    Raises `ConfigurationError`.
     """
     registry_settings(settings)  # whether they can be used
     found: dict[str, Format] = {}
@@ -90,8 +91,9 @@ def parse_registry_formats(
 
 
 def require_package(form: str, what: str) -> None:
-    """See that what writes or reads a format is there. Raises `OptionError` that begins with
-    `what`.
+    """Check that the package for a format is installed.
+
+    Raises `OptionError`, whose message begins with `what`.
     """
     needs = {"avro": extras.fastavro, "json": extras.jsonschema_rs, "protobuf": extras.protobuf}
     try:

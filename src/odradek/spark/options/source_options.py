@@ -84,7 +84,7 @@ _KNOWN_HERE = {*PROTECTED, *GROUP_NAMES, *SAMPLES, "bootstrap.servers", "client.
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The checked options of one query; plain data, so it travels to planners and tasks."""
+    """Checked options of one query; can be pickled for planners and tasks."""
 
     kafka: Mapping[str, Any] = field(repr=False)
     """The pass-through, without the prefix; not in repr, since it may hold a secret."""
@@ -124,13 +124,13 @@ class SourceOptions:
     """While it is there, no batch begins."""
 
     def asks_for(self, tp: TopicPartition) -> bool:
-        """Whether a partition may be one of the query's; a pattern may match any name."""
+        """Return whether the query may read a partition; always true for a pattern."""
         if self.pattern is not None:
             return True
         return tp.topic in self.topics if self.assigned is None else tp in self.assigned
 
     def resolved(self) -> SourceOptions:
-        """The same with what a schema registry knows looked up: once for a query.
+        """Return the same options with schemas looked up in the registry, once per query.
 
         Raises `SchemaRegistryError` and `OptionError`.
         """
@@ -138,13 +138,11 @@ class SourceOptions:
         return replace(self, formats=found)
 
     def decoded_types(self) -> dict[str, DataType]:
-        """What keys and values are decoded to."""
+        """Return the decoded types of key and value."""
         return {name: one.schema() for name, one in self.formats.items()}
 
     def producer_config(self) -> dict[str, Any]:
-        """Build the configuration of the client that writes dead letters: what of the readers'
-        settings a producer has, too.
-        """
+        """Return the dead letter producer's configuration: reader settings that apply to it."""
         stated = checked_by_client(CONSUMER, self.kafka, **{"auto.offset.reset": "none"}).stated
         config = {n: value for n, value in stated.items() if PRODUCER in CLIENT_OPTIONS[n].clients}
         config.setdefault("client.id", CLIENT_ID)
@@ -152,7 +150,7 @@ class SourceOptions:
         return {"delivery.timeout.ms": patience, "max.block.ms": patience, **config}
 
     def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
-        """Build the configuration of a client that refuses every cluster but the expected one."""
+        """Return a consumer configuration that only accepts the expected cluster."""
         # Readers are members of no group; a group.id would only cost them a thread.
         config = {name: v for name, v in self.kafka.items() if name not in GROUP_NAMES}
         config["auto.offset.reset"] = "none"
@@ -163,11 +161,11 @@ class SourceOptions:
         return config
 
     def sample_config(self, cluster: str) -> dict[str, Any]:
-        """Build the configuration of the client that weighs records for maxBytesPerTrigger."""
+        """Return the configuration of the client that samples sizes for maxBytesPerTrigger."""
         return {**self.consumer_config(cluster), **SAMPLES}
 
     def group_config(self, cluster: str) -> dict[str, Any]:
-        """Build the configuration of the client that commits for commitOffsets."""
+        """Return the configuration of the client that commits for commitOffsets."""
         return {
             **self.consumer_config(cluster),
             GROUP_ID: self.commit_group,
@@ -176,7 +174,7 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
-    """Check the options of a batch or a stream query; every error names its option."""
+    """Check the options of a batch or streaming query; every error names its option."""
     given = sealed_registry(sealed_options(given))
     kafka, plain = divided(given, _KNOWN_HERE, PROTECTED)
     limits = _limits_of_batches(plain)

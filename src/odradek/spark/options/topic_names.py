@@ -17,16 +17,16 @@ _QUOTES = ("'", '"', "`")
 
 
 def checked_name(option: str, name: str) -> str:
-    """Give the name back if brokers can have such a topic; else raise `OptionError` with a cure."""
+    """Return a valid topic name; otherwise raise `OptionError` with a correction."""
     if is_topic_name(name):
         return name
     raise OptionError(f"option {option}: {name!r:.120} is not a valid topic name: {_cure(name)}")
 
 
 def listed_names(option: str, text: str) -> tuple[str, ...]:
-    """Read names with commas between, sorted and each once; raises `OptionError`.
+    """Read names separated by commas; return them sorted without duplicates. Raises `OptionError`.
 
-    As in the JVM connector an empty name counts for nothing; here the log says so.
+    Empty names are ignored, as in the JVM connector, with a line in the log.
     """
     names = [name.strip() for name in text.split(",")]
     found = tuple(sorted({checked_name(option, name) for name in names if name}))
@@ -43,7 +43,7 @@ def listed_names(option: str, text: str) -> tuple[str, ...]:
 
 
 def check_pattern(option: str, pattern: str) -> None:
-    """Refuse a pattern in quotes, which no name matches."""
+    """Reject a pattern in quotes, which matches no name."""
     if len(pattern) > 1 and pattern[0] in _QUOTES and pattern[-1] == pattern[0]:
         raise OptionError(
             f"option {option}: {pattern!r:.120} matches no topic: leave out the quotes"

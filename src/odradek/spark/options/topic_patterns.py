@@ -155,7 +155,7 @@ class _Translation:
 
 
 def compiled(text: str) -> re.Pattern[str]:
-    """Compile a Java expression; `search` with it tells whether a topic is meant."""
+    """Compile a Java regular expression; `search` tells whether a topic name matches."""
     pattern = text.strip()
     if not pattern:
         raise OptionError("option subscribePattern is empty")

@@ -18,7 +18,7 @@ MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 
 
 def parse_value_format(plain: Mapping[str, str]) -> Format | None:
-    """Read valueFormat and the options that go with it (names in small letters)."""
+    """Read valueFormat and the options that belong to it (names in lower case)."""
     given = plain.get("valueformat", "").strip().lower()
     for name in ("valueSchema", "valueMode"):
         if name.lower() in plain and not given:
@@ -48,7 +48,7 @@ def parse_value_format(plain: Mapping[str, str]) -> Format | None:
 
 
 def value_mode(plain: Mapping[str, str]) -> str:
-    """Read valueMode; where bad values have a topic of their own, they are no rows by default."""
+    """Read valueMode; with a dead letter topic, bad values are dropped by default."""
     usual = DROPMALFORMED if "deadlettertopic" in plain else PERMISSIVE
     mode = plain.get("valuemode", usual).strip().upper()
     if mode not in MODES:

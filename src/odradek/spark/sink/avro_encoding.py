@@ -37,19 +37,19 @@ _Shape = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoding(Encoding):
-    """How a column is written as Avro."""
+    """How a column is encoded as Avro."""
 
     text: str | None = None
     """The schema, which the subject must have; None: the subject's version."""
 
     def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
-        """The schema that is written. Raises `SchemaRegistryError`."""
+        """Return the schema to write with. Raises `SchemaRegistryError`."""
         if self.text is None:
             return Encoding.registered(self, registry)
         return registry.lookup_schema(self.subject, Schema(self.text))
 
     def writer(self, name: str, given: pa.DataType) -> Write:
-        """Make what writes a column; see `Encoding`."""
+        """Return the function that encodes a column; see `Encoding`."""
         from odradek.spark.values.schema import arrow_type
 
         registry = SchemaRegistryClient(self.settings)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def check_type(
     wanted: pa.DataType, given: pa.DataType, where: str, may_lack: Callable[[str], bool]
 ) -> None:
-    """Refuse columns that a schema's type doesn't hold. Raises `SinkSchemaError`.
+    """Raise `SinkSchemaError` if a column doesn't match a schema's type.
 
-    `may_lack(place)`: whether a field may be left out; a number may be narrower than the schema's.
-    Places are like `value.lines's items.sku`.
+    `may_lack(place)`: whether a field may be missing. A number may be narrower than the schema's.
+    Places look like `value.lines's items.sku`.
     """
     import pyarrow as pa
 

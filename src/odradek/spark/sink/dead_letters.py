@@ -30,7 +30,7 @@ OPTION = "option deadLetterTopic"
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a record can't be decoded."""
+    """Why a record can't be decoded, and in which field."""
 
     field: str
     """key or value."""
@@ -38,7 +38,7 @@ class Misfit:
 
 
 class DeadLetters:
-    """Writes the bad records of one task."""
+    """Writes the bad records of one task to the dead letter topic."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class DeadLetters:
         self._met = False
 
     def send(self, tp: TopicPartition, batch: pa.RecordBatch, bad: Mapping[int, Misfit]) -> None:
-        """Write the bad rows of a batch, which has `COLUMNS`, and wait until they are there.
+        """Write the bad rows of a batch and wait until they are acknowledged.
 
-        Raises `SinkWriteError`, and what `meet` does.
+        The batch has the columns `COLUMNS`. Raises `SinkWriteError`, and what `meet` raises.
         """
         if not self._met:
             meet(self._producer, self._patience, self._topic, OPTION, self._first_contact)

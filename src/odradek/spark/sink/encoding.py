@@ -25,7 +25,7 @@ Write = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a column is written; plain data, so it travels to tasks. Each format has its own."""
+    """How a column is encoded; each format has a subclass. Can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
     """Of the registry's client; not in repr, since they may hold a secret."""
@@ -34,15 +34,15 @@ class Encoding:
     """Of the subject; None: the latest."""
 
     def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
-        """The schema that is written. Raises `SchemaRegistryError`."""
+        """Return the schema to write with. Raises `SchemaRegistryError`."""
         if self.version is None:
             return registry.get_latest_version(self.subject)
         return registry.get_version(self.subject, self.version)
 
     def writer(self, name: str, given: pa.DataType) -> Write:
-        """Make what writes a column of this name and type; asks the registry.
+        """Return the function that encodes a column of this name and type; calls the registry.
 
-        Raises `SinkSchemaError` for a column that isn't of the schema, and `SchemaRegistryError`.
+        Raises `SinkSchemaError` if the column doesn't match the schema, and `SchemaRegistryError`.
         """
         raise NotImplementedError
 
@@ -50,8 +50,10 @@ class Encoding:
 def encoded(
     batches: Iterator[pa.RecordBatch], encodings: Mapping[str, Encoding]
 ) -> Iterator[pa.RecordBatch]:
-    """Give batches whose columns are framed. Raises `SinkRowError` with the row's number in its
-    task, `SinkSchemaError` for columns that aren't of the schema, and `SchemaRegistryError`.
+    """Yield batches whose columns are encoded and framed.
+
+    Raises `SinkRowError` with the row's number in its task, `SinkSchemaError` for columns that
+    don't match the schema, and `SchemaRegistryError`.
     """
     made: dict[str, Write] = {}
     first = 0

@@ -65,7 +65,7 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a sink partition wrote last."""
+    """What a sink partition wrote last, as committed with its transaction."""
 
     batch: int
     rows: int
@@ -76,7 +76,7 @@ class Marker:
     """Who it is of; None where another release wrote it."""
 
     def stored(self) -> OffsetAndMetadata:
-        """As it is committed."""
+        """The marker as an offset with metadata, for the commit."""
         document = {
             "v": VERSION,
             "rows": self.rows,
@@ -90,10 +90,10 @@ class Marker:
 def read_marker(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
 ) -> tuple[Marker, str] | None:
-    """Find the newest marker among a group's offsets, and its topic.
+    """Return the newest marker among a group's offsets, and its topic.
 
-    There are several where the topic changed from batch to batch. Raises `ReplayError` for offsets
-    that no sink wrote.
+    There are several if the topic changed from batch to batch. Raises `ReplayError` for offsets
+    that this sink didn't write.
     """
     if not offsets:
         return None
@@ -114,12 +114,12 @@ def read_marker(
 
 
 def sink_id(options: SinkOptions, query: str, partition: int) -> str:
-    """Build the transactional.id of a sink partition, which is its marker's group as well."""
+    """Return the transactional.id of a sink partition, which is also the group of its marker."""
     return f"{options.transactional_id_prefix}-{query}-{options.sink_name}-{partition}"
 
 
 class TransactionalTask:
-    """One task's write, from the fence to the commit."""
+    """One task's transactional write, from `init_transactions` to the commit."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class TransactionalTask:
         self._digest = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Write the rows once, or find that they are written."""
+        """Write the rows, unless the marker shows that they are already written."""
         try:
             found = self._fence()
             if found is not None and found[0].batch >= self._batch:
@@ -297,11 +297,11 @@ class TransactionalTask:
 def check_batch(
     options: SinkOptions, messages: Sequence[object], *, batch: int | None, make: Make, clock: Clock
 ) -> None:
-    """On the driver, when all tasks are done: look whether their messages make a whole batch.
+    """Check on the driver that the tasks' commit messages make up a complete batch.
 
-    `batch` is what Spark says; None in a batch query. A run whose first batch is a replay with
-    fewer tasks than before would leave out partitions that were written: their markers are looked
-    for. One with more tasks is found by the tasks that wrote before, when their rows differ.
+    `batch` is Spark's batch id; None in a batch query. If the first batch of a run is a replay with
+    fewer tasks than before, it would omit partitions that were written; their markers are looked
+    up. A replay with more tasks fails in the tasks that wrote before, if their rows differ.
     """
     if not messages:
         return
@@ -328,12 +328,12 @@ def check_batch(
 
 
 def end_open(options: SinkOptions, messages: Sequence[object], *, make: Make, clock: Clock) -> None:
-    """On the driver, when a write failed: end what tasks that were killed left open.
+    """Abort on the driver the open transactions of tasks that were killed, after a failed write.
 
-    Who reads committed records only would else wait for the transaction's timeout, until somebody
-    runs the query again. To ask for a transactional id ends its transaction, whoever has it: where
-    that is a new run of the same query already, it costs an attempt, never a row. Raises nothing:
-    it was another error that the write failed with.
+    Otherwise `read_committed` consumers would wait until the transaction times out or the query is
+    restarted. Looking up a transactional id aborts its transaction, whoever uses it. If a new run
+    of the same query already uses it, that costs an attempt but never a row. Raises nothing,
+    because the write has already failed with another error.
     """
     missing = [number for number, message in enumerate(messages) if message is None]
     if not missing:

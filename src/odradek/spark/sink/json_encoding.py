@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding(Encoding):
-    """How a column is written as JSON."""
+    """How a column is encoded as JSON."""
 
     def writer(self, name: str, given: pa.DataType) -> Write:
-        """Make what writes a column; see `Encoding`."""
+        """Return the function that encodes a column; see `Encoding`."""
         registry = SchemaRegistryClient(self.settings)
         found = self.registered(registry)
         schema, prefix = found.schema, SchemaId(found.schema_id).prefix()

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufEncoding(Encoding):
-    """How a column is written as Protobuf."""
+    """How a column is encoded as Protobuf."""
 
     message: str | None = None
     """Its full name; None: the file's first."""
 
     def writer(self, name: str, given: pa.DataType) -> Write:
-        """Make what writes a column; see `Encoding`."""
+        """Return the function that encodes a column; see `Encoding`."""
         from google.protobuf.message_factory import GetMessageClass
 
         from odradek.spark.values.schema import arrow_type

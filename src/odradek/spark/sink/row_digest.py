@@ -33,7 +33,7 @@ NULL = 0xA0761D6478BD642F
 
 
 def digest(batch: pa.RecordBatch) -> int:
-    """Sum the hashes of a batch's rows; columns count by name, not by place."""
+    """Return the sum of the hashes of a batch's rows, independent of the order of columns."""
     rows = batch.num_rows
     step = max(1, rows * PIECE // max(PIECE, batch.nbytes))
     return sum(_digest(batch.slice(at, step)) for at in range(0, rows, step)) & MASK

@@ -23,7 +23,7 @@ Make = Callable[[Mapping[str, Any]], "Producer"]
 
 
 class ProducerCache:
-    """The producers of one process."""
+    """Producers of one process."""
 
     __slots__ = ("_kept", "_make", "_pid")
 
@@ -32,10 +32,11 @@ class ProducerCache:
         self._kept: dict[tuple[int, str], Producer] = {}
 
     def checkout(self, config: Mapping[str, Any], *, fresh: bool = False) -> tuple[Producer, bool]:
-        """Give the process's producer for a configuration, and whether it was used before.
+        """Return the process's producer for a configuration, and whether it was used before.
 
-        `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
-        Neither is a producer that ended while nobody used it: it may have met another cluster.
+        `fresh` is for the second attempt of a task: the producer of the failed attempt isn't used
+        again. A producer that failed while it was idle isn't used either, for example because it
+        reached another cluster.
         """
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
@@ -51,7 +52,7 @@ class ProducerCache:
         return producer, kept is not None
 
     def drop(self, producer: Producer) -> None:
-        """Forget a producer at once; rows of a failed task that it still has aren't waited for."""
+        """Remove and close a producer at once, without waiting for a failed task's rows."""
         for key in [k for k, kept in self._kept.items() if kept is producer]:
             del self._kept[key]
         with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
@@ -62,7 +63,7 @@ class ProducerCache:
 
 
 def make_producer(config: Mapping[str, Any]) -> Producer:
-    """Make the real one; imported here, so that an option error costs no client."""
+    """Create a producer; imported here, so that an option error needs no client."""
     from odradek.api.producer import Producer
 
     return Producer(dict(config))
@@ -72,5 +73,5 @@ _CACHE = ProducerCache(make_producer)
 
 
 def process_producers() -> ProducerCache:
-    """Give this process's cache. It holds nothing until the first checkout."""
+    """Return this process's cache, which is empty before the first checkout."""
     return _CACHE

@@ -19,7 +19,7 @@ BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "
 
 @dataclass(frozen=True, slots=True)
 class SinkCommit(WriterCommitMessage):
-    """What one task wrote; Spark carries it to the driver."""
+    """What one task wrote; Spark sends it to the driver."""
 
     partition: int
     rows: int
@@ -35,7 +35,7 @@ class SinkCommit(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """Which task this is, as far as Spark says."""
+    """Query, batch, partition and attempt of a task, as far as Spark provides them."""
 
     partition: int = 0
     attempt: int = 0
@@ -45,7 +45,7 @@ class SinkTask:
     run: str | None = None
 
     def identity(self) -> tuple[str, int]:
-        """Give query and batch; both must be there."""
+        """Return query and batch; raises `SinkContextError` if one is missing."""
         if self.query is None or self.batch is None:
             raise SinkContextError(
                 "exactly-once writes need the ids of the query and the batch, which this task "
@@ -55,7 +55,7 @@ class SinkTask:
 
 
 def stream_task() -> SinkTask:
-    """Ask Spark which task of a stream this is; it must know its batch and query."""
+    """Return this task of a streaming query; raises `SinkContextError` without batch and query."""
     from pyspark import TaskContext
 
     task, context = batch_task(), TaskContext.get()
@@ -74,7 +74,7 @@ def stream_task() -> SinkTask:
 
 
 def batch_task(options: SinkOptions | None = None) -> SinkTask:
-    """Ask Spark which task this is; a batch query is named by the options, if at all."""
+    """Return this task of a batch query; its query id comes from the options, if set."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

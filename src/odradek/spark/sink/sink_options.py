@@ -222,7 +222,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The checked options of one query; plain data, so it travels to planners and tasks."""
+    """Checked options of one query; can be pickled for planners and tasks."""
 
     kafka: Mapping[str, Any] = field(repr=False)
     """The pass-through, without the prefix; not in repr, since it may hold a secret."""
@@ -238,11 +238,11 @@ class SinkOptions:
     """How keys and values are written; those that are bytes already aren't among them."""
 
     def first_contact(self, attempt: int) -> float:
-        """Give the seconds for a cluster that never answered before."""
+        """Return the seconds to wait for a cluster that has never answered before."""
         return min(self.outage_tolerance, NEXT_CONTACT if attempt else FIRST_CONTACT)
 
     def producer_config(self, transactional_id: str | None = None) -> dict[str, Any]:
-        """Build a producer's configuration: it waits as long as the query tolerates."""
+        """Return the producer's configuration; timeouts are as long as the tolerated outage."""
         config = dict(self.kafka)
         config.setdefault("client.id", CLIENT_ID)
         config[MEMORY] = _room(config)
@@ -256,7 +256,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
-    """Check the options of a batch or a stream write; every error names its option."""
+    """Check the options of a batch or streaming write; every error names its option."""
     given = sealed_registry(sealed_options(given))
     kafka, plain = divided(given, _OWN, PROTECTED)
     _refuse_unknown(plain, query)

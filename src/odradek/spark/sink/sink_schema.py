@@ -31,20 +31,20 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Which columns are written, and where they go."""
+    """Columns that are written, and the topic unless a column contains it."""
 
     sent: tuple[str, ...]
     topic: str | None
     """The topic of all rows; None: the column `topic` says it."""
 
     def of_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what isn't written; the topic stays where it differs from row to row."""
+        """Return only the columns to write, with the topic column if rows have different topics."""
         return batch.select([*self.sent, *(() if self.topic is not None else ("topic",))])
 
     def by_topic(self, batch: pa.RecordBatch, first_row: int) -> Iterator[TopicRows]:
-        """Split a batch by topic; rows of one topic stay in their order.
+        """Split a batch by topic; rows of one topic keep their order.
 
-        Raises `SinkRowError` for a null topic: of such a batch nothing is sent.
+        Raises `SinkRowError` for a null topic, before any row of the batch is sent.
         """
         rows = batch.select(list(self.sent))
         if self.topic is not None:
@@ -55,7 +55,7 @@ class SinkColumns:
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """Rows for one topic, and where they stood in their task."""
+    """Rows for one topic, with their numbers in the task."""
 
     topic: str
     rows: pa.RecordBatch
@@ -64,11 +64,11 @@ class TopicRows:
     """Indices into the batch that began at `first_row`; None: the rows are that batch."""
 
     def row(self, index: int) -> int:
-        """Give the number within the task of a row of these."""
+        """Return the number within the task of the row at an index."""
         return self.first_row + (index if self.taken is None else self.taken[index].as_py())
 
     def slices(self, most_bytes: int) -> Iterator[TopicRows]:
-        """Cut into pieces of about so many bytes at most; a row is never cut."""
+        """Divide the rows into pieces of about `most_bytes` bytes; a row is never divided."""
         pieces = min(-(-self.rows.nbytes // most_bytes), self.rows.num_rows)
         if pieces <= 1:
             yield self
@@ -83,7 +83,7 @@ class TopicRows:
 
 
 def check_columns(schema: t.StructType, options: SinkOptions) -> SinkColumns:
-    """Accept what the JVM sink accepts; other columns are left out, as there."""
+    """Accept the columns that the JVM sink accepts; others are ignored, as there."""
     found: dict[str, t.DataType] = {}
     for f in schema.fields:
         if f.name in _TYPES:

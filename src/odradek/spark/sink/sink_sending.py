@@ -42,16 +42,16 @@ _ROW = re.compile(r"^row (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a task waits: in steps of 30 s, each with a line in the log, up to a limit."""
+    """A task's waiting: in steps of 30 s, each with a line in the log, up to a limit."""
 
     tolerance: float
     clock: Clock
     explain: Callable[[], object]
 
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
-        """Call `attempt(seconds)` until it doesn't run out of time.
+        """Call `attempt(seconds)` until it doesn't time out.
 
-        It must be a call that may be made again to go on waiting.
+        It must be a call that can be repeated to continue waiting.
         """
         limit = self.tolerance if at_most is None else at_most
         since = self.clock.now()
@@ -79,14 +79,15 @@ class Patience:
 
 
 def window_of(config: Mapping[str, Any]) -> int:
-    """Give the bytes of rows that may be unacknowledged: half of the producer's memory, since rows
-    are there twice for a moment, as Spark gave them and as records.
+    """Return the maximum of unacknowledged bytes: half of the producer's memory.
+
+    Rows exist twice for a moment: as Spark passed them, and as records.
     """
     return int(config["buffer.memory"]) // 2
 
 
 class RowSender:
-    """Sends the batches of one task; its state is what isn't acknowledged yet."""
+    """Sends the batches of one task and keeps track of unacknowledged rows."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class RowSender:
         self.first_topic: str | None = None
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand a batch to the producer; waits while too much is unacknowledged."""
+        """Send a batch; waits while too many bytes are unacknowledged."""
         for of_topic in self._columns.by_topic(batch, self.rows):
             if of_topic.topic not in self._known:
                 _check_name(of_topic)
@@ -125,7 +126,7 @@ class RowSender:
             self._await_oldest()
 
     def meet(self, topic: str) -> None:
-        """Make sure that the cluster answers, and that it has the topic."""
+        """Wait until the cluster answers, and check that the topic exists."""
         whence = "option topic or column topic"
         meet(self._producer, self._patience, topic, whence, self._first_contact)
         self._known.add(topic)
@@ -160,9 +161,10 @@ class RowSender:
 def meet(
     producer: Producer, patience: Patience, topic: str, whence: str, first_contact: float | None
 ) -> None:
-    """Make sure that the cluster answers, and that it has a topic; `whence`: who names it.
+    """Wait until the cluster answers, and check that a topic exists.
 
-    Raises `OutageError` and `MissingTopicError`.
+    `whence` names the source of the topic's name, for errors. Raises `OutageError` and
+    `MissingTopicError`.
     """
     wait = patience.wait
     wait(producer.cluster_id, "the cluster's first answer", at_most=first_contact)

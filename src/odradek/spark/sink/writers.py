@@ -39,7 +39,7 @@ logger = logging.getLogger("odradek.spark")
 def write_rows(
     options: SinkOptions, columns: SinkColumns, task: SinkTask, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
-    """Write one task's rows at least once: all are acknowledged by all replicas in sync."""
+    """Write one task's rows at least once: all in-sync replicas have acknowledged them."""
     clients, config = process_producers(), options.producer_config()
     producer, used = clients.checkout(config, fresh=task.attempt > 0)
     patience = Patience(options.outage_tolerance, SystemClock(), producer.explain)
@@ -67,7 +67,7 @@ def write_rows(
 def write_task(
     options: SinkOptions, columns: SinkColumns, task: SinkTask, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
-    """Write one task's rows with the guarantee that was asked for."""
+    """Write one task's rows with the guarantee of option delivery."""
     task_begins()
     if options.encodings:
         batches = encoded(batches, options.encodings)
@@ -80,7 +80,7 @@ def write_task(
 def finish(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
 ) -> None:
-    """On the driver: look at the tasks' messages, and say how many rows there are."""
+    """Check the tasks' commit messages on the driver, and log the number of rows."""
     if options.delivery == EXACTLY_ONCE:
         check_batch(options, messages, batch=batch, make=make_producer, clock=SystemClock())
     commits = [m for m in messages if isinstance(m, SinkCommit)]
@@ -141,7 +141,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 def give_up(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str
 ) -> None:
-    """On the driver, when a task failed for good: say so, and leave no transaction open."""
+    """Log on the driver that a task has failed finally, and abort open transactions."""
     done = sum(1 for m in messages if m is not None)
     logger.warning(
         "sink: %s failed; the rows of %d of %d tasks had already been written and remain in the "

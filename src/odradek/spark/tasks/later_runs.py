@@ -53,7 +53,7 @@ LOOK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a planned partition stands for in later runs."""
+    """The partitions that a task reads when Spark runs the same plan again."""
 
     planned_at: int
     """Milliseconds since 1970, by the clock of the driver's machine, as in the query's id."""
@@ -64,7 +64,7 @@ class Share:
 
 
 def shares(ranges: Sequence[KafkaOffsetRange], planned_at: int) -> list[Share]:
-    """Give each range its share; one share for nobody's partitions where nothing was there."""
+    """Return a share for each range; a single one for new partitions if there are no ranges."""
     tps = [r.tp for r in ranges]
     if not tps:
         return [Share(planned_at, planned=frozenset())]
@@ -80,7 +80,7 @@ def shares(ranges: Sequence[KafkaOffsetRange], planned_at: int) -> list[Share]:
 
 
 def made_at(query_id: str | None) -> int | None:
-    """The millisecond in which a query was made; None where its id doesn't tell."""
+    """Return the time in ms at which a query was created; None if its id doesn't contain one."""
     try:
         known = UUID(query_id or "")
     except ValueError:
@@ -89,7 +89,7 @@ def made_at(query_id: str | None) -> int | None:
 
 
 def is_later(share: Share, query_id: str | None, batch_id: str | None) -> bool:
-    """Whether the query that runs was made after the plan, or is a batch that plans by itself."""
+    """Return whether the running query was created after the plan, or is a batch of a stream."""
     made = made_at(query_id)
     if made is None:
         return batch_id is not None
@@ -104,7 +104,7 @@ def plan_anew(
     clients: Clients,
     clock: Clock,
 ) -> BatchPlan:
-    """Resolve the options as a planner does, and keep what one task reads of it.
+    """Plan again as a planner does, and return the part that one task reads.
 
     Raises what planning raises: `OptionError`, `DataLossError`, `MissingTopicError`, `OutageError`.
     """
@@ -154,10 +154,10 @@ def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
 
 
 class OldPlans:
-    """Tells once of each plan that is read late while its log goes on.
+    """Warns once per plan that is read long after planning while its log has grown.
 
-    A frame that was made before the plan and is run later (`collect()` after `count()`) reads what
-    was planned, and nothing tells its tasks from those of a first run that takes long.
+    A frame that was created before the plan and is run later (`collect()` after `count()`) reads
+    what was planned. Its tasks can't be told from those of a first run that takes long.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class OldPlans:
         consumer: Consumer,
         date_ms: int,
     ) -> None:
-        """Warn where a range ends before its log does, long after it was planned to be all."""
+        """Warn if an old range, planned up to the log end, now ends before its log does."""
         age = date_ms - share.planned_at
         latest = LATEST in (options.ending.bound, options.ending.offsets.get(wanted.tp))
         if age < LATE_MS or not share.last or not latest or share.planned_at in self._told:

@@ -61,7 +61,7 @@ AGAIN = (
 
 
 class Gatherer:
-    """Joins small batches and cuts large ones, in order."""
+    """Joins small batches and divides large ones, in order."""
 
     __slots__ = ("_bytes", "_pending", "_rows")
 
@@ -70,7 +70,7 @@ class Gatherer:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch; give what is large enough."""
+        """Add a batch; yield the batches that are large enough."""
         if self._rows + batch.num_rows > MOST_ROWS or self._bytes + batch.nbytes > MOST_BYTES:
             yield from self.flush()
         if batch.num_rows > MOST_ROWS or batch.nbytes > MOST_BYTES:
@@ -83,7 +83,7 @@ class Gatherer:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Give what is left."""
+        """Yield the remaining rows."""
         pending, self._pending, self._rows, self._bytes = self._pending, [], 0, 0
         if len(pending) == 1:
             yield pending[0]
@@ -110,10 +110,10 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class PartitionSilence:
-    """How long a partition gave nothing, told apart: an outage, a silent broker, a topic gone.
+    """Why a partition returns no records: an outage, a silent broker, or a deleted topic.
 
-    Only what lies between two looks that were answered counts against pollTimeoutMs: the broker may
-    come back in the middle of a look, and what was before that look is an outage's time.
+    Only the time between two successful checks counts against pollTimeoutMs. The broker may come
+    back during a check, and the time before a failed check belongs to an outage.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class PartitionSilence:
         self.over()
 
     def over(self) -> None:
-        """Begin anew: something came, or it was Spark that we waited for."""
+        """Restart the timers, after records arrived or while Spark was processing."""
         self._since = self._logged_at = self._clock.now()
         self._look_at = self._since + self._every
         self._answered_from: float | None = None
         self._gone_from: float | None = None
 
     def lasts(self, at: int, last_error: KafkaError | None) -> bool:
-        """Look whether to wait on; False when the partition is gone and that is allowed."""
+        """Return whether to continue waiting; False if the partition is deleted and may be."""
         if self._clock.now() < self._look_at:
             return True
         tp, options = self._wanted.tp, self._options
@@ -222,7 +222,7 @@ class PartitionSilence:
 
 
 class RangeReader:
-    """Reads one range; its state is where it stands and since when nothing came."""
+    """Reads one range; keeps the position and the time of the last records."""
 
     def __init__(
         self,
@@ -244,10 +244,10 @@ class RangeReader:
         decoders: Mapping[str, ValueDecoder] = MappingProxyType({}),
         dead_letters: DeadLetters | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Give the range's records in batches of exactly the target schema.
+        """Yield the range's records in batches of exactly the target schema.
 
-        `decoders` by column. Where there are `dead_letters`, records that don't fit are written
-        there before their batch goes out.
+        `decoders` by column. With `dead_letters`, records that can't be decoded are written there
+        before their batch is yielded.
         """
         named = ("offset",) if decoders or self._checks_times(columns) else ()
         more = named if dead_letters is None else COLUMNS

@@ -50,9 +50,9 @@ Half of it waits and half is under way, so about three answers of 8 MB at most.
 
 
 class KafkaInputPartition(InputPartition):
-    """One range of one partition, with the cluster's picture that spares a task the metadata.
+    """One range of one partition, with metadata that saves the task a metadata request.
 
-    A batch query's has a share, for what its later runs read; None: the range is all, always.
+    `share` says what later runs of a batch query read; None: always this range.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class KafkaInputPartition(InputPartition):
 
 
 def input_partitions(plan: BatchPlan) -> list[KafkaInputPartition]:
-    """Pack a plan for its tasks: one partition of Spark for each range."""
+    """Return a Spark partition for each range of a plan."""
     return [
         KafkaInputPartition(wanted, plan.cluster, plan.topic_ids.get(wanted.tp.topic), plan.hint)
         for wanted in plan.ranges
@@ -77,7 +77,7 @@ def input_partitions(plan: BatchPlan) -> list[KafkaInputPartition]:
 
 
 def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartition]:
-    """Pack a batch query's plan, made at a time in ms, so that later runs of it can be told."""
+    """Return a batch query's Spark partitions; the time in ms identifies later runs of the plan."""
     found: list[KafkaInputPartition] = input_partitions(plan)
     found = found or [KafkaInputPartition(None, plan.cluster, None, plan.hint)]
     for partition, share in zip(found, shares(plan.ranges, planned_at), strict=True):
@@ -89,7 +89,7 @@ _OLD_PLANS = OldPlans()
 
 
 class TaskClients:
-    """The worker's cached clients as a tracker sees them that plans within a task."""
+    """The worker's cached clients, for a tracker that plans within a task."""
 
     def __init__(self, options: SourceOptions, partition: KafkaInputPartition) -> None:
         self._config, self._hint = task_config(options, partition.cluster), partition.hint
@@ -97,16 +97,16 @@ class TaskClients:
         self._client: Consumer | None = None
 
     def connect(self, config: Mapping[str, Any]) -> Consumer:
-        """Give the client that reads afterwards; it differs from a planner's in what it fetches."""
+        """Return the client that reads afterwards, whose fetch sizes differ from a planner's."""
         self._client = process_clients().connect(self._config, self._hint, fresh=self._fresh)
         return self._client
 
     def drop(self, client: Consumer) -> None:
-        """Forget one that failed."""
+        """Close a client that has failed."""
         process_clients().drop(client)
 
     def release(self) -> None:
-        """The plan is made; the client is kept for reading."""
+        """Release the client after planning; it is kept for reading."""
         if self._client is not None:
             process_clients().release(self._client)
 
@@ -114,7 +114,7 @@ class TaskClients:
 def read_partition(
     options: SourceOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """Read one partition in a task; the generator of batches that Spark drains."""
+    """Read one partition in a task; yields the batches for Spark."""
     if not isinstance(partition, KafkaInputPartition):
         return  # Spark replaces an empty list of partitions by one InputPartition(None)
     task_begins()
@@ -173,7 +173,7 @@ def _read_range(
 def decoders_of(
     options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
 ) -> dict[str, ValueDecoder]:
-    """What decodes keys and values, where that is asked for and the query reads them at all."""
+    """Return the decoders of keys and values, for columns that are decoded and read."""
     return {
         name: one.decoder(target.field(columns.index(name)).type)
         for name, one in options.formats.items()
@@ -182,7 +182,7 @@ def decoders_of(
 
 
 def dead_letters_of(options: SourceOptions, clock: SystemClock) -> DeadLetters | None:
-    """What takes records that don't fit; None where they have no topic of their own."""
+    """Return the writer of dead letters; None without a dead letter topic."""
     topic = options.dead_letter_topic
     if topic is None:
         return None
@@ -194,7 +194,7 @@ def dead_letters_of(options: SourceOptions, clock: SystemClock) -> DeadLetters |
 
 
 def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
-    """What a task's client is made with: what it may fetch ahead is bounded for small executors."""
+    """Return the configuration of a task's client, with fetch sizes for small executors."""
     config = options.consumer_config(cluster)
     config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
     config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # an answer fills a batch

@@ -41,7 +41,7 @@ Hint = Mapping[str, Any]
 
 
 class Clock(Protocol):
-    """Time as it is handed in; tests use one that jumps."""
+    """Clock that is passed as an argument; tests use a simulated one."""
 
     def now(self) -> float: ...
     def pause(self, seconds: float) -> None: ...
@@ -62,7 +62,7 @@ Make = Callable[[Mapping[str, Any], Hint | None], "Consumer"]
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Name a configuration without showing it (it may hold a secret)."""
+    """Return a hash of a configuration, which doesn't reveal its secrets."""
     return hashlib.sha256(
         json.dumps(sorted(config.items()), default=Secret.reveal).encode()
     ).hexdigest()
@@ -74,14 +74,14 @@ Later = Callable[[float, Callable[[], None]], None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Idle:
-    """A client that no task uses, and since when."""
+    """A client that no task uses, with the time of its release."""
 
     client: Consumer
     since: float
 
 
 class ClientCache:
-    """The clients of one process; a forked child never uses its parent's."""
+    """Clients of one process; a forked child never uses its parent's."""
 
     __slots__ = ("_clock", "_idle", "_later", "_make", "_pid", "_used", "_watched_in")
 
@@ -102,10 +102,11 @@ class ClientCache:
     def connect(
         self, config: Mapping[str, Any], hint: Hint | None = None, *, fresh: bool = False
     ) -> Consumer:
-        """Give the process's client for a configuration, made where there is none.
+        """Return the process's client for a configuration; create one if there is none.
 
-        `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
-        Neither is a client that ended while nobody used it: it may have met another cluster.
+        `fresh` is for the second attempt of a task: the client of the failed attempt isn't used
+        again. A client that failed while it was idle isn't used either, for example because it
+        reached another cluster.
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
@@ -127,9 +128,9 @@ class ClientCache:
         return client
 
     def release(self, client: Consumer) -> None:
-        """A task is through with a client; without another task it is closed after a while.
+        """Release a client after a task; an idle client is closed after a while.
 
-        What reads nothing holds nothing: neither records fetched ahead nor a wish for more.
+        A released client has no assignment, so it holds no fetched records and fetches no more.
         """
         key = next((k for k, used in self._used.items() if used is client), None)
         if key is None:
@@ -173,7 +174,7 @@ class ClientCache:
             self._watch(max(0.0, min(left) + IDLE_S - now))
 
     def drop(self, client: Consumer) -> None:
-        """Forget a client at once and close it; it failed, or isn't wanted any more."""
+        """Remove a client at once and close it, because it failed or isn't needed any more."""
         for key in [k for k, kept in self._used.items() if kept is client]:
             del self._used[key]
         for key in [k for k, kept in list(self._idle.items()) if kept.client is client]:
@@ -186,9 +187,9 @@ class ClientCache:
 
 
 def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> Consumer:
-    """Make the real one; imported here, so that planning an option error costs no client.
+    """Create a consumer; imported here, so that planning an option error needs no client.
 
-    A thread of its own receives the next records while Spark drains what is here.
+    A background thread fetches the next records while Spark processes the current ones.
     """
     from odradek.api.consumer import Consumer
 
@@ -201,5 +202,5 @@ _CACHE = ClientCache(make_consumer)
 
 
 def process_clients() -> ClientCache:
-    """Give this process's cache. It holds nothing until the first client is asked for."""
+    """Return this process's cache, which is empty before the first client."""
     return _CACHE

@@ -32,7 +32,7 @@ FULL = 2
 
 
 class WorkerProcess:
-    """This process, if Spark uses it again: how many tasks it has had, and how they come to it."""
+    """State of a Python worker that Spark reuses: number of tasks, and connections to Spark."""
 
     __slots__ = ("_connections", "_environment", "_freeze", "_tasks")
 
@@ -44,7 +44,7 @@ class WorkerProcess:
         self._connections: tuple[int, ...] = ()
 
     def task_begins(self) -> None:
-        """Call it before a task makes connections of its own."""
+        """Prepare the process for a task; call it before the task opens connections of its own."""
         if REUSED not in self._environment:
             return
         self._tasks += 1
@@ -64,5 +64,5 @@ _WORKER = WorkerProcess()
 
 
 def task_begins() -> None:
-    """Tell this process that a task begins; nothing where Spark doesn't use it again."""
+    """Prepare this process for a task; has no effect unless Spark reuses its workers."""
     _WORKER.task_begins()

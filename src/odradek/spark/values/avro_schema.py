@@ -57,7 +57,7 @@ _ONE_NUMBER = {frozenset(("int", "long")): "long", frozenset(("float", "double")
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema in each form."""
+    """An Avro schema as parsed by fastavro, as a Spark type, and as an Arrow type."""
 
     parsed: Any
     """What fastavro reads by."""
@@ -67,7 +67,7 @@ class AvroSchema:
 
 
 def texts_referred(schema: Schema, registry: SchemaRegistryClient) -> tuple[str, ...]:
-    """The texts of all that a schema refers to, as `avro_schema` takes them.
+    """Return the texts of all schemas that a schema references, as `avro_schema` takes them.
 
     Raises `SchemaRegistryError`.
     """
@@ -77,9 +77,10 @@ def texts_referred(schema: Schema, registry: SchemaRegistryClient) -> tuple[str,
 def avro_schema(
     text: str, where: str, *, record: bool = True, others: Sequence[str] = ()
 ) -> AvroSchema:
-    """Read a schema's text; `where` it is from, for errors. `record`: whether it must be one's.
+    """Read the text of a schema.
 
-    `others`: texts of schemas whose types it uses by name, each after those that it needs itself.
+    `where` names its source, for errors. `record`: whether it must be a record. `others`: texts of
+    schemas whose types it uses by name, each after those that it needs itself.
     """
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
     from pyspark.sql import types as t

@@ -34,7 +34,7 @@ _UNREADABLE = (EOFError, IndexError, ValueError, OverflowError, KeyError, struct
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """How Avro values are decoded; plain data, so it travels to tasks."""
+    """How Avro values are decoded; can be pickled for tasks."""
 
     written_text: str
     read_text: str | None = None
@@ -45,11 +45,11 @@ class AvroFormat:
     fail_fast: bool = False
 
     def resolved(self) -> AvroFormat:
-        """All of it is in the options."""
+        """Return itself: the options contain both schemas."""
         return self
 
     def schemas(self) -> tuple[AvroSchema, AvroSchema | None]:
-        """Read both schemas."""
+        """Return the writer schema, and the reader schema or None."""
         written = avro_schema(self.written_text, f"option {WRITER}")
         if self.read_text is None:
             return written, None
@@ -62,17 +62,17 @@ class AvroFormat:
         return written, read
 
     def schema(self) -> DataType:
-        """Give the type of the column `value`."""
+        """Return the type of the column `value`."""
         written, read = self.schemas()
         return (read or written).spark
 
     def decoder(self, target: pa.StructType) -> AvroDecoder:
-        """Make what decodes the values of one task."""
+        """Return the decoder for the values of one task."""
         return AvroDecoder(target, self)
 
 
 def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroFormat:
-    """Read the options of Avro values (names in small letters)."""
+    """Read the options of Avro values (names in lower case)."""
     require_fastavro()
     written = plain.get("valueschema", "").strip()
     if not written:
@@ -96,7 +96,7 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
 
 
 def require_fastavro() -> None:
-    """Say what is missing, and where."""
+    """Raise `OptionError` if fastavro isn't installed on this machine."""
     try:
         import fastavro  # noqa: F401
     except ImportError:
@@ -126,7 +126,7 @@ class AvroDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give the struct of each value; null where a value is null."""
+        """Return a struct for each value; null for a null value."""
         self.bad = {}
         return in_parts(self._part, values, self._target)
 
@@ -184,7 +184,7 @@ class AvroDecoder:
 
 
 def shaped(raw: pa.Array, target: pa.DataType) -> pa.Array:
-    """Take plain columns for what they mean; raises where a value has no meaning."""
+    """Convert plain columns to logical types; raises for a value that has none."""
     import pyarrow as pa
 
     if raw.type == target:

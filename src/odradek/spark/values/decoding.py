@@ -33,7 +33,7 @@ TOGETHER = 1024
 
 
 class ValueDecodeError(KafkaError):
-    """A value isn't what option valueSchema says, and option valueMode is FAILFAST."""
+    """A value doesn't match option valueSchema, and option valueMode is FAILFAST."""
 
     def __init__(self, row: int, why: str) -> None:
         self.row, self.why = row, why
@@ -47,46 +47,46 @@ class ValueDecoder(Protocol):
     """Of the last `decode`: by its number, why a value doesn't fit, and is null or in part."""
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give the struct of each value; null where a value is null."""
+        """Return a struct for each value; null for a null value."""
 
 
 class Format(Protocol):
-    """How a column is decoded; plain data, so it travels to tasks."""
+    """How a column is decoded; can be pickled for tasks."""
 
     def resolved(self) -> Format:
-        """The same with what isn't in the options looked up."""
+        """Return the same format, with what the options don't contain looked up in the registry."""
 
     def schema(self) -> DataType:
-        """Give the type of the decoded column."""
+        """Return the type of the decoded column."""
 
     def decoder(self, target: Any) -> ValueDecoder:
-        """Make what decodes the values of one task to this type of Arrow's."""
+        """Return the decoder for the values of one task, to this Arrow type."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """How JSON values are decoded; plain data, so it travels to tasks."""
+    """How JSON values are decoded; can be pickled for tasks."""
 
     schema_text: str
     fail_fast: bool = False
 
     def resolved(self) -> JsonFormat:
-        """All of it is in the options."""
+        """Return itself: the options contain the schema."""
         return self
 
     def schema(self) -> StructType:
-        """Give the type of the column `value`."""
+        """Return the type of the column `value`."""
         return value_schema(self.schema_text)
 
     def decoder(self, target: pa.StructType) -> JsonDecoder:
-        """Make what decodes the values of one task."""
+        """Return the decoder for the values of one task."""
         return JsonDecoder(target, fail_fast=self.fail_fast)
 
 
 def in_parts(
     part: Callable[[pa.Array, int], pa.Array], values: pa.Array, target: pa.DataType
 ) -> pa.Array:
-    """Decode so many values at a time; `part` also gets the place of its first one."""
+    """Decode `TOGETHER` values at a time; `part` also gets the index of its first value."""
     import pyarrow as pa
 
     parts = [part(values.slice(at, TOGETHER), at) for at in range(0, len(values), TOGETHER)]
@@ -96,7 +96,7 @@ def in_parts(
 
 
 def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
-    """The values of these rows; null elsewhere."""
+    """Return the values of these rows; null for all others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -122,7 +122,7 @@ class JsonDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give the struct of each value; null where a value is null."""
+        """Return a struct for each value; null for a null value."""
         self.bad = {}
         return in_parts(self._part, values, self._target)
 

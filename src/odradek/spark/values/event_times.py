@@ -26,9 +26,9 @@ LOOK_S = 10.0
 def check_times(
     batch: pa.RecordBatch, tp: TopicPartition, consumer: Consumer, clock: Clock
 ) -> None:
-    """Raise `TimestampRangeError` for the first timestamp that isn't there.
+    """Raise `TimestampRangeError` for the first null timestamp, which Spark's type can't hold.
 
-    The batch must have the columns timestamp and offset. The consumer is of no use afterwards.
+    The batch must have the columns timestamp and offset. The consumer can't be used afterwards.
     """
     if not batch.column("timestamp").null_count:
         return

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAvroFormat:
-    """How a column is decoded; plain data, so it travels to tasks."""
+    """How a column of framed Avro is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
     """Of the registry's client; not in repr, since they may hold a secret."""
@@ -55,9 +55,9 @@ class RegistryAvroFormat:
     fail_fast: bool = False
 
     def resolved(self) -> RegistryAvroFormat:
-        """The same with the reader's schema, asked for where it isn't given.
+        """Return the same format with the reader schema, looked up in the registry if not given.
 
-        Raises `SchemaRegistryError`, and `OptionError` for one that can't be used.
+        Raises `SchemaRegistryError`, and `OptionError` for a schema that can't be used.
         """
         found = self
         if self.read_text is None:
@@ -72,13 +72,13 @@ class RegistryAvroFormat:
         return found
 
     def read(self) -> AvroSchema:
-        """Read the reader's schema. Raises `OptionError`."""
+        """Return the reader schema. Raises `OptionError`."""
         if self.read_text is None:
             raise IllegalStateError("the reader schema hasn't been looked up yet")
         return avro_schema(self.read_text, self.whence, record=self.record, others=self.others)
 
     def schema(self) -> DataType:
-        """Give the type of the decoded column."""
+        """Return the type of the decoded column."""
         from pyspark.sql import types as t
 
         found = self.read().spark
@@ -92,12 +92,12 @@ class RegistryAvroFormat:
         return t.StructType([*found.fields, t.StructField(self.corrupt, t.BinaryType())])
 
     def decoder(self, target: pa.DataType) -> RegistryAvroDecoder:
-        """Make what decodes the values of one task."""
+        """Return the decoder for the values of one task."""
         return RegistryAvroDecoder(target, self)
 
 
 class RegistryAvroDecoder:
-    """Decodes a column of one task; each schema is asked for once in a process."""
+    """Decodes a column of one task; each schema is requested once per process."""
 
     def __init__(self, target: pa.DataType, form: RegistryAvroFormat) -> None:
         import pyarrow as pa
@@ -114,10 +114,11 @@ class RegistryAvroDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give what each value is; null where one is null, a struct of nulls where it is bad.
+        """Return the decoded values; null for null, a struct of nulls for a value that can't be
+        decoded.
 
-        Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` where the registry can't
-        be asked.
+        Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` if the registry can't be
+        reached.
         """
         import pyarrow as pa
 

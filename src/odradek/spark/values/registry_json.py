@@ -30,7 +30,7 @@ UNFRAMED = "the value doesn't start with a zero byte and a 4-byte schema id"
 
 @dataclass(frozen=True, slots=True)
 class RegistryJsonFormat:
-    """How a column is decoded; plain data, so it travels to tasks."""
+    """How a column of framed JSON is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
     """Of the registry's client; not in repr, since they may hold a secret."""
@@ -43,7 +43,7 @@ class RegistryJsonFormat:
     fail_fast: bool = False
 
     def resolved(self) -> RegistryJsonFormat:
-        """The same with the fields, asked for where they aren't given.
+        """Return the same format with the fields, looked up in the registry if not given.
 
         Raises `SchemaRegistryError`, and `OptionError` for a schema without fields.
         """
@@ -59,7 +59,7 @@ class RegistryJsonFormat:
         return found
 
     def schema(self) -> DataType:
-        """Give the type of the decoded column."""
+        """Return the type of the decoded column."""
         from pyspark.sql import types as t
 
         if self.schema_text is None:
@@ -70,7 +70,7 @@ class RegistryJsonFormat:
         return found
 
     def decoder(self, target: pa.StructType) -> RegistryJsonDecoder:
-        """Make what decodes the values of one task."""
+        """Return the decoder for the values of one task."""
         return RegistryJsonDecoder(target, fail_fast=self.fail_fast)
 
 
@@ -83,7 +83,7 @@ class RegistryJsonDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give the struct of each value; null where a value is null.
+        """Return a struct for each value; null for a null value.
 
         Raises `ValueDecodeError` with FAILFAST.
         """
@@ -117,7 +117,7 @@ class RegistryJsonDecoder:
 
 
 def struct_of(text: str, whence: str) -> StructType:
-    """The fields of a JSON Schema as Spark has them; what has no type of its own stays JSON's text.
+    """Return the Spark type of a JSON Schema; fields without a type of their own are JSON text.
 
     Raises `OptionError`.
     """

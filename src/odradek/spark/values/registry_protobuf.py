@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RegistryProtobufFormat:
-    """How a column is decoded; plain data, so it travels to tasks."""
+    """How a column of framed Protobuf is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
     """Of the registry's client; not in repr, since they may hold a secret."""
@@ -43,7 +43,7 @@ class RegistryProtobufFormat:
     fail_fast: bool = False
 
     def resolved(self) -> RegistryProtobufFormat:
-        """The same with the message's file. Raises `SchemaRegistryError` and `OptionError`."""
+        """Return the format with the message's file. Raises registry and option errors."""
         registry = SchemaRegistryClient(self.settings)
         files = files_of(registry.get_latest_version(self.subject), registry)
         found = replace(self, files=files)
@@ -51,13 +51,13 @@ class RegistryProtobufFormat:
         return found
 
     def descriptor(self) -> Any:
-        """What Protobuf knows of the message. Raises `OptionError`."""
+        """Return the message's descriptor. Raises `OptionError`."""
         if not self.files:
             raise IllegalStateError("the message's file hasn't been looked up yet")
         return message_of(self.files, self.message, self.subject)
 
     def schema(self) -> DataType:
-        """Give the type of the decoded column."""
+        """Return the type of the decoded column."""
         from pyspark.sql import types as t
 
         found = message_type(self.descriptor())
@@ -71,12 +71,12 @@ class RegistryProtobufFormat:
         return t.StructType([*found.fields, t.StructField(self.corrupt, t.BinaryType())])
 
     def decoder(self, target: pa.StructType) -> RegistryProtobufDecoder:
-        """Make what decodes the values of one task."""
+        """Return the decoder for the values of one task."""
         return RegistryProtobufDecoder(target, self)
 
 
 def files_of(found: RegisteredSchema, registry: SchemaRegistryClient) -> tuple[bytes, ...]:
-    """Descriptors of a subject's version. Raises `SchemaRegistryError` and `OptionError`."""
+    """Return a subject's descriptors. Raises `SchemaRegistryError`, `OptionError`."""
     try:
         return described(found.schema, found.schema_id, f"{found.subject}.proto", registry)
     except InvalidSchemaError as error:
@@ -84,7 +84,7 @@ def files_of(found: RegisteredSchema, registry: SchemaRegistryClient) -> tuple[b
 
 
 def message_of(files: tuple[bytes, ...], message: str | None, subject: str) -> Any:
-    """What Protobuf knows of a message; None: the file's first. Raises `OptionError`."""
+    """Return a message's descriptor (None: the file's first message). Raises `OptionError`."""
     try:
         return message_named(files, message, f"subject {subject}")
     except InvalidSchemaError as error:
@@ -92,7 +92,7 @@ def message_of(files: tuple[bytes, ...], message: str | None, subject: str) -> A
 
 
 def message_type(descriptor: Any) -> StructType:
-    """The type of a column of this message. Raises `OptionError` where there is none."""
+    """Return the column type of a message. Raises `OptionError` if it has none."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     try:
@@ -104,7 +104,7 @@ def message_type(descriptor: Any) -> StructType:
 
 
 class RegistryProtobufDecoder:
-    """Decodes a column of one task; each schema is asked for once in a process."""
+    """Decodes a column of one task; each schema is requested once per process."""
 
     def __init__(self, target: pa.StructType, form: RegistryProtobufFormat) -> None:
         descriptor = form.descriptor()
@@ -114,10 +114,10 @@ class RegistryProtobufDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Give the struct of each value; null where one is null, a struct of nulls where it is bad.
+        """Return the decoded structs; null for null, nulls in all fields for a bad value.
 
-        Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` where the registry can't
-        be asked.
+        Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` if the registry can't be
+        reached.
         """
         import pyarrow as pa
 

@@ -24,8 +24,9 @@ MAY_BE_NULL = frozenset(("key", "value", "headers"))
 def full_schema(
     include_headers: bool, decoded: Mapping[str, t.DataType] = MappingProxyType({})
 ) -> t.StructType:
-    """Build the schema of the JVM connector, all columns nullable; `decoded` is what keys and
-    values become where they are decoded.
+    """Return the schema of the JVM connector, all columns nullable.
+
+    `decoded` contains the types of key and value if they are decoded.
     """
     fields = [
         t.StructField("key", decoded.get("key", t.BinaryType())),
@@ -47,7 +48,7 @@ def full_schema(
 def check_schema(
     asked: t.StructType, decoded: Mapping[str, t.DataType] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Accept any columns of the full schema in any order; return the names Kafka's side knows.
+    """Check a schema: columns of the full schema in any order. Return the names to read.
 
     A schema of fewer columns is column pruning: Spark can't push it down to a Python source by
     itself, and every column costs time for every row.
@@ -76,12 +77,12 @@ def check_schema(
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Build what Spark compares the first batch with: names, order, types and nullability."""
+    """Return the Arrow schema that Spark expects: names, order, types and nullability."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """The type in which Spark gives and takes a column."""
+    """Return the Arrow type in which Spark passes a column."""
     return to_arrow_type(kind, timezone="UTC")
 
 
@@ -91,9 +92,9 @@ def fit(
     target: pa.Schema,
     decoded: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> pa.RecordBatch:
-    """Put a batch's columns in the user's order, under the exact schema, without copying.
+    """Return the batch with columns in the user's order and the exact schema, without copying.
 
-    `decoded`: what stands for columns that were decoded.
+    `decoded`: the decoded columns, by name.
     """
     import pyarrow as pa
 
@@ -107,7 +108,7 @@ def fit(
 
 
 def without_rows(batch: pa.RecordBatch, rows: Collection[int]) -> pa.RecordBatch:
-    """All rows but these."""
+    """Return the batch without these rows."""
     import pyarrow as pa
 
     return batch.filter(pa.array([row not in rows for row in range(batch.num_rows)], pa.bool_()))

@@ -40,7 +40,7 @@ _SIMPLE = {
 
 
 def value_schema(text: str) -> StructType:
-    """Read the option's text."""
+    """Return the type in the text of option valueSchema."""
     from pyspark.sql import types as t
 
     text = text.strip()

@@ -49,7 +49,7 @@ class KeyAndCertificate:
     """Key and certificates in one PEM file, as Kafka wants its PEM key stores."""
 
     def encrypted_key(self, password: str) -> Path:
-        """Write the key once more, encrypted, and return where."""
+        """Write the key once more, encrypted, and return the file's path."""
         key = serialization.load_pem_private_key(self.key.read_bytes(), None)
         data = key.private_bytes(
             serialization.Encoding.PEM,
@@ -59,7 +59,7 @@ class KeyAndCertificate:
         return _write(self.key.with_name(f"{self.name}-encrypted-key.pem"), data)
 
     def keystore(self, kind: Kind, password: str = STORE_PASSWORD) -> Path:
-        """Return a key store of this kind, written when it is first asked for."""
+        """Return a key store of this kind, which the first call writes."""
         if kind == "PEM":
             return self.both
         path = self.key.with_name(f"{self.name}{_SUFFIXES[kind]}")
@@ -81,9 +81,9 @@ class KeyAndCertificate:
 
 
 class Authority:
-    """Signs certificates; its own lies in `certificate` (PEM).
+    """Certificate authority; its own certificate is in `certificate` (PEM).
 
-    A directory that holds one from an earlier run is taken up again.
+    Uses the key and certificate of an earlier run that are in the directory.
     """
 
     def __init__(self, directory: Path, name: str = "Odradek test authority") -> None:
@@ -122,10 +122,10 @@ class Authority:
         ends: datetime.datetime | None = None,
         directory: Path | None = None,
     ) -> KeyAndCertificate:
-        """Make a key and a certificate for `name`; one with `hosts` is a server's.
+        """Issue a key and a certificate for `name`, for a server if `hosts` are given.
 
-        `hosts` are host names and addresses; `starts` and `ends` make certificates that aren't
-        valid yet or any more. Files that an earlier certificate of this name left are replaced.
+        `hosts` are host names and addresses; `starts` and `ends` allow certificates that have
+        expired or aren't valid yet. Replaces the files of an earlier certificate with this name.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
@@ -164,7 +164,7 @@ class Authority:
         )
 
     def truststore(self, kind: Kind, password: str = STORE_PASSWORD) -> Path:
-        """Return a trust store of this kind with the authority's certificate in it."""
+        """Return a trust store of this kind with the authority's certificate."""
         if kind == "PEM":
             return self.certificate
         path = self.directory / f"truststore{_SUFFIXES[kind]}"

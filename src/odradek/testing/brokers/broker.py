@@ -90,10 +90,10 @@ def free_port(host: str) -> int:
 
 
 def free_addresses(hosts: Iterable[str]) -> Iterator[Address]:
-    """An address that nobody listens on for each of these loopback hosts, in their order.
+    """Yield a free address on each of these loopback hosts, in order.
 
-    All ports differ, though the system may name one twice: Kafka refuses a broker two listeners
-    with the same port, be their hosts different or not, and brokers may swap addresses.
+    All ports differ, even if the system returns one twice: Kafka rejects two listeners of a broker
+    with the same port, even on different hosts, and brokers may swap addresses.
     """
     taken: set[int] = set()
     for host in hosts:
@@ -105,7 +105,7 @@ def free_addresses(hosts: Iterable[str]) -> Iterator[Address]:
 
 @dataclass(slots=True, eq=False)
 class LocalBroker:
-    """One combined broker and controller: where it listens, where its files are, its process."""
+    """A combined broker and controller: its addresses, files and process."""
 
     node_id: int
     directory: Path
@@ -118,46 +118,46 @@ class LocalBroker:
     answered: bool = False
 
     def started(self, child: Child) -> None:
-        """A process runs for it, and hasn't answered yet."""
+        """Note that a process was started for this broker."""
         self.child = child
         self.paused = self.answered = False
 
     def answers(self) -> bool:
-        """Note that it answers; return whether that is new since its start."""
+        """Note that the broker answers; return whether this is the first time since its start."""
         before, self.answered = self.answered, True
         return not before
 
     def stopped(self, on: bool) -> None:
-        """Note that its process was stopped by a signal, or continued."""
+        """Note that the process was stopped by SIGSTOP, or continued."""
         self.paused = on
 
     def move(self, address: Address, controller_address: Address, inner: Address | None) -> None:
-        """Listen elsewhere from the next start on."""
+        """Set the addresses for the next start."""
         self.address, self.controller_address, self.inner = address, controller_address, inner
 
     def swap_addresses(self, other: LocalBroker) -> None:
-        """Listen for clients where another broker did, and the other one here."""
+        """Swap the client addresses with another broker."""
         self.address, other.address = other.address, self.address
         self.inner, other.inner = other.inner, self.inner
 
     @property
     def properties(self) -> Path:
-        """Its configuration file, rewritten whenever addresses change."""
+        """The broker's configuration file, rewritten whenever addresses change."""
         return self.directory / "server.properties"
 
     @property
     def log(self) -> Path:
-        """What it printed, over all its starts."""
+        """Log file with the broker's output of all its starts."""
         return self.directory / "broker.log"
 
     @property
     def running(self) -> bool:
-        """Whether its process exists (a paused one does)."""
+        """Whether the broker's process exists, including a paused one."""
         return self.child is not None and self.child.alive
 
     @property
     def plain_address(self) -> Address:
-        """Where it speaks without TLS."""
+        """The address without TLS."""
         return self.inner or self.address
 
     def write_properties(
@@ -167,7 +167,7 @@ class LocalBroker:
         protocol: str = "PLAINTEXT",
         among_brokers: str = "PLAINTEXT",
     ) -> None:
-        """Write the configuration for the present addresses of all brokers."""
+        """Write the configuration file with the current addresses of all brokers."""
         copies = str(min(3, len(voters)))
         enough = str(min(2, len(voters)))
         lines = {
@@ -209,16 +209,16 @@ class LocalBroker:
         }
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
-        """Return the last lines of its log, which is what an error about it should show."""
+        """Return the last lines of the log, for an error message."""
         if not self.log.exists():
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def copy_format_from(self, source: Path, cluster_id: str) -> None:
-        """Take over storage that was formatted with the same configuration, under our own ids.
+        """Copy storage that was formatted with the same configuration, and set this broker's ids.
 
-        The format tool needs a JVM for each broker and writes the same files for all of them but
-        for the ids; with static voters nothing else in them depends on the broker or the cluster.
+        The format tool needs a JVM for each broker, and the files that it writes only differ in the
+        ids: with static voters nothing else depends on the broker or the cluster.
         """
         target = self.directory / "data"
         shutil.copytree(source, target)
@@ -235,7 +235,7 @@ class LocalBroker:
 
 @dataclass(frozen=True, slots=True)
 class JavaSetup:
-    """Which Java runs with which jars; makes the command lines."""
+    """A Java installation and Kafka's jars; builds command lines."""
 
     home: Path
     jars: Path
@@ -247,7 +247,7 @@ class JavaSetup:
 
     @property
     def archive(self) -> Path:
-        """The class data archive for this Java and these jars (the JVM checks that it fits)."""
+        """The class data archive for this Java and these jars; the JVM checks that they match."""
         release = self.home / "release"
         identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
         name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
@@ -255,13 +255,13 @@ class JavaSetup:
 
     @property
     def formatted(self) -> Path:
-        """Where storage that the format tool of these jars made is kept."""
+        """Directory with storage that the format tool of these jars has formatted."""
         return self.cache / f"formatted-{self.jars.name}"
 
     def hidden(self, command: Sequence[str], file: Path) -> list[str]:
-        """The same command with its arguments in a file of this user's: `ps` shows a name only.
+        """Return the command with its arguments in a file, so that `ps` doesn't show them.
 
-        Passwords are in some arguments of Kafka's tools, and everybody may look at `ps`.
+        Arguments of Kafka's tools may contain passwords, and every user can run `ps`.
         """
         quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in command[1:])
         text = "".join(f'"{word}"\n' for word in quoted)
@@ -287,5 +287,5 @@ class JavaSetup:
 
 
 def write_log4j(path: Path, level: str) -> None:
-    """Write a logging configuration; without one Log4j says nothing below ERROR."""
+    """Write a logging configuration; without one, Log4j only logs errors."""
     path.write_text(_LOG4J.format(level=level))

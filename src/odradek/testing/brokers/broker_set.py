@@ -50,7 +50,7 @@ _NETWORK_THREADS = 4  # more than these brokers have
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """Something that happened to the cluster, on both clocks of this machine.
+    """Event of the cluster, with its time on the wall clock and the monotonic clock.
 
     `name` is one of `broker_started` (the process exists), `broker_up` (it answers),
     `broker_exited`, `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition
@@ -64,17 +64,17 @@ class TimelineEvent:
 
 
 class Timeline(list[TimelineEvent]):
-    """The events in the order they were noticed."""
+    """Events of the cluster in the order in which they were noticed."""
 
     def add(self, name: str, broker: int | None = None, ended: Exit | None = None) -> None:
-        """Append an event that happens now, or happened when a process ended."""
+        """Append an event of this moment, or of the time when a process ended."""
         wall = ended.wall if ended else time.time()
         monotonic = ended.monotonic if ended else time.monotonic()
         self.append(TimelineEvent(name, broker, wall, monotonic))
 
 
 class BrokerSet:
-    """The brokers of one cluster id."""
+    """Brokers of one cluster."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class BrokerSet:
         self.cluster_id = self._remembered() or random_kafka_id()
 
     def format(self) -> None:
-        """Give every broker formatted storage; one that was formatted before keeps its data."""
+        """Format the storage of every broker; already formatted storage keeps its data."""
         for broker in self.brokers:
             broker.directory.mkdir(exist_ok=True)
         self._write_properties()
@@ -150,13 +150,13 @@ class BrokerSet:
             shutil.rmtree(temporary)
 
     def start_all(self) -> None:
-        """Start every broker and wait until the cluster is whole."""
+        """Start every broker and wait until the cluster is ready."""
         for broker in self.brokers:
             self.spawn(broker)
         self.wait_ready()
 
     def spawn(self, broker: LocalBroker, *options: str) -> None:
-        """Start one broker's process, without waiting for it to answer."""
+        """Start a broker's process without waiting until it answers."""
         if broker.running:
             raise RuntimeError(f"broker {broker.node_id} is already running")
         child = self._keeper.spawn(
@@ -175,7 +175,7 @@ class BrokerSet:
         self._timeline.add("broker_started", broker.node_id)
 
     def wait_ready(self, timeout: float = _START_TIMEOUT_S) -> None:
-        """Wait until all running brokers agree on who is there and who leads."""
+        """Wait until all running brokers agree on the members and leaders of the cluster."""
         deadline = time.monotonic() + timeout
         waiting = [one for one in self.brokers if one.running and not one.paused]
         expected = {one.node_id: one.plain_address for one in waiting}
@@ -200,7 +200,7 @@ class BrokerSet:
         self._timeline.add("cluster_up")
 
     def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
-        """End the processes of these brokers and wait until they are gone."""
+        """Stop these brokers' processes and wait until they have ended."""
         stopping = [one for one in brokers if one.running]
         for broker in stopping:
             self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
@@ -217,7 +217,7 @@ class BrokerSet:
                 deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
 
     def pause(self, broker: LocalBroker) -> None:
-        """Freeze a broker: its connections stay open and nothing answers from here on."""
+        """Pause a broker (SIGSTOP): its connections stay open, but it doesn't answer."""
         self._require_running(broker)
         self._signal(broker, signal.SIGSTOP)
         broker.stopped(True)
@@ -227,13 +227,13 @@ class BrokerSet:
         self._timeline.add("broker_paused", broker.node_id)
 
     def resume(self, broker: LocalBroker) -> None:
-        """Let a frozen broker go on, unless it ended meanwhile."""
+        """Resume a paused broker, unless its process has ended."""
         if not broker.paused:
             self._require_running(broker)
         self._go_on(broker)
 
     def move_all(self) -> None:
-        """Give all (stopped) brokers other addresses and ports; data and ids stay."""
+        """Move all (stopped) brokers to other addresses and ports, with the same data and ids."""
         network = _other_network(self.brokers[0].address.host.rsplit(".", 1)[0])
         for broker, place in zip(
             self.brokers, self._places(network, len(self.brokers)), strict=True
@@ -242,7 +242,7 @@ class BrokerSet:
         self._write_properties()
 
     def swap(self, one: LocalBroker, other: LocalBroker) -> None:
-        """Kill two brokers and start each where clients and brokers found the other."""
+        """Kill two brokers and start each at the other's addresses."""
         self.stop([one, other], graceful=False)
         one.swap_addresses(other)
         self._write_properties()
@@ -259,12 +259,12 @@ class BrokerSet:
         return list(zip(found[::kinds], found[1::kinds], open_too, strict=True))
 
     def take_addresses_of(self, other: BrokerSet) -> None:
-        """Listen where another cluster's (stopped) brokers did."""
+        """Take over the addresses of another cluster's (stopped) brokers."""
         for mine, theirs in zip(self.brokers, other.brokers, strict=True):
             mine.move(theirs.address, theirs.controller_address, theirs.inner)
 
     def rewrite_properties(self) -> None:
-        """Write the configuration once more, for what changed; it counts from the next start on."""
+        """Rewrite the configuration files after a change, which takes effect at the next start."""
         for broker in self.brokers:
             lines = {**self._security.broker_lines(broker), **self._config}
             broker.write_properties(
@@ -272,7 +272,7 @@ class BrokerSet:
             )
 
     def rotate_certificates(self) -> None:
-        """Give every broker a new key and certificate; those that run read it at once."""
+        """Replace every broker's key and certificate; running brokers reload them at once."""
         for broker in self.brokers:
             self._security.certify(broker)
             if broker.running:
@@ -287,7 +287,10 @@ class BrokerSet:
     def inner_arguments(
         self, brokers: Iterable[LocalBroker], option: str = "--command-config"
     ) -> list[str]:
-        """What makes one of Kafka's tools come in where the brokers do, with every right."""
+        """Return arguments with which Kafka's tools connect to the brokers' inner listener.
+
+        All operations are allowed there.
+        """
         servers = ",".join(str(one.plain_address) for one in brokers)
         settings = self._security.inner_java()
         if not settings:
@@ -297,7 +300,7 @@ class BrokerSet:
         return ["--bootstrap-server", servers, option, str(path)]
 
     def create_topic(self, topic: str, partitions: int, copies: int) -> None:
-        """Create a topic; every broker that runs knows it and its leaders afterwards."""
+        """Create a topic and wait until every running broker knows it and its leaders."""
         live = [one.plain_address for one in self.brokers if one.running and not one.paused]
         if not live:
             raise ToolError(f"topic {topic!r} can't be created: no broker is running")
@@ -330,7 +333,7 @@ class BrokerSet:
         check: bool = True,
         java_options: Iterable[str] = (),
     ) -> str:
-        """Run one of Kafka's own Java programs and return what it printed."""
+        """Run one of Kafka's Java programs and return its output."""
         number = sum(1 for _ in self.directory.glob("tool-*.out"))
         output = self.directory / f"tool-{number}.out"
         errors = output.with_suffix(".err")

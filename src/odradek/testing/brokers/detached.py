@@ -29,12 +29,14 @@ def state_directory() -> Path:
 
 
 def state_file() -> Path:
-    """Return the file that tells of the one detached cluster of this user."""
+    """Return the file with the state of this user's detached cluster."""
     return state_directory() / "cluster.json"
 
 
 def start_time(pid: int) -> str | None:
-    """Return what tells a process from a later one with its pid; None when it doesn't exist."""
+    """Return a process's start time, which tells it from a later one with this pid; None if it
+    ended.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -48,7 +50,7 @@ def start_time(pid: int) -> str | None:
 
 
 def read_state() -> dict[str, Any] | None:
-    """Return the state of a detached cluster that lives, else None (and forget a dead one)."""
+    """Return the state of a running detached cluster; remove that of an ended one, return None."""
     path = state_file()
     try:
         state: dict[str, Any] = json.loads(path.read_text())
@@ -63,7 +65,7 @@ def read_state() -> dict[str, Any] | None:
 
 
 def write_state(state: dict[str, Any]) -> None:
-    """Replace the state file in one step."""
+    """Replace the state file atomically."""
     path = state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -72,7 +74,7 @@ def write_state(state: dict[str, Any]) -> None:
 
 
 def describe(cluster: LocalCluster, registry: LocalRegistry | None = None) -> dict[str, Any]:
-    """Return the state of an open cluster as the state file holds it."""
+    """Return the state of an open cluster for the state file."""
     pids = cluster.pids()
     return {
         "schema_registry_url": None if registry is None else registry.url,
@@ -95,7 +97,7 @@ def describe(cluster: LocalCluster, registry: LocalRegistry | None = None) -> di
 
 
 def main() -> None:
-    """Hold a cluster open until SIGTERM or SIGINT; say `up` or what failed on standard output."""
+    """Keep a cluster open until SIGTERM or SIGINT; print `up` or an error to standard output."""
     options = json.loads(sys.stdin.read())
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

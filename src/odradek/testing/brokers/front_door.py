@@ -60,7 +60,7 @@ class _Pipe(asyncio.Protocol):
 
 
 class FrontDoor:
-    """Listens from `start()` to `close()` in a thread of its own."""
+    """TCP forwarder that runs in its own thread from `start()` to `close()`."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._wanted = Address(host, port)
@@ -76,13 +76,13 @@ class FrontDoor:
 
     @property
     def address(self) -> Address:
-        """Where the door listens; the same for its whole life."""
+        """The address on which the forwarder listens; it never changes."""
         if self._bound is None:
             raise RuntimeError("the front door is not open")
         return self._bound
 
     def start(self) -> None:
-        """Open the door; raises OSError when the address is taken."""
+        """Start listening; raises OSError if the address is in use."""
         loop = asyncio.new_event_loop()
         try:
             server = loop.run_until_complete(
@@ -105,7 +105,7 @@ class FrontDoor:
         self._thread.start()
 
     def close(self) -> None:
-        """Close the door and every connection through it; may be called again."""
+        """Stop listening and close every forwarded connection; may be called again."""
         loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
@@ -113,16 +113,18 @@ class FrontDoor:
         self._thread.join()
 
     def lead_to(self, backends: Iterable[Address]) -> None:
-        """Send connections that come from now on to these; none at all closes them at once."""
+        """Forward new connections to these addresses; without any, close new connections
+        at once.
+        """
         self._backends = tuple(backends)
 
     def drop_connections(self) -> None:
-        """Cut every connection that now passes through the door."""
+        """Close every forwarded connection."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 
     def opened(self, pipe: _Pipe) -> None:
-        """Find a broker for a new client (called by its protocol, in the door's thread)."""
+        """Find a broker for a new client; called by its protocol in the forwarder's thread."""
         self._pipes.add(pipe)
         if not pipe.client:
             return
@@ -134,7 +136,7 @@ class FrontDoor:
         task.add_done_callback(self._tasks.discard)
 
     def lost(self, pipe: _Pipe) -> None:
-        """Forget an end of a connection (called by its protocol, in the door's thread)."""
+        """Forget one end of a connection; called by its protocol in the forwarder's thread."""
         self._pipes.discard(pipe)
 
     async def _connect(self, client: _Pipe) -> None:

@@ -117,7 +117,7 @@ class _Keeper:
 
 
 def main() -> None:
-    """Serve the owner whose pid is the only argument."""
+    """Serve the owner, whose pid is the only argument."""
     keeper = _Keeper(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's to handle
     signal.signal(signal.SIGTERM, keeper.stop)

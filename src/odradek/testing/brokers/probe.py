@@ -27,7 +27,7 @@ Login = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What one broker believes of its cluster."""
+    """A broker's view of its cluster."""
 
     brokers: dict[int, Address]
     controller: int
@@ -39,7 +39,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker said to a request for a topic: 0 and no text when it was created."""
+    """A broker's answer to a request for a topic; error code 0 and no text if it was created."""
 
     error_code: int
     text: str
@@ -70,9 +70,9 @@ class _Reader:
 def ask(
     address: Address, timeout: float = 2.0, topic: str | None = None, login: Login | None = None
 ) -> ClusterView | None:
-    """Return what the broker at `address` answers about all topics or one of them.
+    """Return a broker's metadata of all topics or of one.
 
-    None when it can't be asked in time.
+    None if it can't be reached in time.
     """
     wanted = struct.pack(">i", -1) if topic is None else struct.pack(">i", 1) + _string(topic)
     data = _exchange(address, _METADATA, _VERSION, wanted, timeout, login)
@@ -87,7 +87,7 @@ def create_topic(
     timeout: float,
     login: Login | None = None,
 ) -> Answer | None:
-    """Have the controller create a topic, by way of the broker at `address`."""
+    """Create a topic through the broker at `address`, which forwards the request."""
     body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ih", partitions, copies)
     body += struct.pack(">iiib", 0, 0, int(timeout * 1000), 0)  # nothing assigned, no settings
     data = _exchange(address, _CREATE_TOPICS, _CREATE_VERSION, body, timeout, login)
@@ -145,7 +145,7 @@ def _receive(connection: socket.socket, length: int) -> bytes:
 
 
 def parse(data: bytes) -> ClusterView:
-    """Read an answer from its correlation id on."""
+    """Parse a response that starts with its correlation id."""
     reader = _Reader(data)
     reader.take(">i")  # correlation id
     brokers = {}
@@ -171,7 +171,7 @@ def parse(data: bytes) -> ClusterView:
 
 
 def parse_creation(data: bytes) -> Answer:
-    """Read the answer about the one topic that was asked for."""
+    """Parse the response about the one topic of the request."""
     reader = _Reader(data)
     for _ in range(3):  # correlation id, throttle time, number of topics
         reader.take(">i")

@@ -28,7 +28,7 @@ _ANSWER_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How and when a process ended: `status` as in `subprocess`, times of the keeper's clocks."""
+    """How and when a process ended: `status` as in `subprocess`, times by the keeper's clocks."""
 
     status: int
     wall: float
@@ -47,7 +47,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether no exit was reported yet."""
+        """Whether the process hasn't ended, as far as is known."""
         return not self.ended.is_set()
 
 
@@ -117,12 +117,12 @@ class Keeper:
             self._send(do="signal", pid=child.pid, number=int(number))
 
     def remove_at_end(self, directory: Path) -> None:
-        """Have a directory removed when the owner closes the keeper or dies."""
+        """Have a directory removed when this keeper is closed or the owning process ends."""
         self._directories.append(directory)
         self._send(do="remove", directory=str(directory))
 
     def close(self) -> None:
-        """Kill what still runs, remove the directories, end the keeper."""
+        """Kill all running processes, remove the directories, and end the keeper."""
         if os.getpid() != self._owner or self._process.returncode is not None:
             return  # a forked copy must not end its parent's processes
         with contextlib.suppress(KeeperError):  # gone already

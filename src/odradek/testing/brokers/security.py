@@ -50,10 +50,10 @@ _UNUSABLE = frozenset(',"[]=;\\ ')
 
 @dataclass(slots=True, eq=False)
 class Security:
-    """What secures the listener for clients.
+    """Security of the listener for clients.
 
-    `users` exist for PLAIN and SCRAM. OAUTHBEARER takes unsigned tokens unless `jwks` is the
-    address of the keys. With `acls` nobody but the brokers themselves may do what isn't allowed.
+    `users` exist for PLAIN and SCRAM. OAUTHBEARER accepts unsigned tokens unless `jwks` is the URL
+    of the keys. With `acls` all clients except the brokers need permissions.
     """
 
     protocol: Protocol
@@ -88,29 +88,29 @@ class Security:
 
     @property
     def tls(self) -> bool:
-        """Whether clients speak TLS."""
+        """Whether clients use TLS."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
     def sasl(self) -> bool:
-        """Whether clients prove who they are by SASL."""
+        """Whether clients authenticate by SASL."""
         return self.protocol.startswith("SASL")
 
     @property
     def secured(self) -> bool:
-        """Whether there is anything that sets it apart from a plaintext cluster."""
+        """Whether clients use TLS or SASL."""
         return self.protocol != "PLAINTEXT"
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """Whom settings can be asked for; where nobody has a name, one stands for all."""
+        """Names that settings exist for: the users, or a single name if clients have none."""
         if not self.secured:
             return ()
         return tuple(self.users) or ("client",)
 
     @property
     def authority(self) -> Authority:
-        """Who signed the certificates."""
+        """The certificate authority. Raises `RuntimeError` without TLS."""
         if self._authority is None:
             raise RuntimeError(
                 "there is no certificate authority without TLS, or before the cluster is open"
@@ -118,7 +118,7 @@ class Security:
         return self._authority
 
     def prepare(self, directory: Path) -> None:
-        """Make the authority, before any broker is configured."""
+        """Create the certificate authority, before any broker is configured."""
         if self.tls and self._authority is None:
             require_extra("odradek.testing.brokers.authority")
             from odradek.testing.brokers.authority import Authority
@@ -126,7 +126,9 @@ class Security:
             self._authority = Authority(directory / "certificates")
 
     def certify(self, broker: LocalBroker) -> None:
-        """Write a fresh key and certificate for where the broker is now, and for the front door."""
+        """Issue a new key and certificate for a broker's current address and the
+        bootstrap address.
+        """
         if self.tls:
             hosts = ["localhost", "127.0.0.1", broker.address.host]
             self.authority.issue("broker", hosts=hosts, directory=broker.directory)
@@ -134,7 +136,7 @@ class Security:
     # The brokers' side
 
     def shows_certificate(self, broker: LocalBroker) -> bool:
-        """Whether a new connection to a broker is shown the certificate in its file."""
+        """Return whether a broker presents the certificate in its file to new connections."""
         try:
             shown = ssl.get_server_certificate(
                 (broker.address.host, broker.address.port), timeout=5
@@ -144,14 +146,14 @@ class Security:
         return shown.strip() in _keystore(broker).read_text()
 
     def reload(self, broker: LocalBroker) -> str:
-        """The change of configuration that makes a running broker read its certificate again.
+        """Return the configuration change that makes a running broker reload its certificate.
 
-        It is the name that it has: brokers look into the file whenever they are told its name.
+        It sets the same file name again: brokers read the file whenever the option is set.
         """
         return f"{_PREFIX}ssl.keystore.location={_keystore(broker)}"
 
     def broker_lines(self, broker: LocalBroker) -> dict[str, str]:
-        """The lines of a broker's properties that secure its listener for clients."""
+        """Return the lines of a broker's properties that secure its listener for clients."""
         lines: dict[str, str] = {}
         if self.tls:
             lines |= {
@@ -188,16 +190,16 @@ class Security:
 
     @property
     def among_brokers(self) -> Protocol:
-        """What the brokers' own listeners speak."""
+        """Protocol of the brokers' inner listeners."""
         return "SASL_PLAINTEXT" if self.acls else "PLAINTEXT"
 
     @property
     def inner_login(self) -> tuple[str, str] | None:
-        """Name and password at the brokers' own listeners; None where nobody is asked."""
+        """User and password for the brokers' inner listeners; None if they need no login."""
         return (INNER_USER, self._inner_password) if self.acls else None
 
     def inner_java(self) -> dict[str, str]:
-        """Settings for the brokers' own listeners, in Kafka's words."""
+        """Return Java settings for the brokers' inner listeners."""
         if not self.acls:
             return {}
         who = f"username={INNER_USER} password={_quoted(self._inner_password)}"
@@ -209,13 +211,13 @@ class Security:
 
     @property
     def java_options(self) -> tuple[str, ...]:
-        """What the brokers' JVMs are told beside their properties."""
+        """JVM options of the brokers, beside their properties."""
         if self.jwks is None:
             return ()
         return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks}",)
 
     def format_arguments(self) -> list[str]:
-        """The users, as the format tool takes them."""
+        """Return the users as arguments of the format tool."""
         return [
             word
             for mechanism in self.mechanisms
@@ -225,7 +227,7 @@ class Security:
         ]
 
     def change_password(self, user: str, password: str) -> list[str]:
-        """Note a password; return the mechanisms for which brokers have to be told."""
+        """Note a new password; return the mechanisms for which it has to be changed in brokers."""
         _usable(password)
         if user not in self.users:
             raise KeyError(f"there is no user {user}")
@@ -247,7 +249,7 @@ class Security:
     # The clients' side
 
     def client_identity(self, name: str) -> KeyAndCertificate:
-        """The key and certificate of a client of this name."""
+        """Return the key and certificate of the client with this name."""
         if name not in self._clients:
             self._clients[name] = self.authority.issue(name)
         return self._clients[name]
@@ -259,7 +261,7 @@ class Security:
         password: str | None = None,
         stores: Kind = "PEM",
     ) -> dict[str, str]:
-        """A client's settings in Kafka's own words, as they are in a Java client's file."""
+        """Return a client's settings under Kafka's names, as in a Java client's file."""
         if not self.secured:
             return {}
         name, mechanism = self._who(user, mechanism)
@@ -284,7 +286,7 @@ class Security:
     def ours(
         self, user: str | None = None, mechanism: str | None = None, password: str | None = None
     ) -> dict[str, Any]:
-        """A client's settings for Odradek: Kafka's words; a function gives OAUTHBEARER's token."""
+        """Return a client's settings for Odradek; OAUTHBEARER tokens come from a function."""
         found: dict[str, Any] = self.java(user, mechanism, password)
         if found.get("sasl.mechanism") == "OAUTHBEARER":
             del found["sasl.jaas.config"]
@@ -295,7 +297,7 @@ class Security:
     def librdkafka(
         self, user: str | None = None, mechanism: str | None = None, password: str | None = None
     ) -> dict[str, str]:
-        """A client's settings in librdkafka's words."""
+        """Return a client's settings for librdkafka."""
         if not self.secured:
             return {}
         name, mechanism = self._who(user, mechanism)
@@ -323,7 +325,7 @@ class Security:
 
 
 def unsecured_token(name: str, lifetime: float = TOKEN_LIFETIME) -> tuple[str, float]:
-    """An unsigned JSON web token for `name`, and when it ends (seconds since 1970)."""
+    """Return an unsigned JSON web token for `name`, and its expiry in seconds since the epoch."""
     now = time.time()
     claims = {"sub": name, "iat": int(now), "exp": int(now + lifetime)}
     parts = [
@@ -334,12 +336,12 @@ def unsecured_token(name: str, lifetime: float = TOKEN_LIFETIME) -> tuple[str, f
 
 
 def token_function(name: str, lifetime: float = TOKEN_LIFETIME) -> Callable[[], tuple[str, float]]:
-    """A function that gives a fresh token at each call, as clients are given one."""
+    """Return a function that returns a new token at each call."""
     return lambda: unsecured_token(name, lifetime)
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """Settings as a Java properties file."""
+    """Return settings as the text of a Java properties file."""
     escaped = {name: value.replace("\\", "\\\\") for name, value in settings.items()}
     return "".join(f"{name}={value}\n" for name, value in escaped.items())
 

@@ -39,14 +39,14 @@ class SharedClusters:
         self.close()
 
     def close(self) -> None:
-        """Close all; what is asked for later is started again."""
+        """Close all clusters; a later request starts a new one."""
         self._running.clear()
         self._brokers.clear()
         self._ids.clear()
         self._stack.close()
 
     def start(self, options: dict[str, Any]) -> LocalCluster:
-        """Start a cluster; it is closed at the end at the latest."""
+        """Start a cluster, which is closed by `close()` at the latest."""
         settled = {**self._defaults, **{k: v for k, v in options.items() if v is not None}}
         cluster = self._stack.enter_context(LocalCluster(**settled))
         self._brokers[id(cluster)] = settled["brokers"]
@@ -54,7 +54,7 @@ class SharedClusters:
         return cluster
 
     def shared(self, options: dict[str, Any]) -> LocalCluster:
-        """The cluster with these options that all tests share."""
+        """Return the cluster with these options that all tests share."""
         key = repr(sorted({**self._defaults, **options}.items()))
         if key in self._failed:  # what was missing for one test is missing for all
             raise self._failed[key]
@@ -67,7 +67,7 @@ class SharedClusters:
         return self._running[key]
 
     def put_right(self, cluster: LocalCluster) -> None:
-        """Bring back what a test took away; where that fails, the next test gets a new cluster."""
+        """Undo what a test did to the cluster; if that fails, the next test gets a new cluster."""
         try:
             if cluster.cluster_id != self._ids[id(cluster)]:
                 cluster.restore()
@@ -83,7 +83,7 @@ class SharedClusters:
 
 
 def make_topic(cluster: LocalCluster, test: str, partitions: int = 3) -> str:
-    """Create a topic that is named after a test, and unlike any other of the run."""
+    """Create a topic with a name derived from a test, unique in this run."""
     from odradek.api.admin import Admin
     from odradek.clients.admin.admin_arguments import NewTopic
 

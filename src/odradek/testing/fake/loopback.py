@@ -307,7 +307,7 @@ class LoopbackServer:
         self._thread.join(10.0)
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run something in the server's thread and return what it returns."""
+        """Run a function in the server's thread and return its result."""
         outcome: Future[T] = Future()
 
         def order() -> None:
@@ -325,7 +325,7 @@ class LoopbackServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open now."""
+        """Number of open connections."""
         return len(self._connections)
 
     # Environment
@@ -333,22 +333,22 @@ class LoopbackServer:
     epoch_time = staticmethod(time.time)
 
     def rng(self, name: str) -> random.Random:
-        """A generator of this name's own."""
+        """Return the random generator for a name."""
         return derived_rng(self._seed, name)
 
     def new_address(self) -> Address:
-        """A free port; it is bound at once, so that nobody else gets it, and refuses dials."""
+        """Return a free port, reserved at once, which refuses connections until `listen`."""
         return self.address(0)
 
     def address(self, port: int) -> Address:
-        """As `new_address`, but for the port; raises `OSError` when somebody has it."""
+        """Return an address with this port, as `new_address`; raises `OSError` if it is in use."""
         sock = self._bind(port)
         found: int = sock.getsockname()[1]
         self._bound[found] = sock
         return Address(LOOPBACK, found)
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
-        """Accept dials to an address."""
+        """Accept connections at an address."""
         sock = self._bound.pop(address.port, None) or self._bind(address.port)
         sock.listen(128)
         sock.setblocking(False)
@@ -356,7 +356,7 @@ class LoopbackServer:
         self.watch(sock, selectors.EVENT_READ, lambda _: self._accept(sock, endpoint))
 
     def unlisten(self, address: Address) -> None:
-        """Refuse dials to an address; the port stays ours."""
+        """Refuse connections at an address; the port remains reserved."""
         sock = self._listening.pop(address.port, None)
         if sock is not None:
             self.watch(sock, 0, lambda _: None)
@@ -364,7 +364,7 @@ class LoopbackServer:
             self._bound[address.port] = self._bind(address.port)
 
     def black_hole(self, address: Address, on: bool) -> None:
-        """Swallow dials: a listener that never accepts, whose queue is full, drops what comes."""
+        """Let connection attempts at an address time out: the listener's queue is full."""
         for filler in self._fillers.pop(address.port, []):
             filler.close()
         self.unlisten(address)
@@ -380,7 +380,7 @@ class LoopbackServer:
     # The thread
 
     def watch(self, sock: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        """Wait for events of a socket (0: for none)."""
+        """Wait for events of a socket; 0 stops waiting."""
         known = sock in self._watched
         if events and known:
             self._selector.modify(sock, events, ready)
@@ -392,19 +392,19 @@ class LoopbackServer:
             del self._watched[sock]
 
     def ended(self, connection: _Connection) -> None:
-        """A connection is over."""
+        """Forget a connection that has ended."""
         self._connections.pop(connection, None)
         self._waiting.pop(connection, None)
 
     def wait(self, connection: _Connection, on: bool) -> None:
-        """A connection has something that the broker can't take yet, or has no more."""
+        """Note whether a connection has data that its broker can't accept yet."""
         if on:
             self._waiting[connection] = None
         else:
             self._waiting.pop(connection, None)
 
     def holds(self, more: int) -> None:
-        """Bytes are kept for connections; when they are too many, cut off who holds most."""
+        """Count bytes buffered for connections; above the limit, close the one with the most."""
         self._counted += more
         if self._counted < COUNTED_AFTER:
             return

@@ -49,7 +49,7 @@ TRIMMED_EVERY = 1 << 20
 
 
 class MemoryLimits:
-    """The limits of one cluster."""
+    """Memory limits of one cluster."""
 
     def __init__(self, retention_bytes: int) -> None:
         if retention_bytes < 2 * TRIMMED_EVERY:
@@ -61,7 +61,7 @@ class MemoryLimits:
         self._members = self._offsets = 0
 
     def watch(self, cluster: SimulatedCluster) -> None:
-        """See each request of this cluster before its broker works on it."""
+        """Observe each request of this cluster before its broker handles it."""
         self._auto_create = cluster.auto_create
         cluster.observers.append(self._look)
 
@@ -91,7 +91,7 @@ class MemoryLimits:
             self.trim(cluster)
 
     def trim(self, cluster: ClusterState) -> None:
-        """Delete the oldest half of the largest logs until all of them keep the limit."""
+        """Delete the older half of the largest logs until all together are within the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
             partition.log

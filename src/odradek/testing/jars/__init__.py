@@ -39,7 +39,7 @@ _checked: set[Path] = set()
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a committed list."""
+    """A jar in a committed list: coordinates and checksum."""
 
     organisation: str
     module: str
@@ -50,12 +50,12 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name in the cache; the organisation keeps namesakes apart."""
+        """File name in the cache; contains the organisation, since module names aren't unique."""
         return f"{self.organisation}.{self.module}-{self.revision}.{self.extension}"
 
     @property
     def artifact(self) -> str:
-        """How an Ivy file names it."""
+        """The artifact element of an Ivy file."""
         more = f' e:classifier="{self.classifier}"' if self.classifier else ""
         return f'<artifact name="{self.module}" type="jar" ext="{self.extension}"{more}/>'
 
@@ -88,13 +88,13 @@ def read_list(listed: Path) -> list[Jar]:
 
 
 def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the directory with the jars of `version`, fetched now if this is the first time."""
+    """Return the directory with the jars of `version`, which the first call downloads."""
     version = resolve_version(version)
     return fetch_listed(LISTS / f"kafka-{version}.txt", report)
 
 
 def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the directory with the jars of a committed list; both are named alike."""
+    """Return the directory with the jars of a committed list, named like the list."""
     name = listed.stem
     target = own_cache() / name
     jars = read_list(listed)
@@ -153,7 +153,7 @@ def find_ivy_jar() -> Path:
 
 
 def settings_xml(*, descriptors: bool) -> str:
-    """Return Ivy settings that name no host: Ivy's own default for Maven repositories holds."""
+    """Return Ivy settings that name no host, so that Ivy's default Maven repository is used."""
     # Without descriptors no POM is fetched: the list says all there is to know, and 1 request for
     # a jar instead of 10 is the difference between 10 and 40 seconds.
     poms = str(descriptors).lower()

@@ -23,17 +23,17 @@ EARLY = (
 
 
 class AsksForFixtures(Protocol):
-    """What is looked at of a test."""
+    """Attributes of a test item that are used here."""
 
     @property
     def fixturenames(self) -> list[str]:
-        """The names of its fixtures, and of theirs."""
+        """Names of the test's fixtures, including indirect ones."""
 
 
 def loop_factories(item: AsksForFixtures) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """What pytest-asyncio's hook `pytest_asyncio_loop_factories` shall give for a test.
+    """Return the loop factories for pytest-asyncio's hook `pytest_asyncio_loop_factories`.
 
-    A loop in virtual time for a test that asks for `kafka_simulation`, itself or by its fixtures;
+    A loop in virtual time for a test that uses `kafka_simulation`, directly or through a fixture;
     asyncio's own for all others. Each test needs a loop of its own (`loop_scope="function"`, the
     default).
     """

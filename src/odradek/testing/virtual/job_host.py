@@ -30,7 +30,9 @@ ONE_THREAD = (
 
 
 def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
-    """The loop that this thread works for; raises `IllegalStateError` where there is none."""
+    """Return the loop of the job that runs in this thread; raises `IllegalStateError` if
+    none does.
+    """
     loop = world.driver
     if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
         raise IllegalStateError(ONE_THREAD)
@@ -38,7 +40,7 @@ def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
 
 
 def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
-    """Have the loop do something for a job, and wait for it."""
+    """Run an action in the loop's thread for a job, and wait for it."""
     ended: Future[T] = Future()
 
     def do() -> None:
@@ -52,7 +54,7 @@ def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
 
 
 class JobHost(SimulatedHost):
-    """Runs one engine in a world, for callers in more than one thread."""
+    """Runs one engine in a simulation, for callers in several threads."""
 
     def __init__(self, world: HostEnvironment, *rest: Any, **options: Any) -> None:
         super().__init__(world, *rest, **options)
@@ -64,7 +66,7 @@ class JobHost(SimulatedHost):
         return threading.get_ident() == self._own
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Let the world go on until the completion is done or the deadline has passed."""
+        """Advance the simulation until the completion is done or the deadline has passed."""
         if self._here:
             return super().run(completion, deadline)
         ended: Future[None] = Future()
@@ -93,28 +95,28 @@ class JobHost(SimulatedHost):
         completion.when_done(over)
 
     def drive(self) -> None:
-        """Do what is due at this instant."""
+        """Run what is due at this virtual time."""
         if self._here:
             super().drive()
         else:
             in_loop(self._world, super().drive)
 
     def wake(self) -> None:
-        """There are new inputs: step at this instant, but not inside whoever calls."""
+        """Schedule a step for new inputs at this virtual time, but not within the caller."""
         if self._here:
             super().wake()
         else:
             loop_of_this_job(self._world).call_soon_threadsafe(super().wake)
 
     def close(self, deadline: float) -> None:
-        """Carry out what is left, close all links; the engine isn't stepped again."""
+        """Finish pending work and close all links; the engine isn't stepped any more."""
         if self._here:
             super().close(deadline)
         else:
             in_loop(self._world, lambda: SimulatedHost.close(self, deadline))
 
     def enter(self, *, closing: bool = False) -> float:
-        """A coroutine's call begins, in the loop that lets the world go on."""
+        """Begin a call of a coroutine, in the loop that advances the simulation."""
         if not self._here:
             raise IllegalStateError(ONE_THREAD)
         return super().enter(closing=closing)

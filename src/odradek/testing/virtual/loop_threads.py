@@ -31,7 +31,7 @@ LOOKED_UP_TO = 6
 
 
 class Job:
-    """One call in an executor."""
+    """A call in an executor."""
 
     __slots__ = ("executor", "function", "thread")
 
@@ -46,7 +46,7 @@ class Job:
 
 
 class JobExecutor(Executor):
-    """Hands one job to an executor, and keeps its future."""
+    """Submits one job to an executor, and keeps its future."""
 
     def __init__(self, job: Job, executor: Executor) -> None:
         self._job = job
@@ -54,14 +54,14 @@ class JobExecutor(Executor):
         self.future: Future[Any] | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hand the job on. One for processes goes as it is: it couldn't be pickled otherwise."""
+        """Submit the job; for a process pool the plain function, since a job can't be pickled."""
         call = self._job if isinstance(self._executor, ThreadPoolExecutor) else function
         self.future = self._executor.submit(call, *args, **kwargs)
         return self.future
 
 
 class LoopThreads:
-    """The other threads, as one loop sees them."""
+    """Threads that run jobs of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.patience = PATIENCE
@@ -76,19 +76,19 @@ class LoopThreads:
     # Jobs
 
     def begun(self, job: Job) -> None:
-        """A job is under way until `ended`."""
+        """Note that a job runs, until `ended`."""
         self._jobs[job] = None
 
     def ended(self, job: Job) -> None:
-        """A job's outcome was heard, or doesn't matter any more. Any thread may say so."""
+        """Note that a job's result has arrived or was discarded; thread-safe."""
         self._jobs.pop(job, None)
         self.ring()
 
     def at_work(self) -> list[str]:
-        """The jobs that virtual time stands still for.
+        """Return the running jobs, which stop virtual time.
 
-        None if all of them wait for the outcome of something which the loop was handed
-        (`run_coroutine_threadsafe`): then it's the loop's turn.
+        Empty if all of them wait for a result of the loop (`run_coroutine_threadsafe`), which
+        therefore has to run.
         """
         jobs = list(self._jobs)
         others = _anyio_workers(self._loop)
@@ -112,7 +112,7 @@ class LoopThreads:
         return working
 
     def knows(self, thread: int) -> bool:
-        """Whether a thread is at work in one of the jobs."""
+        """Return whether a thread runs one of the jobs."""
         return any(job.thread == thread for job in list(self._jobs)) or any(
             number == thread for _, number in _anyio_workers(self._loop)
         )
@@ -120,16 +120,16 @@ class LoopThreads:
     # Calls from other threads
 
     def ring(self) -> None:
-        """Wake the loop up. Signal handlers may do so, at whichever bytecode."""
+        """Wake the loop up; safe in signal handlers."""
         try:
             self._bell.release()
         except RuntimeError:  # it was rung already
             return
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Wait in real time until something holds, or no job is at work.
+        """Wait in real time until a condition holds or no job is running.
 
-        Raises `StuckError` when jobs are at work for `patience` seconds.
+        Raises `StuckError` if jobs run for longer than `patience` seconds.
         """
         look, waited = FIRST_LOOK, 0.0
         while not until() and (jobs := self.at_work()):
@@ -143,9 +143,9 @@ class LoopThreads:
                 look = min(2 * look, LONGEST_LOOK)
 
     def wait_for_strangers(self, until: Callable[[], bool]) -> bool:
-        """Give threads nobody told the loop of a moment, if there are any; say if it was any use.
+        """Wait briefly for threads that aren't jobs; return whether the condition holds.
 
-        Only for when nothing else can happen: they may be about to call the loop.
+        Only used when no other event is left: such a thread may be about to call the loop.
         """
         waited = 0.0
         while not until() and waited < GRACE and threading.active_count() > 1:

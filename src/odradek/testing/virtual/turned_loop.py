@@ -33,8 +33,9 @@ ROUND = 0.00001
 
 
 class TurnedLoop(VirtualLoop):
-    """One process's loop; `early` gives by how many seconds a timer rings too early, as those of
-    loops do that count in milliseconds (uvloop).
+    """Loop of one simulated process; timers fire early by the seconds that `early` returns.
+
+    Loops that count in milliseconds (uvloop) do so.
     """
 
     _run_once: Callable[[], None]
@@ -53,13 +54,13 @@ class TurnedLoop(VirtualLoop):
         """The world ends, and its loops with it."""
 
     def freeze(self, on: bool) -> None:
-        """Stop the process, or let it go on; what has become due meanwhile is due then."""
+        """Pause or resume the process; timers that expired meanwhile fire when it resumes."""
         self.frozen = on
         self.hear()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Whoever asks for the loop that runs is given this one."""
+        """Make this the running loop within the block."""
         before, thread = _get_running_loop(), self._thread_id
         _set_running_loop(self)
         self._thread_id = threading.get_ident()
@@ -70,7 +71,7 @@ class TurnedLoop(VirtualLoop):
             _set_running_loop(before)
 
     def turn(self) -> None:
-        """One round: what is ready, then the timers that are due."""
+        """Run one iteration: ready callbacks, then expired timers."""
         if self.frozen or self._turning or self.is_closed():
             return
         self._turning = True
@@ -84,9 +85,7 @@ class TurnedLoop(VirtualLoop):
             raise self._raised.pop(0)
 
     def hear(self) -> None:
-        """Something has come from outside, and wakes the process: it goes on at once, until it
-        waits again.
-        """
+        """Handle external input: the process wakes up and runs until it waits again."""
         for _ in range(AT_ONCE):
             if self._turning or self.frozen or not self._has_work():
                 break
@@ -98,7 +97,7 @@ class TurnedLoop(VirtualLoop):
         return bool(self._ready) or self._next_timer() <= now or self.files.any_ready
 
     def look(self) -> None:
-        """Have the world turn the loop when there is something to do."""
+        """Schedule the next iteration in the simulation, if there is work."""
         if self._turning or self.frozen or self.is_closed():
             return
         when = self._world.now if self._has_work() else self._next_timer()
@@ -122,7 +121,7 @@ class TurnedLoop(VirtualLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """As in the base class; the world turns the loop at this instant."""
+        """Schedule a callback, as in the base class; the loop runs at this virtual time."""
         handle = super().call_soon(callback, *args, context=context)
         self.look()
         return handle
@@ -136,7 +135,7 @@ class TurnedLoop(VirtualLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As in the base class, or in whole milliseconds."""
+        """Schedule a callback, as in the base class, maybe rounded to milliseconds."""
         if self._early is not None and delay > 0.0:
             delay = max(ROUND, round(delay / MILLISECOND) * MILLISECOND)
         return super().call_later(delay, callback, *args, context=context)
@@ -148,7 +147,7 @@ class TurnedLoop(VirtualLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As in the base class; the world turns the loop then."""
+        """Schedule a callback, as in the base class; the loop runs at that virtual time."""
         if self._early is not None and when - self._world.now > MILLISECOND:
             when -= self._early()
         handle = super().call_at(when, callback, *args, context=context)

@@ -93,11 +93,11 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop in virtual time; `KafkaSimulation.new_loop` makes them.
+    """Event loop in virtual time, created by `KafkaSimulation.new_loop`.
 
     `asyncio`'s own tools (`sleep`, `timeout`, `TaskGroup`, `Queue`, `to_thread` …) work on it as on
-    any other loop, and so do Odradek's clients that live in its world. Sockets, pipes, processes
-    and signal handlers raise `NotImplementedError`.
+    any other loop, and so do Odradek's clients in its simulation. Sockets, pipes, processes and
+    signal handlers raise `NotImplementedError`.
     """
 
     # Of the base class, which its subclasses need:
@@ -133,14 +133,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(self._new_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
-        """Virtual seconds of the world."""
+        """Return the virtual time of the simulation, in seconds."""
         return self._world.now
 
     def run_forever(self) -> None:
         """Run until `stop()`.
 
-        Raises `StuckError` when nothing can happen any more, and when `limit` has passed; and what
-        an action raised that somebody planned in the world.
+        Raises `StuckError` if no event is left, or after `limit` virtual seconds; also raises the
+        errors of actions that were scheduled in the simulation.
         """
         self._until = self._world.now + self.limit
         self._instant, self._rounds, self._restless = -math.inf, 0, 0
@@ -237,7 +237,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As in the base class; timers of one instant keep the order in which they were planned."""
+        """Schedule a timer, as in the base class; timers of the same time fire in the order of
+        creation.
+        """
         if when is None:
             raise TypeError("when must be a number")
         self._check_closed()
@@ -262,27 +264,27 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.files.watch(fd, handle, read=name == "add_reader")
 
     def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        """Watch a socket of the world (`files`); others are refused."""
+        """Watch a simulated socket (`files`) for reading; raises for other sockets."""
         self._watch("add_reader", fd, callback, args)
 
     def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        """The same for room to write."""
+        """Watch a simulated socket for writing."""
         self._watch("add_writer", fd, callback, args)
 
     def remove_reader(self, fd: int) -> bool:  # type: ignore[override]
-        """Watch it no more; a callback that was about to run doesn't."""
+        """Stop watching a socket for reading; also cancels a callback that was about to run."""
         self._check_closed()
         return self.files.unwatch(fd, read=True)
 
     def remove_writer(self, fd: int) -> bool:  # type: ignore[override]
-        """The same for room to write."""
+        """Stop watching a socket for writing."""
         self._check_closed()
         return self.files.unwatch(fd, read=False)
 
     # Threads
 
     def has_job_here(self) -> bool:
-        """Whether the thread that calls works for this loop."""
+        """Return whether the calling thread runs a job of this loop."""
         return self._threads.knows(threading.get_ident())
 
     def _called(self) -> bool:
@@ -299,7 +301,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call from another thread: when the loop has nothing else to do at its instant."""
+        """Schedule a callback from another thread; it runs when the loop is idle at its virtual
+        time.
+        """
         if threading.get_ident() == self._thread_id and not self._submitting:
             return super().call_soon_threadsafe(callback, *args, context=context)
         self._check_closed()
@@ -311,7 +315,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run a job in another thread (process); virtual time stands still until it ends."""
+        """Run a job in another thread or process; virtual time doesn't advance until it ends."""
         if executor is None:
             self._check_default_executor()
             if self._default_executor is None:
@@ -345,7 +349,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return heard
 
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class; virtual time stands still meanwhile."""
+        """Shut the executor down, as in the base class; virtual time doesn't advance meanwhile."""
         job = Job(self.shutdown_default_executor)
         self._threads.begun(job)
         try:

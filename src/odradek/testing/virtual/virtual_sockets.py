@@ -22,48 +22,48 @@ LENGTH = 4
 
 
 class FarEnd(Protocol):
-    """Where a socket's bytes go."""
+    """Remote end of a simulated connection."""
 
     def dial(self, ip: str, port: int) -> None:
-        """Begin to connect."""
+        """Start to connect."""
 
     def frame(self, frame: bytes) -> None:
-        """Carry one request, with its length before it."""
+        """Send one request, including its length prefix."""
 
     def hang_up(self) -> None:
-        """The client closed its end."""
+        """Handle that the client has closed the socket."""
 
 
 class Moods:
-    """How a kernel treats whoever asks it: it takes and gives less than it could (`rng`)."""
+    """Random partial reads and writes of a simulated kernel."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
     def takes(self, offered: int) -> int:
-        """How many bytes are written of so many."""
+        """Return how many of the offered bytes a write accepts."""
         draw = self._rng.random()
         if draw < 0.2:
             return 0
         return offered if draw < 0.6 else self._rng.randrange(offered)
 
     def gives(self, held: int) -> int:
-        """How many bytes are read of so many."""
+        """Return how many of the buffered bytes a read returns."""
         return held if self._rng.random() < 0.5 else self._rng.randrange(1, held + 1)
 
     def again(self) -> float:
-        """Seconds until there is room to write again."""
+        """Return the seconds until the socket becomes writable again."""
         return self._rng.random() ** 4 * 0.05
 
 
 class Later(Protocol):
-    """Has something done some seconds from now."""
+    """Function that schedules an action after some seconds."""
 
     def __call__(self, seconds: float, action: Callable[[], object], /) -> object: ...
 
 
 class Files:
-    """What is open in the world of one event loop, and who watches it."""
+    """Open sockets of one event loop, and the callbacks that watch them."""
 
     def __init__(self) -> None:
         self._open: dict[int, VirtualSocket] = {}
@@ -72,7 +72,7 @@ class Files:
         self._serial = 0
 
     def opened(self, sock: VirtualSocket) -> int:
-        """Give it the lowest number that is free."""
+        """Return the lowest free descriptor for a new socket."""
         number = FIRST
         while number in self._open:
             number += 1
@@ -80,13 +80,13 @@ class Files:
         return number
 
     def closed(self, number: int) -> None:
-        """The number is free. Who still watches it would watch whoever gets it next."""
+        """Free a descriptor. Raises `AssertionError` if a loop still watches it."""
         if number in self._readers or number in self._writers:
             raise AssertionError(f"descriptor {number} was closed while a loop watches it")
         del self._open[number]
 
     def moment(self) -> int:
-        """Numbers what happens to sockets, so that a loop hears of it in that order."""
+        """Return the next serial number, which orders socket events."""
         self._serial += 1
         return self._serial
 
@@ -94,7 +94,7 @@ class Files:
         return number in self._open
 
     def watch(self, number: int, handle: Handle, *, read: bool) -> None:
-        """Run the handle whenever the descriptor is ready; who did so before doesn't any more."""
+        """Call the handle whenever the descriptor is ready; replaces an earlier handle."""
         if number not in self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         watched = self._readers if read else self._writers
@@ -104,14 +104,14 @@ class Files:
         watched[number] = handle
 
     def unwatch(self, number: int, *, read: bool) -> bool:
-        """Watch it no more; what was about to run doesn't. False: nobody did."""
+        """Stop watching a descriptor and cancel its callback; return whether it was watched."""
         handle = (self._readers if read else self._writers).pop(number, None)
         if handle is not None:
             handle.cancel()
         return handle is not None
 
     def ready(self) -> list[Handle]:
-        """What a loop has to run now."""
+        """Return the callbacks of sockets that are ready now, in the order of their events."""
         found: list[tuple[int, bool, Handle]] = []
         for number, handle in self._readers.items():
             if (sock := self._open[number]).readable:
@@ -123,14 +123,16 @@ class Files:
 
     @property
     def any_ready(self) -> bool:
-        """Whether there is anything for a loop to run."""
+        """Return whether a watched socket is ready."""
         return any(self._open[n].readable for n in self._readers) or any(
             self._open[n].writable for n in self._writers
         )
 
 
 class VirtualSocket:
-    """One TCP connection's client end: what of `socket.socket` a `Transport` uses."""
+    """Client end of a simulated TCP connection: the part of `socket.socket` that
+    `Transport` uses.
+    """
 
     def __init__(
         self, files: Files, line: FarEnd, moods: Moods | None = None, later: Later | None = None
@@ -155,13 +157,14 @@ class VirtualSocket:
 
     @property
     def readable(self) -> bool:
-        """There is something to read, if only the end."""
+        """Whether there is data to read, or the end of the stream."""
         return bool(self._came) or self._ended or self._error is not None
 
     @property
     def writable(self) -> bool:
-        """There is room; or writing fails, as a dial does that came to nothing. A peer that has
-        only closed its end may go on reading.
+        """Whether a write would succeed or fail at once.
+
+        A peer that only closed its sending side still reads.
         """
         failed = self._end is not None or self._error is not None
         return failed or (self._up and not self._full)
@@ -169,17 +172,17 @@ class VirtualSocket:
     # What the network tells
 
     def connected(self) -> None:
-        """The dial was accepted."""
+        """Note that the connection was accepted."""
         self._up = True
         self._happened()
 
     def arrived(self, pieces: Sequence[memoryview]) -> None:
-        """Bytes have come."""
+        """Note that bytes have arrived."""
         self._came.extend(piece for piece in pieces if piece)
         self._happened()
 
     def lost(self, error: BaseException | str | None) -> None:
-        """The dial failed, or the connection ended."""
+        """Note that the connection attempt failed, or the connection ended."""
         found: OSError | None = None
         if error == "refused":
             found = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -199,19 +202,19 @@ class VirtualSocket:
     # What a transport calls
 
     def fileno(self) -> int:
-        """Its number."""
+        """Return the descriptor; -1 after `close`."""
         return -1 if self._closed else self._number
 
     def setblocking(self, flag: bool) -> None:
-        """It never blocks."""
+        """Accept False; the socket never blocks."""
         if flag:
             raise ValueError("a socket of the simulation doesn't block")
 
     def setsockopt(self, *_: object) -> None:
-        """Nothing."""
+        """Ignore all options."""
 
     def getsockopt(self, *_: object) -> int:
-        """SO_ERROR: how the dial ended."""
+        """Return SO_ERROR: the result of the connection attempt."""
         error, self._error = self._error, None
         if error is not None:
             self._ended, self._end = True, error
@@ -219,12 +222,12 @@ class VirtualSocket:
         return 0
 
     def connect(self, target: tuple[str, int]) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         self._line.dial(target[0], target[1])
         raise BlockingIOError(errno.EINPROGRESS, os.strerror(errno.EINPROGRESS))
 
     def sendmsg(self, buffers: Sequence[memoryview]) -> int:
-        """Take bytes, and carry on the frames that are whole with them."""
+        """Accept bytes, and send each frame once it is complete."""
         self._check()
         if self._end is not None:
             raise self._end
@@ -248,7 +251,7 @@ class VirtualSocket:
         return count
 
     def choke(self) -> None:
-        """Take nothing more: the peer doesn't read."""
+        """Accept no more bytes, as if the peer didn't read."""
         self._full = self._choked = True
 
     def _has_room(self) -> None:
@@ -257,7 +260,7 @@ class VirtualSocket:
             self._happened()
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Give bytes; 0 at the end."""
+        """Read bytes; return 0 at the end of the stream."""
         self._check()
         if not self._came:
             if not self._ended:
@@ -278,7 +281,7 @@ class VirtualSocket:
         return count
 
     def close(self) -> None:
-        """Close it; the number may be given to another one from now on."""
+        """Close the socket and free its descriptor."""
         if not self._closed:
             self._closed = True
             self._files.closed(self._number)

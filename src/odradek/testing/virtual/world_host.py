@@ -44,7 +44,7 @@ EARLY = 0.001
 
 
 class WorldAsyncioHost(AsyncioHost, StepCount):
-    """An `AsyncioHost` in a world: a `ClientHost` (`World.make_host`), in bytes only."""
+    """`AsyncioHost` in a simulation, which only exchanges bytes (`World.make_host`)."""
 
     moody = False
     """Whether its kernel takes and gives bytes bit by bit, and timers ring early, as they may."""
@@ -84,7 +84,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     # What a world and its runs ask for
 
     def attach(self, engine: EngineInputs) -> None:
-        """Run this engine from now on; its events, if it has a log of them, go to the trace."""
+        """Run this engine from now on; its event log, if any, is added to the trace."""
         super().attach(engine)
         events = getattr(engine, "events", None)
         if isinstance(events, EventLog):
@@ -93,11 +93,11 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
                 self.trace.follow(events)
 
     def wall_clock(self) -> float:
-        """Virtual seconds since the epoch."""
+        """Return the virtual time in seconds since the epoch."""
         return self.world.wall_clock()
 
     def rng(self) -> random.Random:
-        """The generator that `SimulatedHost` would have."""
+        """Random generator, the same one that `SimulatedHost` would have."""
         return self._client_rng
 
     callers_first = False
@@ -105,16 +105,16 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
-        """Whether time goes on while no call of this client waits."""
+        """Whether time advances while no call of this client waits."""
         return self.world.driver is not None
 
     @property
     def closed(self) -> bool:
-        """It was closed."""
+        """Whether the host is closed."""
         return self._closed
 
     def freeze(self, on: bool = True) -> None:
-        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        """Pause (as by SIGSTOP) or resume the client's process; input waits until it resumes."""
         self._frozen = on
         self._turned_loop().freeze(on)
 
@@ -132,7 +132,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return self._loop
 
     def enter(self, *, closing: bool = False) -> float:
-        """As `AsyncioHost` does; what a plain method began before goes on in the loop of this."""
+        """Begin a call, as `AsyncioHost` does, and move the client to the caller's loop."""
         loop = self._loop
         other = isinstance(loop, TurnedLoop) and loop is not asyncio.get_running_loop()
         if other and not self._transports:
@@ -141,14 +141,14 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return super().enter(closing=closing)
 
     def defer(self, action: Callable[[], None]) -> None:
-        """As `AsyncioHost` does; it isn't a call, with which a client would begin."""
+        """Defer an action, as `AsyncioHost` does; doesn't count as the client's first call."""
         if self._loop is None:
             self._deferred.append(action)
         else:
             super().defer(action)
 
     def wake(self) -> None:
-        """As `AsyncioHost` does; a program that isn't a coroutine begins with this."""
+        """Wake the engine, as `AsyncioHost` does; starts a loop for programs without coroutines."""
         if not self._stepping:
             self._woken = True
         if self._loop is None and self._engine is not None and self.world.driver is None:
@@ -156,7 +156,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         super().wake()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Let the world go on until the completion is done or the deadline has passed."""
+        """Advance the simulation until the completion is done or the deadline has passed."""
         self._turned_loop()
         time = self.world.time
         self._advance()
@@ -172,7 +172,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return completion.done
 
     def drive(self) -> None:
-        """Do what is due at this instant."""
+        """Run what is due at this virtual time."""
         if self._loop is None:
             self._turned_loop()
         super().drive()
@@ -180,7 +180,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             self.world.time.run_until(self.world.time.now)
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
-        """As `AsyncioHost` does; where the world turns the loop, to the end of it."""
+        """Close the client, as `AsyncioHost` does; runs the loop to its end if it isn't the
+        caller's.
+        """
         if self._frozen and not self._closed:  # a process that is stopped says nothing more
             self._closed = True
         ending = super().close(deadline)
@@ -217,7 +219,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return _WorldTransport(self, connection, address, tunnel)
 
     def new_line(self, connection: int) -> socket.socket:
-        """A socket whose bytes travel over a link."""
+        """Return a socket that is connected to a simulated link."""
         if not isinstance(self._loop, VirtualLoop):
             raise AssertionError("a client in a simulated world needs a loop in its time")
         link = Link(self.world.time, self, connection, self._link_rng, self._piece_rng)
@@ -262,34 +264,34 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             self.watcher.ended(transport.connection)
 
     def link_connected(self, number: int) -> None:
-        """A dial was accepted."""
+        """Handle an accepted connection."""
         if self.watcher is not None:
             self.watcher.connected(number)
         self.lines[number].socket.connected()
         self.heard()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
-        """A dial was refused, or the connection ended."""
+        """Handle a refused or ended connection."""
         self.lines[number].socket.lost(error)
         self.heard()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
-        """Bytes arrived."""
+        """Handle received bytes."""
         self.lines[number].socket.arrived(pieces)
         self.heard()
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
-        """Nothing but bytes comes out of sockets."""
+        """Raise `AssertionError`, because sockets only return bytes."""
         raise AssertionError("an answer as an object")
 
     def heard(self) -> None:
-        """Something has come from outside."""
+        """Let the loop handle external input."""
         if isinstance(self._loop, TurnedLoop):
             self._loop.hear()
 
 
 class MoodyAsyncioHost(WorldAsyncioHost):
-    """One whose kernel takes and gives bytes bit by bit, and whose timers ring early."""
+    """`WorldAsyncioHost` with partial reads and writes, and timers that fire early."""
 
     moody = True
     callers_first = True
