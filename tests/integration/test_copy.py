@@ -406,8 +406,10 @@ def test_a_kill_loses_and_doubles_nothing(cluster: LocalCluster, topic: str) -> 
                 producer.send(topic, b"%d" % sent, partition=sent % 2)
                 sent += 1
             time.sleep(0.02)
-            if sent % 400 == 0 and _there(reader, target):
-                break
+            if sent % 400 == 0:
+                producer.flush(PATIENCE)  # a busy machine sends more slowly than this loop
+                if _there(reader, target):
+                    break
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE) == -signal.SIGKILL
     assert 0 < told(cluster, topic, target, "--until", "0")["positions"]["0"] < sent // 2
