@@ -75,7 +75,7 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "outageTolerance",
             "10m",
-            "How long a task waits for a cluster that doesn't answer, like 90s, 10m or 1h; it "
+            "Time that a task waits for a cluster that doesn't answer, like 90s, 10m or 1h; it "
             "logs a warning every 30 s. In a batch query and in a stream's first batch it waits "
             "20 s for the first answer, so that a wrong address is noticed soon.",
             own=True,
@@ -152,7 +152,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "valueMessage",
             "the file's first",
-            "With valueFormat=protobuf, the values' message in the subject's file.",
+            "With valueFormat=protobuf, the full name of the values' message in the "
+            "subject's file.",
             own=True,
         ),
         SparkOption(
@@ -178,7 +179,7 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "keyMessage",
             "the file's first",
-            "With keyFormat=protobuf, the keys' message in the subject's file.",
+            "With keyFormat=protobuf, the full name of the keys' message in the subject's file.",
             own=True,
         ),
         SOURCE_OPTIONS["eventsdir"],
