@@ -204,7 +204,7 @@ def test_what_a_broker_refuses_says_why(
     ("change", "problem"),
     [
         (AlterConfigOp("a", "1", "PUT"), "APPEND, DELETE, SET, SUBTRACT"),
-        (AlterConfigOp("a", "1", "DELETE"), "DELETE takes none"),
+        (AlterConfigOp("a", "1", "DELETE"), "None for a DELETE"),
         (AlterConfigOp("a"), "str or a number"),
     ],
 )

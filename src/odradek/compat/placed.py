@@ -29,7 +29,7 @@ Place = tuple[Batch, int, int]
 
 
 def place(_: object, batch: Batch, index: int, at: int) -> Place:
-    """Return the place of a record, in place of a future."""
+    """Return the batch of a record, and the index and time in it, instead of a future."""
     return batch, index, at
 
 
@@ -38,7 +38,7 @@ def never(*_: object) -> None:
 
 
 class PlacingProducer(Producer):
-    """`Producer` whose `send`, under the name `put`, returns places."""
+    """`Producer` whose method `put` is `send`, but returns a place in a batch, not a future."""
 
     put: Callable[..., Place] = Producer.send  # type: ignore[assignment]
 

@@ -131,7 +131,7 @@ class Engine:
                         moved = component.advance(now) or moved
             if not moved and not inputs and not ready:
                 return self._next_deadline(now)
-        raise RuntimeError(f"a step of more than {MAX_TURNS} turns")
+        raise RuntimeError(f"an engine's step took more than {MAX_TURNS} turns")
 
     def _next_deadline(self, now: float) -> float | None:
         timers = self._timers
@@ -261,7 +261,7 @@ class Engine:
             except Exception as error:
                 if self._from_outside(error):
                     raise
-                logger.debug("a flow of an engine that was given up", exc_info=True)
+                logger.debug("a flow of an abandoned engine failed", exc_info=True)
 
 
 def _no_exception(error: BaseException) -> bool:

@@ -40,14 +40,14 @@ Kind = Annotated[
         "--family",
         show_default="chosen by each seed",
         help="plain, hostile, slow, transactions; or misled, groups, read-process-write, "
-        "operators, which no seed chooses by itself.",
+        "operators, which are never chosen by a seed.",
     ),
 ]
 Short = Annotated[
     bool,
     typer.Option(
         "--short/--long",
-        help="A few seconds and clients, or half a minute and all kinds of clients.",
+        help="Simulate a few clients for seconds, or all kinds of clients for half a minute.",
     ),
 ]
 

@@ -138,7 +138,7 @@ def some_of(name: str, given: Any, kind: type[T] | tuple[type[T], ...], cure: st
     one = " or ".join(k.__name__ for k in kinds)
     wanted = f"a list of {one}"
     if isinstance(given, kind):
-        raise refusal(name, wanted, given, "give a list of it")
+        raise refusal(name, wanted, given, "put it into a list")
     found = iterable(name, given, wanted)
     for position, item in enumerate(found):
         if not isinstance(item, kind):

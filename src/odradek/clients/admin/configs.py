@@ -239,7 +239,7 @@ def _changes(at: ConfigResource, given: Any) -> list[a.AlterableConfig]:
         )
         if op.operation == "DELETE":
             if op.value is not None:
-                raise refusal(f"value of {name} of {at}", "None, as DELETE takes none", op.value)
+                raise refusal(f"value of {name} of {at}", "None for a DELETE", op.value)
             made.append(a.AlterableConfig(name, operation, None))
         else:
             made.append(a.AlterableConfig(name, operation, setting(name, str(at), op.value)))

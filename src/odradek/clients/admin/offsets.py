@@ -50,7 +50,7 @@ def listing(
     specs: Mapping[TopicPartition, OffsetSpec], isolation_level: str
 ) -> AdminCall[dict[TopicPartition, OffsetListing]]:
     """List offsets by a keyword or a time (KIP-396, KIP-734, KIP-1005, KIP-1023)."""
-    given = mapping("specs", specs, "a dict of words or milliseconds by TopicPartition")
+    given = mapping("specs", specs, "a dict of keywords or milliseconds by TopicPartition")
     wanted = {(p := one_partition(tp)): _time(p, spec) for tp, spec in given.items()}
     level = ISOLATION_LEVELS.index(choice("isolation_level", isolation_level, ISOLATION_LEVELS))
 
@@ -84,5 +84,5 @@ def listing(
 
 
 def _time(partition: TopicPartition, spec: Any) -> int:
-    name = f"the offset wanted of {partition}"
+    name = f"the offset to look up for {partition}"
     return SPECS[choice(name, spec, SPECS)] if isinstance(spec, str) else timestamp(name, spec)

@@ -67,7 +67,9 @@ def explain_weaker(engine: ProducerEngine) -> str | None:
     text = f"writes without idempotence, {why}: retries may write records twice"
     if acks == 0:
         return f"{text}; acks=0: brokers don't confirm that a record was written"
-    return text if acks < 0 else f"{text}; acks=1: what only a leader has is lost if it fails"
+    return (
+        text if acks < 0 else f"{text}; acks=1: the newest records are lost if their leader fails"
+    )
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:

@@ -353,7 +353,7 @@ class EarlyRecords:
         append = self._accumulator.append
         place = append(target, record.record, record.size, now, record, since=record.created_at)
         if place is None:
-            raise RuntimeError(f"no room for {record.size} bytes that were granted")
+            raise RuntimeError(f"no memory for {record.size} bytes that were reserved")
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
         if not place.index:  # once for each batch: very many records may have waited

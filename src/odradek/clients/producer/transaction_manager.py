@@ -391,7 +391,7 @@ class TransactionManager:
         if self.current == before and (late := self.requests.unanswered):
             # R-TX-1: also if a retry was answered. Under this epoch the request would still be
             # carried out, in the next transaction (KAFKA-17754).
-            self.request_bump(f"{late}: an attempt had no answer")
+            self.request_bump(f"{late}: no response to an attempt")
         unsure = self._needs_epoch or self._begun is Begun.PERHAPS
         if self.current == before and (unsure or upgraded):
             if self.requests.can_bump:

@@ -91,7 +91,10 @@ def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
     call = type(given).__call__
     if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
         raise refusal(
-            "work", "a function that takes a record", given, "a generator's values aren't used"
+            "work",
+            "a function that takes a record",
+            given,
+            "a generator function isn't run: nothing reads its values",
         )
     if (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)) is not awaited:
         if awaited:

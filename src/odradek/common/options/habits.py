@@ -204,7 +204,7 @@ CLASSES: dict[str, str] = {
     "OFFSET_END": "consumer.seek_to_end(partitions)",
 }
 """Names of other clients' modules."""
-_NOTHING = "nothing: callbacks run in the producer's thread, without a call"
+_NOTHING = "nothing, because callbacks run in the producer's thread"
 _LISTS = "Admin(config).list_topics()"
 METHODS: dict[str, dict[str, str]] = {
     "Producer": {
@@ -216,7 +216,7 @@ METHODS: dict[str, dict[str, str]] = {
         "create_batch": "send_many(topic, values, keys)",
         "send_batch": "send_many(topic, values, keys)",
         "begin": "begin_transaction()",
-        "start": "nothing: it connects by itself",
+        "start": "nothing, because the client connects by itself",
         "stop": "close(timeout)",
     },
     "Consumer": {
@@ -236,7 +236,7 @@ METHODS: dict[str, dict[str, str]] = {
         "incremental_assign": "assign(partitions), with the complete list",
         "incremental_unassign": "assign(partitions), with the remaining partitions",
         "bootstrap_connected": "health()",
-        "start": "nothing: it connects by itself",
+        "start": "nothing, because the client connects by itself",
         "stop": "close(timeout)",
     },
     "RecordFuture": {
@@ -258,11 +258,11 @@ METHODS: dict[str, dict[str, str]] = {
         "list_consumer_group_offsets": "list_group_offsets(groups)",
         "list_consumer_groups": "list_groups(protocol_types=['consumer'])",
         "list_partition_offsets": "list_offsets({partition: 'LATEST'})",
-        "poll": "nothing: calls block until they are done",
+        "poll": "nothing, because calls block until they are done",
         "remove_members_from_consumer_group": "remove_group_members(group, instance_ids)",
         "reset_configs": "incremental_alter_configs, with AlterConfigOp(name, None, 'DELETE')",
         "reset_group_offsets": "list_offsets(specs), then alter_group_offsets(group, offsets)",
-        "wait_for_topics": "nothing: create_topics() waits until the topics have leaders",
+        "wait_for_topics": "nothing, because create_topics() waits until the topics have leaders",
     },
 }
 """Methods of other clients, by our classes."""
@@ -270,7 +270,7 @@ _STOP = "await close(timeout)"
 METHODS["AsyncProducer"] = {
     **METHODS["Producer"],
     "produce": "await send(topic, value, key, on_delivery=function)",
-    "poll": "nothing: callbacks run in the event loop, without a call",
+    "poll": "nothing, because callbacks run in the event loop",
     "list_topics": "await AsyncAdmin(config).list_topics()",
     "create_batch": "await send_many(topic, values, keys)",
     "send_batch": "await send_many(topic, values, keys)",
@@ -292,7 +292,7 @@ METHODS["AsyncConsumer"] = {
 }
 METHODS["AsyncAdmin"] = {
     "describe_topic": "await describe_topics(names)",
-    "poll": "nothing: calls are awaited",
+    "poll": "nothing, because calls are awaited",
     "start": METHODS["Producer"]["start"],
     "stop": _STOP,
 }

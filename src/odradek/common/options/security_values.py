@@ -82,7 +82,7 @@ def endpoint_identification(name: str, value: Any) -> str:
 
 @reads("PEM text")
 def pem(name: str, value: Any) -> str:
-    r"""Read PEM text; `\n` in writing counts as a line end, as properties files may contain it."""
+    r"""Read PEM text; a literal `\n` counts as a line end, as properties files may contain it."""
     found = text(name, value.decode() if isinstance(value, bytes) else value)
     found = found.replace("\\r", "").replace("\\n", "\n")
     if "-----BEGIN " not in found:

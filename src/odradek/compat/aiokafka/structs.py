@@ -66,7 +66,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Place where a record was written."""
+    """Position at which a record was written."""
 
     topic: str
     partition: int

@@ -19,5 +19,5 @@ class Consumer(ThreadConsumer[Message]):
     """`odradek.Consumer`; texts and warnings use this name."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Return whether the log end is reached, by a fetch response after the last seek."""
+        """Return whether a fetch response since the last seek shows that the log end is reached."""
         return self._engine.subscription.at_end(partition)

@@ -85,7 +85,7 @@ class CallbackQueue:
         self._waiting.put(_Once(call))
 
     def put_many(self, calls: Calls) -> None:
-        """Queue calls that belong together."""
+        """Queue several calls without others in between."""
         self._waiting.put(calls)
 
     def serve(self, timeout: float) -> int:
@@ -140,7 +140,7 @@ class CallbackQueue:
 
     @property
     def hears(self) -> bool:
-        """Whether events are reported to the program."""
+        """Whether the program has callbacks for events."""
         return self._error_cb is not None or self._logger is not None
 
 

@@ -64,7 +64,7 @@ class TopicPartitionInfo:
 
 
 class OrderedEnum(Enum):
-    """Enumeration whose members are ordered by their numbers."""
+    """Enumeration whose members are ordered by number."""
 
     def __lt__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -17,7 +17,7 @@ PATIENCE = 0.05
 
 
 class PartitionEnds:
-    """Ends that were reported."""
+    """Ends of partitions that were reported to the program."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], int] = {}
@@ -25,7 +25,7 @@ class PartitionEnds:
         """Whether an end may be reached without a new record."""
 
     def reached(self, consumer: Any) -> list[odradek.TopicPartition]:
-        """Return the partitions whose end is reached, without paused ones."""
+        """Return the partitions whose end is reached, except paused ones."""
         paused = consumer.paused()
         reading = [p for p in consumer.assignment() if p not in paused]
         found = [p for p in reading if consumer.at_end(p)]

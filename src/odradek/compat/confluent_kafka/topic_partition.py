@@ -99,7 +99,7 @@ def one_partition(given: Any) -> TopicPartition:
 
 
 def ours(partition: TopicPartition) -> odradek.TopicPartition:
-    """Return the partition as Odradek's clients have it."""
+    """Return the partition as Odradek's `TopicPartition`."""
     return odradek.TopicPartition(partition.topic, partition.partition)
 
 
@@ -121,7 +121,7 @@ def found_at(
 
 
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
-    """Return its offset as Odradek's clients commit it."""
+    """Return the offset as Odradek's clients commit it."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
     # confluent-kafka also writes the final zero of a C string. It distinguishes "" from None, and
     # without it members of the group that still use confluent-kafka would read past the end.

@@ -88,7 +88,7 @@ class _Compiling:
         if depth > DEEPEST:
             raise UnplannedError("it refers to itself")
         if self._visits > MOST_VISITS:
-            raise UnplannedError("it has too many types within types")
+            raise UnplannedError("the types are nested too deeply")
 
     def value(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
         """Steps that read a value of one schema as one of the other."""
@@ -100,7 +100,7 @@ class _Compiling:
             wanted = _branch(wanted, written)
         if written == "null":
             if wanted != "null":
-                raise UnplannedError("a null where the reader has none")
+                raise UnplannedError("a null that the reader schema doesn't allow")
             self._step(Op.NULL, column)
             return
         self._held(written, wanted, column, depth)
@@ -108,7 +108,7 @@ class _Compiling:
     def _union(self, written: list[Any], wanted: Any, column: PlannedColumn, depth: int) -> None:
         kinds = [one for one in written if one != "null"]
         if len(kinds) != 1 or len(written) > 2:
-            raise UnplannedError("a union of several kinds")
+            raise UnplannedError("a union of several types")
         null = written.index("null") if "null" in written else NONE
         refused = not (isinstance(wanted, list) and "null" in wanted)
         inner = _branch(wanted, kinds[0]) if isinstance(wanted, list) else wanted
@@ -120,10 +120,10 @@ class _Compiling:
         """Of what is no union on either side."""
         if _is_name(written) or _is_name(wanted):
             if written != wanted:
-                raise UnplannedError("types that are named on one side alone")
+                raise UnplannedError("a named type in only one of the schemas")
             written, wanted = self._written.get(written), self._wanted.get(wanted)
             if written is None or wanted is None:
-                raise UnplannedError("a name that isn't there")
+                raise UnplannedError("an undefined type name")
         kind, other = _kind(written), _kind(wanted)
         logical = _logical(written, kind)
         if logical != _logical(wanted, other):
@@ -191,7 +191,7 @@ class _Compiling:
                 self.skip(field["type"], depth + 1)
                 continue
             if at in met:
-                raise UnplannedError("two fields that are one to the reader")
+                raise UnplannedError("two fields for one field of the reader schema")
             met.add(at)
             self.value(field["type"], wanted["fields"][at]["type"], column.children[at], depth + 1)
         for at, field in enumerate(wanted["fields"]):
@@ -203,7 +203,7 @@ class _Compiling:
     def _fixed(self, size: int, column: PlannedColumn) -> None:
         how = kept(column.kind)[0]
         if how is Keeping.BINARY and size == 0:
-            raise UnplannedError("no bytes in a column that tells their number")
+            raise UnplannedError("a fixed of 0 bytes in a column of variable size")
         self._step(Op.BINARY if how is Keeping.BINARY else Op.FIXED, column, size)
 
     def _enum(self, written: dict[str, Any], wanted: dict[str, Any], column: PlannedColumn) -> None:
@@ -305,7 +305,7 @@ def _is_name(schema: Any) -> bool:
 def _kind(schema: Any) -> Any:
     kind = schema["type"] if isinstance(schema, dict) else schema
     if not isinstance(kind, str):
-        raise UnplannedError("a type within a type")
+        raise UnplannedError("a type that is itself a schema")
     return kind
 
 
@@ -315,7 +315,7 @@ def _branch(union: list[Any], written: Any) -> Any:
         return "null"
     kinds = [one for one in union if one != "null"]
     if len(kinds) != 1:
-        raise UnplannedError("a union of several kinds")
+        raise UnplannedError("a union of several types")
     return kinds[0]
 
 
@@ -354,7 +354,7 @@ def _encoded(kind: str, default: Any) -> bytes:
         try:
             data = default.encode()
         except UnicodeEncodeError:
-            raise UnplannedError("a default that is no text") from None
+            raise UnplannedError("a default that isn't a string") from None
         return varint(len(data)) + data
     if (kind == "array" and default == []) or (kind == "map" and default == {}):
         return b"\0"

@@ -1,7 +1,7 @@
 """Arrow types of Avro schemas.
 
 In: a schema as fastavro has parsed it. Out: the Arrow type that holds its values, and the schema to
-read them with. Must not: guess: a union of several kinds has no column type.
+read them with. Must not: guess: a union of several types has no column type.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _as_read(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What was read as `kind`. Raises `ArrowInvalid` for texts that Python may read otherwise."""
+    """What was read as `kind`. Raises `ArrowInvalid` for texts that Python may read differently."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -136,7 +136,7 @@ def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
         return _times(found, kind)
     if not pa.types.is_nested(kind):
         if pa.types.is_date(kind) and pc.any(pc.match_substring_regex(found, EDGES)).as_py():
-            raise pa.ArrowInvalid("a date that Python may read otherwise")
+            raise pa.ArrowInvalid("a date that Python may read differently")
         return found.cast(kind)
     parts, buffers = _parts(found)
     kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind.value_type]
@@ -186,7 +186,7 @@ def _times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     known = pc.match_substring_regex(texts, TIME % (digits, "" if kind.tz is None else f"{ZONE}?"))
     edge = pc.match_substring_regex(texts, EDGES)
     if pc.all(pc.and_not(known, edge)).as_py() is False:  # null of nothing but nulls
-        raise pa.ArrowInvalid("a time that Python may read otherwise")
+        raise pa.ArrowInvalid("a time that Python may read differently")
     if kind.tz is not None:
         zoned = pc.match_substring_regex(texts, f"{ZONE}$")
         texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))

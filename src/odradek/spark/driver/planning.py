@@ -39,7 +39,7 @@ class KafkaOffsetRange:
 
     @property
     def size(self) -> int:
-        """Number of offsets, maybe larger than that of records (compaction, transactions)."""
+        """Number of offsets; there may be fewer records (compaction, transactions)."""
         return self.until - self.start
 
 

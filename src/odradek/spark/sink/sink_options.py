@@ -152,7 +152,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "valueMessage",
             "the file's first",
-            "With valueFormat=protobuf, the values' message in the subject's file.",
+            "With valueFormat=protobuf, the full name of the values' message in the "
+            "subject's file.",
             own=True,
         ),
         SparkOption(
@@ -178,7 +179,7 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "keyMessage",
             "the file's first",
-            "With keyFormat=protobuf, the keys' message in the subject's file.",
+            "With keyFormat=protobuf, the full name of the keys' message in the subject's file.",
             own=True,
         ),
         SOURCE_OPTIONS["eventsdir"],

@@ -138,7 +138,7 @@ class PartitionSilence:
         self._gone_from: float | None = None
 
     def lasts(self, at: int, last_error: KafkaError | None) -> bool:
-        """Return whether to continue waiting; False if the partition is deleted and may be."""
+        """Return whether to wait on; False if the partition was deleted and loss is allowed."""
         if self._clock.now() < self._look_at:
             return True
         tp, options = self._wanted.tp, self._options

@@ -434,7 +434,7 @@ class LoopbackServer:
             try:
                 self.time.run_until(self._now())
             except Exception as error:  # of a timer; those of requests end their connection
-                _LOG.warning("something that was planned has failed", exc_info=error)
+                _LOG.warning("a scheduled action failed", exc_info=error)
             for key, events in ready:
                 key.data(events)
             while self._orders:

@@ -116,7 +116,7 @@ class JobHost(SimulatedHost):
             in_loop(self._world, lambda: SimulatedHost.close(self, deadline))
 
     def enter(self, *, closing: bool = False) -> float:
-        """Begin a call of a coroutine, in the loop that advances the simulation."""
+        """Begin a coroutine's call; raises `IllegalStateError` in another thread."""
         if not self._here:
             raise IllegalStateError(ONE_THREAD)
         return super().enter(closing=closing)

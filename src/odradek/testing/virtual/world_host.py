@@ -128,7 +128,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             with TurnedLoop(self.world, early=early).running():
                 super().enter()
         if not isinstance(self._loop, TurnedLoop):
-            raise AssertionError("this client belongs to a loop of coroutines")
+            raise AssertionError("this client is used by coroutines of another event loop")
         return self._loop
 
     def enter(self, *, closing: bool = False) -> float:
@@ -221,7 +221,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def new_line(self, connection: int) -> socket.socket:
         """Return a socket that is connected to a simulated link."""
         if not isinstance(self._loop, VirtualLoop):
-            raise AssertionError("a client in a simulated world needs a loop in its time")
+            raise AssertionError("a simulated client needs an event loop in virtual time")
         link = Link(self.world.time, self, connection, self._link_rng, self._piece_rng)
         line = _Line(self, link)
         moods = Moods(self._mood_rng) if self.moody else None
@@ -282,7 +282,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
         """Raise `AssertionError`, because sockets only return bytes."""
-        raise AssertionError("an answer as an object")
+        raise AssertionError("a response as an object instead of bytes")
 
     def heard(self) -> None:
         """Let the loop handle external input."""

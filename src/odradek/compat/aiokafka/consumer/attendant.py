@@ -21,7 +21,7 @@ TURN = 0.05
 
 
 class Attendant:
-    """Background poller of one consumer with a group."""
+    """Background task that polls a consumer with a group."""
 
     def __init__(self, consumer: KnowingConsumer, readers: Readers, patience: float) -> None:
         """Take the consumer.

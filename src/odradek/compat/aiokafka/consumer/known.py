@@ -38,7 +38,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
     """`AsyncConsumer` with access to state of its engine; texts and warnings use this name."""
 
     def ends(self, partition: TopicPartition) -> Ends | None:
-        """Return the ends of a partition, or None before the first fetch response.
+        """Return a partition's ends in its last fetch response; None before the first response.
 
         Raises `IllegalStateError` if it isn't assigned.
         """
@@ -70,7 +70,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return group.calls or group.poll_wanted.awaited or state is not MemberState.STABLE
 
     async def there(self, timeout: float, of: Selector) -> bool:
-        """Wait for records or errors of these partitions; None: of all."""
+        """Wait until these partitions have records or errors; None: all partitions."""
         return bool(await self._read(self._calls.there(timeout, of)))
 
     def look_again(self, of: Selector) -> None:
@@ -133,7 +133,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
                 group.ownership.announce(partitions, group.ownership.losses, group.identity())
 
     async def locate(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up positions now, not when records are requested.
+        """Look up positions now, instead of when records are requested.
 
         So a consumer that starts at the end of the log reads what is written from now on.
         """

@@ -29,7 +29,7 @@ TURN = 0.1
 
 
 class Kind(Enum):
-    """How partitions are chosen."""
+    """Whether partitions are subscribed, matched by a pattern, or assigned."""
 
     NONE = "none"
     TOPICS = "topics"

@@ -91,7 +91,7 @@ class Outcomes:
 
 
 def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -> Outcome:
-    """Return a future of a batch: its first record's place, or the first error."""
+    """Return a future of a batch, with the position of its first record, or the first error."""
     future: Outcome = loop.create_future()
     left = len(records)
     if not records:

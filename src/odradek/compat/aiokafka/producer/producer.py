@@ -265,7 +265,7 @@ class AIOKafkaProducer:
         )
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Outcome:
-        """Send a batch's records in order; return a future with the place of the first.
+        """Send a batch's records in order; return a future with the position of the first.
 
         It fails as soon as one of them fails. Raises what `send` raises.
         """

@@ -93,7 +93,7 @@ class ScramMechanism(OrderedEnum):
 
 
 def as_member(value: Any, kind: type[E]) -> E:
-    """Return a member for itself, its name (in any case) or its number."""
+    """Return the enumeration member for a member, its name (in any case) or its number."""
     if isinstance(value, str):
         try:
             return kind[value.upper()]

@@ -29,7 +29,7 @@ AT_ONCE = 32
 
 
 def itself(item: Any) -> Any:
-    """Return the item: the future is found by the argument."""
+    """Return the item unchanged, where a function of the item is expected."""
     return item
 
 
@@ -156,7 +156,7 @@ def _of(answer: Mapping[Any, Any] | BaseException, item: Any) -> Any:
 
 
 def answered(error: odradek.KafkaError) -> bool:
-    """Return whether brokers answered for each item, rather than not at all."""
+    """Return whether the brokers returned an error for each item, or else the whole call failed."""
     found = error.errors.values()
     return bool(found) and all(isinstance(one, odradek.BrokerError) for one in found)
 

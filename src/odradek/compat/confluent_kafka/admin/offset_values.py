@@ -64,7 +64,7 @@ _WORDS: dict[int, str | int] = {
 
 
 def number_of(spec: OffsetSpec) -> int:
-    """Return the number that represents it, or its time."""
+    """Return the number that represents the specification, or its timestamp."""
     return spec._value
 
 

@@ -248,21 +248,21 @@ class TopicCalls(AdminCalls):
 
 
 def truth(name: str, given: Any) -> bool:
-    """Return a flag; raises `TypeError`."""
+    """Return a bool argument; raises `TypeError` for other types."""
     if not isinstance(given, bool):
         raise TypeError(f"Expected {name} to be bool type, not {type(given).__name__}")
     return given
 
 
 def one_of(name: str, given: Any, kind: type[Enum]) -> str:
-    """Return the name of a member; raises `TypeError`."""
+    """Return the name of an enumeration member; raises `TypeError` for other types."""
     if not isinstance(given, kind):
         raise TypeError(f"Expected {name} to be of type {kind.__name__}")
     return given.name
 
 
 def list_of(name: str, given: Any) -> list[Any]:
-    """Return a list of any type; raises `TypeError`."""
+    """Return a list argument; raises `TypeError` for other types."""
     if not isinstance(given, list):
         raise TypeError(f"Expected {name} to be a list, got '{type(given).__name__}'")
     return given
@@ -292,7 +292,7 @@ def once(item: K, of: Iterable[Any]) -> K:
 
 
 def whole(given: Any, of: str = "topic_partition_offsets") -> TopicPartition:
-    """Return a partition with its number; raises `TypeError` and `ValueError`."""
+    """Return a partition that has a number; raises `TypeError` and `ValueError`."""
     if not isinstance(given, TopicPartition):
         raise TypeError(
             f"Element of the {of} list must be of type 'TopicPartition' got "

@@ -88,7 +88,7 @@ OurAlteration = odradek.UserScramCredentialUpsertion | odradek.UserScramCredenti
 
 
 def acceptable(user: str, alterations: Iterable[OurAlteration]) -> str:
-    """Return a user if the iterations are in the brokers' range; raises as they do."""
+    """Return a user if the number of iterations is in the brokers' range; raises as brokers do."""
     for one in alterations:
         if one.user != user or isinstance(one, odradek.UserScramCredentialDeletion):
             continue

@@ -26,7 +26,7 @@ class AIOProducer(AsyncProducer):
         self._set_up_sending(self._calls, place, never)
 
     async def send(self, *record: Any) -> Place:  # type: ignore[override]  # no future
-        """Send one record; return its place."""
+        """Send one record; return its partition and offset."""
         found = self.put(*record)
         return found if isinstance(found, tuple) else await found
 
@@ -35,5 +35,5 @@ class AIOConsumer(LoopConsumer[Message]):
     """`odradek.AsyncConsumer`; texts and warnings use this name."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Return whether the log end is reached, by a fetch response after the last seek."""
+        """Return whether a fetch response since the last seek shows that the log end is reached."""
         return self._engine.subscription.at_end(partition)
