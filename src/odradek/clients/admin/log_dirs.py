@@ -38,9 +38,9 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """The log of a replica: its size in bytes, and its lag behind the leader in records.
+    """The log of a replica: its size in bytes, and its lag in records.
 
-    If `future`, the lag is that behind the log it will replace.
+    The lag is that to the leader, or if `future`, to the log that it will replace.
     """
 
     size: int

@@ -81,7 +81,7 @@ class ColumnRoom:
 class JsonRoom:
     """The minimal memory that JSON values of one type need in columns.
 
-    Two bytes may stand for an object with thousands of null fields, which takes time and memory to
+    Two bytes may encode an object with thousands of null fields, which takes time and memory to
     create, so values are measured first.
     """
 

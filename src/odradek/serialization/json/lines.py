@@ -126,7 +126,7 @@ def _as_read(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What was read as `kind`. Raises `ArrowInvalid` for texts that Python may read differently."""
+    """Cast values to `kind`; raise `ArrowInvalid` for texts that Python may read differently."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

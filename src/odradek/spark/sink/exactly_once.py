@@ -65,7 +65,7 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a sink partition wrote last, as committed with its transaction."""
+    """Description of a sink partition's last write, committed with its transaction."""
 
     batch: int
     rows: int
@@ -331,9 +331,9 @@ def end_open(options: SinkOptions, messages: Sequence[object], *, make: Make, cl
     """Abort on the driver the open transactions of tasks that were killed, after a failed write.
 
     Otherwise `read_committed` consumers would wait until the transaction times out or the query is
-    restarted. Looking up a transactional id aborts its transaction, whoever uses it. If a new run
-    of the same query already uses it, that costs an attempt but never a row. Raises nothing,
-    because the write has already failed with another error.
+    restarted. Initializing a transactional id aborts its open transaction. If a new run of the
+    same query already uses it, that costs an attempt but never a row. Raises nothing, because the
+    write has already failed with another error.
     """
     missing = [number for number, message in enumerate(messages) if message is None]
     if not missing:

@@ -19,7 +19,7 @@ BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "
 
 @dataclass(frozen=True, slots=True)
 class SinkCommit(WriterCommitMessage):
-    """What one task wrote; Spark sends it to the driver."""
+    """Summary of one task's writes; Spark sends it to the driver."""
 
     partition: int
     rows: int

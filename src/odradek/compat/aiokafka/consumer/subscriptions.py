@@ -126,7 +126,7 @@ class Subscriptions:
 
     @property
     def changing(self) -> bool:
-        """Whether one of these calls is in progress."""
+        """Whether a change of the subscription is in progress."""
         return self.pending is not None and not self.pending.done()
 
     def assignment(self) -> list[TopicPartition]:
