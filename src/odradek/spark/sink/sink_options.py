@@ -75,7 +75,7 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "outageTolerance",
             "10m",
-            "How long a task waits for a cluster that doesn't answer, like 90s, 10m or 1h; it "
+            "Time that a task waits for a cluster that doesn't answer, like 90s, 10m or 1h; it "
             "logs a warning every 30 s. In a batch query and in a stream's first batch it waits "
             "20 s for the first answer, so that a wrong address is noticed soon.",
             own=True,
