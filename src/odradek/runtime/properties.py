@@ -132,7 +132,8 @@ def _text(place: str) -> str:
         problem = f"isn't a properties file: it has more than {LARGEST} bytes"
     except OSError as error:
         problem = (
-            f"can't be read: {error.strerror or error} (a str is the path of a properties file)"
+            f"can't be read: {error.strerror or error} (a str is the path of a properties file, "
+            "not a topic)"
         )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"

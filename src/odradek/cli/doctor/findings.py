@@ -228,8 +228,8 @@ def _of_bootstrap(seen: Seen, a: AddressExplanation) -> Finding:
         )
     elif kind is Trouble.NAME and seen.around.container:
         mends = (
-            "In a container, the broker's host name is the name of its service, and both "
-            f"containers must be on the same network (`docker network ls`). {mends}"
+            f"In a container, the broker's host name is the name of its service. {mends} "
+            "`docker network ls` lists the networks."
         )
     elif what.startswith("Nothing listens") and _loopback(host):
         what += f" {_localhost(host)}" if seen.around.container else ""

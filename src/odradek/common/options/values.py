@@ -167,7 +167,7 @@ def boolean(name: str, value: Any) -> bool:
 def text(name: str, value: Any) -> str:
     """Read a str that isn't empty."""
     if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"{name} must be a non-empty text, not {value!r}")
+        raise ConfigurationError(f"{name} must be a non-empty str, not {value!r}")
     return value.strip()
 
 
@@ -339,8 +339,8 @@ def reset(name: str, value: Any) -> str:
         return BY_DURATION + duration
     if text.lower() not in ("latest", "earliest", "none"):
         raise ConfigurationError(
-            f"{name} must be latest, earliest, none or {BY_DURATION} with an ISO 8601 duration, "
-            f"for example {BY_DURATION}P7D, not {value!r}"
+            f"{name} must be latest, earliest, none or {BY_DURATION}DURATION (ISO 8601, "
+            f"for example {BY_DURATION}P7D), not {value!r}"
         )
     return text.lower()
 
