@@ -205,7 +205,7 @@ def test_one_answer_about_many_partitions_gives_no_advice_twice(
     spoil_answers(monkeypatch, FetchRequest.API_KEY, name)
     retries: list[str] = []
     reader.reader.listen(
-        lambda event: retries.append(str(event)) if "names replica 99" in str(event) else None
+        lambda event: retries.append(str(event)) if "read replica 99" in str(event) else None
     )
     reader.reader.assign([TopicPartition("many", n) for n in range(5)])
     found = 0

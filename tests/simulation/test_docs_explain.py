@@ -26,7 +26,9 @@ def shape(line: str) -> str:
     """A line without its figures: these may change, the words are promised."""
     words = re.sub(r"\d+(\.\d+)*(:\d+)?", "N", line)
     words = re.sub(
-        r"N (dial|failed attempt|failed round|rebootstrap|known broker)s?\b", r"N \1s", words
+        r"N (connection attempt|failure|failed metadata refresh|rebootstrap|known broker)s?\b",
+        r"N \1s",
+        words,
     )
     return re.sub(r"(?<=: )N(, N)*( and N more)?|kafka.simulated:N", "ADDRESSES", words)
 

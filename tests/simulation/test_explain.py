@@ -120,7 +120,7 @@ def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     picture = during(admin, world, 9.0, 10.0)
     assert "never answers" in picture.diagnosis
     assert any(a.silent and a.state == "ready" for a in picture.addresses)
-    assert "silent" in str(picture)
+    assert "ready, no response" in str(picture)
 
 
 def test_ready_then_close(admin: Any, world: World, cluster: SimulatedCluster) -> None:

@@ -159,7 +159,7 @@ def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptur
     assert "it has 0 to 2" in line
     assert scene.lists == 0
     assert [str(m)[:35] for m in client.explain().missing] == [
-        "partition 7 of topic flights hasn't"
+        "partition 7 of topic flights still "
     ]
     scene.cluster.add_partitions("flights", 8)
     if isinstance(client, Producer):

@@ -81,7 +81,7 @@ def test_other_libraries_and_names_of_your_own() -> None:
     frame = polars.DataFrame({"id": ["a", None], "n": [b"1", b"2"], "part": [1, 1]})
     producer.send_arrow("t", frame, key="id", value="n", partition="part").result(timeout=5)
     assert [row[3:5] for row in cluster.records("t", 1)] == [(b"a", b"1"), (None, b"2")]
-    with pytest.raises(ArrowSchemaError, match="'value' is missing; there are id, n, part"):
+    with pytest.raises(ArrowSchemaError, match="'value' is missing; the data has id, n, part"):
         producer.send_arrow("t", frame)
 
 
