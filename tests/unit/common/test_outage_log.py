@@ -352,7 +352,7 @@ def test_whatever_happens_it_is_told_in_few_lines(
                 due = client.outages.next_deadline(now)
                 assert due is None or due > now
         lines = client.lines()
-        assert not any("listener failed" in line for line in lines), lines
+        assert not any("event listener raised" in line for line in lines), lines
         # Spaced lines: outages, what ran out of time, foreign answers and names by address.
         rows = 1 + (now / CALM if answers else 0)
         per_row = 5 * TOLD_IN_FULL + 6 if answers else 12
