@@ -203,7 +203,7 @@ SAYS: dict[str, str] = {
     "groups": "group|partition",
     "places": "place|path|replica",
     "replicas": "replica|partition|broker",
-    "specs": "spec|offset wanted|partition",
+    "specs": "spec|offset to look up|partition",
     "updates": "update",
     "tp": "partition",
     "partitions": "partition|the offset of",
@@ -401,7 +401,7 @@ def judge(error: BaseException, what: str, parameter: str) -> None:
     assert isinstance(error, KafkaError), told
     assert not isinstance(error, ClientBrokenError), told
     if isinstance(error, ConfigurationError):
-        assert re.search(SAYS.get(parameter, parameter), str(error)), told
+        assert re.search(SAYS.get(parameter, parameter), str(error), re.IGNORECASE), told
     str(error).encode()  # a half character would break whoever prints it
 
 

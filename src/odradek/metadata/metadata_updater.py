@@ -372,7 +372,7 @@ class MetadataUpdater:
             self._network.close(connection, now, why)
         waits = self._candidates.waited_for()
         if waits is not None:
-            self.metadata.request(f"{waits} is still silent")
+            self.metadata.request(f"{waits} still does not answer")
 
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
