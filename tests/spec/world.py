@@ -250,7 +250,7 @@ class World:
             broker.settle()
 
     def mode(self, address: str, *others: str, mode: str, cut: bool = True) -> None:
-        """Change addresses; `cut` resets the connections that stand (unless they go silent)."""
+        """Change addresses; `cut` resets open connections (unless they go silent)."""
         if cut and mode != "up":
             self.cut(address, *others, error="reset")
         self.modes.update(dict.fromkeys((address, *others), mode))

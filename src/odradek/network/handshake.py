@@ -30,7 +30,7 @@ dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)
 
 
 class Handshake:
-    """The way of one connection from its dial to READY."""
+    """Brings one connection from the connection attempt to READY."""
 
     def __init__(self, network: ClientConnections, connection: Connection) -> None:
         self._network, self._connection = network, connection
@@ -178,7 +178,7 @@ class Handshake:
                 told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
                 connection.speaks(versions, node_id if told else None)
                 _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-                aside = connection.purpose == ASIDE  # nobody knows yet whose it is
+                aside = connection.purpose == ASIDE  # the broker's id isn't known yet
                 if not aside:
                     network.states.api_versions_known(connection.address, version, newest)
                 if not asks and not aside:

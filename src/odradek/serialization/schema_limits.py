@@ -284,7 +284,7 @@ class _Places:
 
 
 def _pointed(document: Any, fragment: str) -> list[Any]:
-    """What a pointer into a document leads to; nothing where that is no pointer."""
+    """Return the value that a JSON pointer leads to, in a list; an empty list without one."""
     if fragment and not fragment.startswith("/"):
         return []
     for escaped in unquote(fragment).split("/")[1:]:
@@ -305,7 +305,7 @@ def _place(part: str) -> int:
 
 
 def _joined(base: str, uri: str) -> str:
-    """A reference as it is meant where it stands."""
+    """Resolve a reference against the base URI of its schema."""
     if uri.startswith(("#", "urn:")):
         return uri if uri[0] != "#" else base.partition("#")[0] + uri
     try:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.errors import BrokerError, ExplainedError, KafkaError
 from odradek.common.errors import kafka as errors
+from odradek.common.outage import number
 
 E = TypeVar("E", bound=KafkaError)
 _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
@@ -109,7 +110,7 @@ def given_up(batch: ProducerBatch, error: KafkaError) -> KafkaError:
 
 def counted(count: int) -> str:
     """Return "1 record" or "n records"."""
-    return "1 record" if count == 1 else f"{count} records"
+    return number(count, "record")
 
 
 def were(count: int) -> str:

@@ -125,7 +125,7 @@ IGNORED: dict[str, str] = {
         )
     },
 }
-"""Options that are taken and change nothing, each with the reason that the warning gives."""
+"""Options that are accepted without an effect, by name, with the reason for the warning."""
 
 SECRETS = frozenset(
     (

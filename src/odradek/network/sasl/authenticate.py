@@ -144,8 +144,8 @@ class Authentication:
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
         """Exchange tokens until both sides are content.
 
-        Returns for how many seconds the broker takes requests, 0 for ever, and from when that
-        counts: when the last token was sent, so that our clock is never behind the broker's.
+        Return the session's lifetime in seconds (0: unlimited) and its start. The start is the
+        time when the last token was sent, so that the client's session never outlives the broker's.
         """
         engine = self._network.engine
         lifetime, sent_at = 0.0, engine.now

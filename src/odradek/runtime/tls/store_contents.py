@@ -12,7 +12,7 @@ from odradek.common.secret import Secret
 
 
 class StoreError(Exception):
-    """What is wrong with a store, as the end of a sentence."""
+    """A fault of a key or trust store; its text is the end of a sentence."""
 
 
 class WrongPasswordError(StoreError):
@@ -32,7 +32,7 @@ class KeyEntry(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What a store holds."""
+    """Contents of a key or trust store."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[KeyEntry, ...]

@@ -39,7 +39,7 @@ class ColumnRoom:
     def __init__(self, root: PlannedColumn, rows: int, size: int) -> None:
         """`size`: bytes of the rows.
 
-        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        Raise `InvalidSchemaError` if this number of rows would be too large with nulls only.
         """
         self._root = root
         self._left = FREE + RATIO * size

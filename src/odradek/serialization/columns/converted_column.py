@@ -1,4 +1,4 @@
-"""What functions over whole columns give, and what they all ask of their arguments.
+"""The result of functions over whole columns, and the checks of their arguments.
 
 In: columns, and a serializer that writes one value. Out: `ConvertedColumn`. Must not: know a
 format.
@@ -166,7 +166,7 @@ def written_rows(
 
 
 def _python_value(one: pa.Scalar) -> Any:
-    """Give one row's value. Raises `SerializationError` where Python has none: it is this row's."""
+    """Return one row's value; raise `SerializationError` if Python has no such value."""
     try:
         return one.as_py(maps_as_pydicts="strict")
     except (KeyError, ValueError, OverflowError) as error:

@@ -1,6 +1,6 @@
 """The registry's client for asyncio: `SchemaRegistryClient`, awaited.
 
-In: as there. Out: the same, from a thread while the loop goes on. Must not: decide anything.
+In: as there. Out: the same, from a thread beside the event loop. Must not: decide anything.
 """
 
 from __future__ import annotations

@@ -178,13 +178,13 @@ def _usual(seed: int, *, short: bool) -> Schedule:
 
 
 def random_family(seed: int) -> Family:
-    """Which kind of run a seed gives."""
+    """Return the family of runs that a seed chooses."""
     found = derived_rng(seed, "schedule/family").random()
     return next(family for family, end in SHARES.items() if found < end)
 
 
 def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
-    """Brokers answer wrongly or late, logs are cut, topics made anew, and producers are busy.
+    """Brokers answer wrongly or late, logs are cut, topics are recreated, and producers are busy.
 
     With transactions the ends of logs stay: an outcome whose marker was lost can't be judged.
     """
@@ -281,7 +281,7 @@ def _slow(seed: int, *, short: bool) -> Schedule:
         (fault,),
         brokers,
         rng.randint(1, 2),
-        # (One that has two coordinators to find makes two calls that may take so long.)
+        # A client with two coordinators makes two calls, each of which may take PATIENCE.
         heal_at=PATIENCE * (2 if any(c.kind == TRANSACTIONAL for c in clients) else 1) + 5.0,
     )
 

@@ -645,9 +645,9 @@ class Fetcher:
         brokers: list[Broker],
         now: float,
     ) -> None:
-        if data.error_code == UnknownTopicIdError.code:
-            self._check.doubt(asked.address, now)
         if data.error_code:
+            if data.error_code == UnknownTopicIdError.code:
+                self._check.doubt(asked.address, now)
             self._failed(state, offset, data, asked.address, brokers, now)
             return
         ends = data.high_watermark, data.last_stable_offset
