@@ -45,6 +45,8 @@ SAME_SHAPES = 5
 STATE = struct.Struct("=qq")
 SLOWEST = 100
 """A run takes at most so many times its seconds by the wall clock."""
+LEAST_CASES = 100
+"""A run does this many cases, however little of the processor it gets."""
 GROWTH = 200 << 20
 """More memory than this, after the first chunks, is a leak."""
 Chunk = Callable[[int], Callable[[bool], Any]]
@@ -186,8 +188,10 @@ def lent() -> int:
 
 
 class Clock:
-    """Seconds of processor time, so that as much is tried beside other work as alone; where there
-    is too little of it, the end comes after `SLOWEST` times as many seconds.
+    """Seconds of processor time, so that as much is tried beside other work as alone.
+
+    If the process gets too little of it, the end comes after `SLOWEST` times as many seconds, but
+    not before the run has done `LEAST_CASES`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -234,9 +238,12 @@ class Run:
                 return False
             self.cases += 1
             self.compared += compare
-            if index % 64 == 0 and clock.over:
+            if index % 64 == 0 and self._over(clock):
                 break
         return True
+
+    def _over(self, clock: Clock) -> bool:
+        return clock.over and self.cases >= LEAST_CASES
 
     def run(self, seconds: float) -> None:
         """Do chunks until the clock says so or something is wrong."""
@@ -253,7 +260,7 @@ class Run:
                 self.failure = {"error": f"race: {type(error).__name__}", "text": str(error)}
                 return
         chunk, first = 0, 0
-        while not clock.over:
+        while not self._over(clock):
             if not self.chunk(self.seed * 1_000_000 + chunk, clock):
                 return
             chunk += 1

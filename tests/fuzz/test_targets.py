@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz import sanitized
-from tests.fuzz.targets import SLOWEST, TARGETS
+from tests.fuzz.targets import LEAST_CASES, SLOWEST, TARGETS
 from tests.volume import WHOLE
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "5" if WHOLE else "2"))
 SEED = os.environ.get("FUZZ_SEED", "1")
-PATIENCE = 60
+PATIENCE = 300
 NICE = 15
 """Suites with brokers have time limits of their own, and run beside this one."""
 pytestmark = pytest.mark.timeout(SLOWEST * SECONDS + 400)
@@ -40,8 +40,7 @@ def test_all_targets(build: sanitized.Build, tmp_path: Path) -> None:
             f"{failure['text']}\n\nagain: python -m tests.fuzz.targets {one['target']} "
             f"--seed {failure.get('seed')} --only {failure.get('index')}"
         )
-        # A slow machine does fewer than a quick one; so few would mean that hardly any was tried.
-        assert one["cases"] > 40 * SECONDS, one
+        assert one["cases"] >= LEAST_CASES, one
         print(f"{one['target']}: {one['cases']} cases, {one['compared']} compared")  # noqa: T201
 
 
