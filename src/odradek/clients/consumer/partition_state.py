@@ -8,6 +8,7 @@ with*: what it was handed before it asked for more. Must not: fetch, or know oth
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 from odradek.clients.consumer.ownership import Ownership
@@ -46,12 +47,12 @@ class PartitionState:
     """One assigned partition."""
 
     __slots__ = (
-        "answered", "asked", "assigned_id", "backoff", "checked_under", "committed", "confirmed",
-        "consumed", "consumed_epoch", "cut_short", "error", "fetch_epoch", "fetch_offset",
-        "former_id", "generation", "log_end", "losses", "max_bytes", "missing_since", "moves",
-        "offset_bytes", "oversized", "ownership", "partition", "paused", "position",
-        "position_epoch", "replaced", "replica", "reset", "resetting", "revoked", "said",
-        "seen_end", "served", "taken", "topic_id", "unread", "until",
+        "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
+        "committed_since", "confirmed", "consumed", "consumed_epoch", "cut_short", "error",
+        "fetch_epoch", "fetch_offset", "former_id", "generation", "log_end", "losses", "max_bytes",
+        "missing_since", "moves", "offset_bytes", "oversized", "ownership", "partition", "paused",
+        "position", "position_epoch", "replaced", "replica", "reset", "resetting", "revoked",
+        "said", "seen_end", "served", "taken", "topic_id", "unread", "until",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -67,8 +68,10 @@ class PartitionState:
         self.consumed: int | None = None
         """The offset that auto-commit may commit: the caller is through with all before it."""
         self.consumed_epoch = -1
-        self.committed: int | None = None
+        self.committed: OffsetAndMetadata | None = None
         """The offset that the group has, as far as this client knows."""
+        self.committed_since = math.inf
+        """Time of the commit of that offset; infinite if another client may replace the offset."""
         self.said: tuple[OffsetAndMetadata, int | None] | None = None
         """The offset that the caller itself committed last. With the position of then if it was
         less than what it was through with, or more than it was handed: then it meant just that."""
@@ -266,7 +269,8 @@ class PartitionState:
         """
         self.replaced, self.former_id = True, former_id
         self.ownership.begin_span()
-        self.committed = self.seen_end = self.answered = None
+        self.seen_end = self.answered = None
+        self.forget_committed()
 
     def succeed(self, before: PartitionState) -> None:
         """Take over what is known of the topic when the partition was last assigned."""
@@ -384,13 +388,17 @@ class PartitionState:
         """Remember the offset that a reset found, until it is committed."""
         self.taken = offset
 
-    def committed_at(self, offset: int) -> None:
-        """The group has this offset."""
-        self.committed, self.taken = offset, None
+    def commit_accepted(self, offset: OffsetAndMetadata, since: float) -> None:
+        """Note that the group has this offset, since this time."""
+        self.committed, self.committed_since, self.taken = offset, since, None
+
+    def commit_elsewhere(self) -> None:
+        """Note that a producer commits offsets of the partition in its transactions."""
+        self.committed_since = math.inf
 
     def forget_committed(self) -> None:
         """The committed offset is of no use any more."""
-        self.committed = None
+        self.committed, self.committed_since = None, math.inf
 
     def unsay(self) -> None:
         """The caller's own commit failed: it counts no longer, and the caller is told."""

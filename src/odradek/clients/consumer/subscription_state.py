@@ -249,7 +249,7 @@ class SubscriptionState:
         """Offsets from what the group has to the end, of those where both are known."""
         ends = {s.partition: (s.committed, s.seen_end) for s in list(self.partitions.values())}
         return {
-            partition: max(0, end - committed)
+            partition: max(0, end - committed.offset)
             for partition, (committed, end) in ends.items()
             if committed is not None and end is not None
         }

@@ -8,6 +8,7 @@ lost with the coordinator. Must not: know versions beyond what an answer's meani
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from odradek.common.errors import BrokerError
@@ -48,6 +49,8 @@ class ClassicGroup:
     """Ids that were given to members that are to come back with them."""
     unsynced: dict[str, None] = field(default_factory=dict)
     rebalances: int = 0
+    empty_since: float = -math.inf
+    """Time at which the last member left; minus infinity if there was none."""
     _rebalance: JoinPhase = field(default_factory=JoinPhase)
     _sync_timer: ShardTimer | None = None
 
@@ -268,6 +271,7 @@ class ClassicGroup:
 
     def _become_empty(self) -> None:
         self._to(ClassicState.EMPTY)
+        self.empty_since = self.lender.now
         self.protocol = self.leader = None
         self.lender.keep(self.id, self.stored(), lambda _: None)
 
@@ -451,11 +455,15 @@ class ClassicGroup:
             )
             for m in self.members.values()
         )  # fmt: skip
-        return StoredGroup(self.generation, self.protocol_type, self.protocol, self.leader, members)
+        return StoredGroup(
+            self.generation, self.protocol_type, self.protocol, self.leader, members,
+            self.empty_since,
+        )  # fmt: skip
 
     def restore(self, stored: StoredGroup) -> None:
         """Be as an entry says."""
         self.generation, self.leader = stored.generation, stored.leader
+        self.empty_since = stored.empty_since
         self.protocol_type, self.protocol = stored.protocol_type, stored.protocol
         self.members = {
             m.id: Member(

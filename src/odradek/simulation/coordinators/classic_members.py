@@ -62,6 +62,7 @@ class StoredGroup:
     protocol: str | None
     leader: str | None
     members: tuple[StoredMember, ...]
+    empty_since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,10 @@ class Lender(Protocol):
     """What a shard lends to its groups."""
 
     rng: random.Random
+
+    @property
+    def now(self) -> float:
+        """Time on the broker's clock, in seconds."""
 
     @property
     def initial_rebalance_delay(self) -> float:

@@ -6,7 +6,7 @@ replays them. Must not: know members or connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from odradek.common.types import TopicPartition
@@ -24,6 +24,9 @@ class Committed:
     """The topic's id where it was committed by id. Kafka 4.4 keeps it and compares it only when
     offsets are fetched by id: a request that is written after its topic was deleted, as one in a
     transaction that was being verified, leaves an offset that isn't returned for the next topic."""
+
+    at: float = field(default=0.0, compare=False)
+    """Time of the commit."""
 
     def belongs_to(self, topic_id: bytes) -> bool:
         """Return whether it is returned to who asks for a topic with this id."""
@@ -69,6 +72,22 @@ class StoredGroupOffsets:
     def pending(self) -> int:
         """How many offsets wait for a transaction's end."""
         return sum(len(offsets) for offsets in self._pending.values())
+
+    def expired(
+        self, before: float, empty_since: float, subscribed: Container[str]
+    ) -> list[TopicPartition]:
+        """Return the partitions whose offsets are too old, by topics that members subscribe to.
+
+        `before`: the time up to which commits are too old. `empty_since`: a classic group without
+        members ages all of its offsets from then on (KIP-211).
+        """
+        return [
+            p
+            for p, committed in self.stable.items()
+            if max(committed.at, empty_since) <= before
+            and p.topic not in subscribed
+            and not self.unstable(p)
+        ]
 
     def unstable(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is open may still change a partition's offset."""

@@ -3,13 +3,14 @@
 In: what `group_handlers` and transactions ask, and the entries of coordinators before. Out: the
 groups, each of the protocol that its members speak, and offsets that survive a fail-over once they
 are acknowledged. Simplified: a group changes its protocol only while it is empty (as with
-`group.consumer.migration.policy=disabled`); nothing expires. Must not: know versions.
+`group.consumer.migration.policy=disabled`). Must not: know versions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import BrokerError
@@ -54,6 +55,10 @@ class GroupSettings:
     consumer_heartbeat_interval: float = 5.0
     strict_epochs: bool = False
     """Brokers from before KIP-1251: a member commits under its present epoch only."""
+    offsets_retention: float = math.inf
+    """`offsets.retention.minutes`: 7 days by default in Kafka."""
+    offsets_check_interval: float = 600.0
+    """`offsets.retention.check.interval.ms`."""
     observers: list[Observer] = field(default_factory=list)
     """Called just before the coordinator takes over committed offsets."""
 
@@ -74,6 +79,7 @@ class GroupShard:
         self.settings = settings
         self.groups: dict[str, ClassicGroup | ConsumerProtocolGroup] = {}
         self.offsets: dict[str, StoredGroupOffsets] = {}
+        self._plan_expiry()
 
     # A shard's life
 
@@ -136,6 +142,11 @@ class GroupShard:
         return newest
 
     # What groups use
+
+    @property
+    def now(self) -> float:
+        """Time on the broker's clock, in seconds."""
+        return self.leadership.time.now
 
     @property
     def initial_rebalance_delay(self) -> float:
@@ -262,7 +273,9 @@ class GroupShard:
         def taken() -> None:
             self._note(group_id, member[0], offsets, topics)
 
-        entries: list[Entry] = [(("offset", group_id, *p), c) for p, c in offsets.items()]
+        entries: list[Entry] = [
+            (("offset", group_id, *p), replace(c, at=self.now)) for p, c in offsets.items()
+        ]
         self._write(entries, done, taken)
 
     def commit_in_transaction(
@@ -280,7 +293,11 @@ class GroupShard:
         except BrokerError as error:
             done(error)
             return
-        self._write([(("pending", group_id, *p, producer_id), c) for p, c in offsets.items()], done)
+        entries: list[Entry] = [
+            (("pending", group_id, *p, producer_id), replace(c, at=self.now))
+            for p, c in offsets.items()
+        ]
+        self._write(entries, done)
 
     def end_transaction(self, producer_id: int, commit: bool, done: Callable[[bool], None]) -> None:
         """A producer's transaction has ended: its offsets hold from now on, or never do."""
@@ -294,6 +311,28 @@ class GroupShard:
             done(there)
 
         self.leadership.write([(("end", producer_id), commit)], written)
+
+    def _plan_expiry(self) -> None:
+        if self.settings.offsets_retention < math.inf:
+            self.after(self.settings.offsets_check_interval, self._expire)
+
+    def _expire(self) -> None:
+        """Delete offsets that are too old.
+
+        Offsets of topics that members subscribe to don't expire. Without members, a group of the
+        consumer protocol (KIP-848) ages each offset from its own commit, a classic one at the
+        earliest from the moment when its last member left (KIP-211).
+        """
+        before = self.now - self.settings.offsets_retention
+        entries: list[Entry] = []
+        for group_id, offsets in self.offsets.items():
+            group = self.groups.get(group_id)
+            empty_since = group.empty_since if isinstance(group, ClassicGroup) else -math.inf
+            subscribed = self.subscribed(group_id) if group is not None else set()
+            expired = offsets.expired(before, empty_since, subscribed)
+            entries += [(("offset", group_id, *p), None) for p in expired]
+        self._write(entries, lambda _: None)
+        self._plan_expiry()
 
     def _end(self, producer_id: int, *, commit: bool) -> None:
         for offsets in self.offsets.values():

@@ -5,15 +5,22 @@ committed at once: until then the next reader of a partition without records wou
 skip what comes in between (R-GR-6). Out: commits; what fails is logged, for the next one makes it
 good. Must not: commit what the caller may still be working on (R-GR-1): at
 least once is the promise, so records in the hands of a loop count only when it asks for more.
+
+The committed offset of a partition without new records is committed again within `RENEW_AFTER`,
+and at the end (R-GR-9). Brokers count `offsets.retention.minutes` from an offset's last commit:
+with the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211)
+always.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
+from zlib import crc32
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
-from odradek.clients.consumer.group.group_commits import GroupCommits, patience
+from odradek.clients.consumer.group.group_commits import RENEW_AFTER, GroupCommits, patience
 from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.partition_state import PartitionState
@@ -21,6 +28,7 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Signal, Wait
 
@@ -29,6 +37,11 @@ logger = logging.getLogger("odradek.consumer")
 UNKNOWN_FOR = 1.0
 """Seconds for which a commit asks for a topic that its coordinator doesn't know. One that was
 deleted mustn't hold up a rebalance; what a new one missed, the next commit makes good."""
+RENEWAL_INTERVAL = 30.0
+"""Seconds between two searches for commits that must be repeated."""
+
+Due = dict[PartitionState, OffsetAndMetadata]
+"""Offsets to commit, by partition."""
 
 
 class AutoCommit:
@@ -65,18 +78,24 @@ class AutoCommit:
         """Commit now and then, until the client ends or the group has no use for this any more."""
         now = yield START
         until = now + max(self._interval, 0.001)
+        renew_at = now + RENEWAL_INTERVAL
         while not self._ended:
-            while now < until and not self._unsaved:
-                now = yield Wait((self._taken,), until)
+            while now < min(until, renew_at) and not self._unsaved:
+                now = yield Wait((self._taken,), min(until, renew_at))
             self._unsaved = False
-            regular = now >= until
+            regular, renewal = now >= until, now >= renew_at
             states = [s for s in self._all() if regular or s.taken is not None]
             # While leaving, `at_the_end` commits; after the goodbye all would be refused.
             member = self._member
             if member.leaving is None and (member.is_member or not self._watch.active):
-                now = yield from self._commit(self._due(states), now + self._patience, now)
+                due = self._due(states)
+                if renewal:
+                    due |= self._renewable(due, now)
+                now = yield from self._commit(due, now + self._patience, now)
             if regular:
                 until = now + max(self._interval, 0.001)
+            if renewal:
+                renew_at = now + RENEWAL_INTERVAL
 
     def end(self) -> None:
         """Commit nothing any more by itself."""
@@ -89,7 +108,7 @@ class AutoCommit:
 
     def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
         """Commit what is about to be given back, so that its next reader goes on there."""
-        return self._commit(self._due(states), now + self._before_revocation, now)
+        return self._commit(self._last(states), now + self._before_revocation, now)
 
     def before_assignment(self) -> Flow[float]:
         """Commit what another `assign` is about to take away; the caller doesn't wait for it."""
@@ -105,14 +124,15 @@ class AutoCommit:
         """Commit what is left, at `close()` and `unsubscribe()`."""
         if self._watch.active and not self._member.is_member:
             return now
-        return (yield from self._commit(self._due(self._all()), deadline, now))
+        return (yield from self._commit(self._last(self._all()), deadline, now))
 
-    def _commit(self, due: AskedCommit, deadline: float, now: float) -> Flow[float]:
-        if not due.offsets:
+    def _commit(self, due: Due, deadline: float, now: float) -> Flow[float]:
+        if not due:
             return now
-        commit = self._commits.commit(due, deadline, unknown_for=UNKNOWN_FOR, unasked=True)
+        asked = self._asked(due)
+        commit = self._commits.commit(asked, deadline, unknown_for=UNKNOWN_FOR, unasked=True)
         try:
-            yield from self._commits.traced(commit, due.offsets, asked=False)
+            yield from self._commits.traced(commit, asked.offsets, asked=False)
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", self._member.group_id, error)
         return self._engine.now
@@ -120,14 +140,44 @@ class AutoCommit:
     def _all(self) -> Iterable[PartitionState]:
         return self._subscription.partitions.values()
 
-    def _due(self, states: Iterable[PartitionState]) -> AskedCommit:
+    def _due(self, states: Iterable[PartitionState]) -> Due:
         # Without members a group's offsets expire one by one, so all are told again (as in Java).
         every = not self._watch.active
-        due = {
+        return {
             s: offset
             for s in states
-            if (offset := self._of(s)) is not None and (every or offset.offset != s.committed)
+            if (offset := self._of(s)) is not None
+            and (every or s.committed is None or offset.offset != s.committed.offset)
         }
+
+    def _last(self, states: Iterable[PartitionState]) -> Due:
+        """Return what is due when these are given back; idle partitions are renewed."""
+        states = list(states)
+        due = self._due(states)
+        return due | self._renewable(due, math.inf, states)
+
+    def _renewable(
+        self, due: Due, now: float, states: Iterable[PartitionState] | None = None
+    ) -> Due:
+        """Return the committed offsets of idle partitions that must be committed again by now.
+
+        They are the offsets as they were committed, as the caller may have committed less than it
+        was handed. Which partition comes when follows from its name: not all in one request.
+        """
+        chosen = self._all() if states is None else states
+        found: Due = {}
+        for state in chosen:
+            committed, age = state.committed, now - state.committed_since
+            if committed is None or age < RENEW_AFTER / 2 or math.isnan(age) or state in due:
+                continue
+            if age >= RENEW_AFTER * _share(state.partition):
+                found[state] = committed
+        if found:  # after a commit of the caller, an older offset would replace the caller's
+            under_way = self._commits.under_way()
+            found = {s: offset for s, offset in found.items() if s.partition not in under_way}
+        return found
+
+    def _asked(self, due: Due) -> AskedCommit:
         owned = {s.partition: s.ownership for s in due} if self._watch.active else {}
         asked = AskedCommit({s.partition: offset for s, offset in due.items()}, owned)
         return self._commits.with_topics(asked)
@@ -136,3 +186,8 @@ class AutoCommit:
         if not self._only_taken:
             return state.due()
         return None if state.taken is None else OffsetAndMetadata(state.taken)
+
+
+def _share(partition: TopicPartition) -> float:
+    """Return the part of `RENEW_AFTER` after which a partition's commit is renewed: 0.5 to 0.9."""
+    return 0.5 + 0.4 * crc32(f"{partition.topic}-{partition.partition}".encode()) / 2**32

@@ -64,6 +64,9 @@ def patience(config: Config) -> float:
     return max(call, request)
 
 
+RENEW_AFTER = 600.0
+"""Seconds after which a commit is repeated at the latest, so that brokers don't expire it while its
+partition has no new records."""
 TELL_AFTER = 10.0
 """Seconds for which a partition may wait for its committed offset before the log tells of it."""
 OPEN_TRANSACTION = (
@@ -162,7 +165,15 @@ class GroupCommits:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, read: bool = False
     ) -> AskedCommit:
         """Return the same for offsets that a producer sends in a transaction."""
+        for partition in offsets:
+            state = self._subscription.partitions.get(partition)
+            if state is not None:
+                state.commit_elsewhere()
         return self.asked(offsets, read=read)
+
+    def under_way(self) -> set[TopicPartition]:
+        """Return the partitions with commits that have begun and aren't finished."""
+        return {p for commit in (*self._open, *self._under_way) for p in commit.offsets}
 
     def with_topics(self, asked: AskedCommit, *, positions: bool = False) -> AskedCommit:
         """Note which topics the offsets belong to. This is done when the caller commits: by the
@@ -226,7 +237,7 @@ class GroupCommits:
         def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
             state = states.get(partition)
             if state is not None:
-                state.committed_at(offset.offset)
+                state.commit_accepted(offset, self._engine.now)
                 done.add(partition)
 
         done: set[TopicPartition] = set()
@@ -391,7 +402,9 @@ class GroupCommits:
                 subscription.identify(state, topic_id)
                 state.move_to(found.offset, found.leader_epoch)
                 self._hear(state, found.leader_epoch)
-                state.committed_at(found.offset)
+                # How old the commit is isn't known: it is renewed as if it were half as old as
+                # commits get.
+                state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)
             self._subscription.readable.notify()
             return True
 
