@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
+from odradek.clients.consumer.group.topic_watch import with_flags
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnreleasedInstanceIdError
@@ -201,6 +202,21 @@ def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
     scene.cluster.create_topic("my-orders-us", partitions=1)
     a.poll(15.0)
     assert {tp.topic for tp in a.assignment()} == {"orders-eu", "orders-us"}
+
+
+def test_flags_of_a_pattern_go_to_the_broker_or_are_refused() -> None:
+    assert with_flags("a.*") == "a.*"
+    assert with_flags(re.compile("a.*", re.ASCII)) == "a.*"
+    assert with_flags(re.compile("a.*", re.IGNORECASE | re.DOTALL)) == "(?is)a.*"
+    scene = Scene("consumer")
+    scene.cluster.create_topic("ORDERS", 1)
+    a = scene.member()
+    with pytest.raises(ConfigurationError, match="no flag VERBOSE"):
+        a.subscribe(pattern=re.compile("orders # all", re.VERBOSE))
+    a.subscribe(pattern=re.compile("orders", re.IGNORECASE))
+    a.poll(3.0)
+    assert {p.topic for p in a.assignment()} == {"ORDERS"}
+    a.close()
 
 
 @pytest.mark.parametrize("internal", [False, True])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer

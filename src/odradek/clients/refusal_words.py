@@ -5,10 +5,14 @@ In: what was asked for. Out: words after the error's name. Must not: decide what
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.errors.kafka import (
+    GroupMaxSizeReachedError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
     OffsetMetadataTooLargeError,
@@ -63,3 +67,32 @@ def of_offset(
             "new consumer.group_metadata()"
         )
     return place
+
+
+CURES: dict[type[BrokerError], str] = {
+    GroupMaxSizeReachedError: (
+        "Group {group!r} has as many members as the brokers allow (group.max.size, for "
+        "group.protocol=consumer group.consumer.max.size): stop members, or raise that limit. "
+        "Show the members with: odradek groups describe {quoted}"
+    ),
+    InconsistentGroupProtocolError: (
+        "The members of group {group!r} use another group.protocol, or no assignor in "
+        "partition.assignment.strategy that this consumer supports: use the same settings for all "
+        "members, or another group.id. Show the members with: odradek groups describe {quoted}"
+    ),
+}
+"""What to do about refusals whose texts from brokers name no cause."""
+
+
+def with_cure(error: KafkaError, group_id: str) -> KafkaError:
+    """Return the error of a group for its members, with the cause and the cure if they are known.
+
+    Errors that this client raises itself (without a broker's code in the text) have both already.
+    """
+    cure = CURES.get(type(error)) if isinstance(error, BrokerError) else None
+    if cure is None or not str(error).startswith(f"{error.name} "):
+        return error
+    said = str(error).rstrip(".")
+    found = type(error)(f"{said}. {cure.format(group=group_id, quoted=quote(group_id))}")
+    found.__cause__ = error.__cause__
+    return found

@@ -9,13 +9,17 @@ from tests.simulation.group_scene import PARTITIONS
 from tests.simulation.transactional import Scene
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
-from odradek.clients.refusal_words import of_batch, of_offset, of_producer_id
+from odradek.clients.refusal_words import of_batch, of_offset, of_producer_id, with_cure
+from odradek.common.errors import BrokerError
 from odradek.common.errors.kafka import (
+    GroupMaxSizeReachedError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
+    error_for,
 )
 
 
@@ -51,3 +55,21 @@ def test_an_old_epoch_says_what_it_means_for_a_transaction() -> None:
     assert "took over transactional.id 'x'" in of_batch(code, "t-0", "x")
     assert "abort_transaction()" in of_batch(code, "t-0", "x")
     assert of_batch(code, "t-0", None) == of_batch(3, "t-0", "x") == "t-0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (GroupMaxSizeReachedError, r"group\.max\.size.*odradek groups describe 'a group'"),
+        (InconsistentGroupProtocolError, r"another group\.protocol.*odradek groups describe"),
+    ],
+)
+def test_a_group_that_refuses_a_member_names_the_settings(
+    kind: type[BrokerError], says: str
+) -> None:
+    found = with_cure(error_for(kind.code or 0), "a group")
+    assert type(found) is kind
+    assert re.search(says, str(found))
+    assert ".." not in str(found)
+    own = kind("this client's own words")
+    assert with_cure(own, "a group") is own

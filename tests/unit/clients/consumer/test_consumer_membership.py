@@ -328,14 +328,22 @@ def test_leaving_ends_at_its_deadline() -> None:
     assert w.now - begin == pytest.approx(5.0, abs=0.2)
 
 
-def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it() -> None:
+def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     w = Scripted({"group.instance.id": "i1"})
     w.join(*[111] * 12, gives(1, orders=[0]), until=20.0)
     assert w.log == ["assigned orders-0"]
+    caplog.clear()
     w = Scripted({"group.instance.id": "i1"})
     w.join(*[111] * 500, until=70.0)
     assert isinstance(w.failure, UnreleasedInstanceIdError)
     assert len(w.beats) < 100
+    assert "'i1' (group.instance.id)" in str(w.failure)
+    assert "odradek groups describe" in str(w.failure)
+    told = [r for r in caplog.records if "i1" in r.getMessage()]
+    assert len(told) == 1
+    assert "group.consumer.session.timeout.ms" in told[0].getMessage()
 
 
 def test_other_topics_are_told_at_once() -> None:

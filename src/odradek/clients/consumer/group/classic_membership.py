@@ -401,7 +401,14 @@ class ClassicMembership(Life):
         now = yield START
         group = self._group
         text = f"poll() wasn't called for max.poll.interval.ms ({self._max_poll:g} s)"
-        logger.warning("leaving group %r: %s", group.group_id, text)
+        if group.instance_id is None:
+            logger.warning("leaving group %r: %s", group.group_id, text)
+        else:  # KIP-345
+            logger.warning(
+                "group %r: %s; this member's partitions are assigned to others after "
+                "session.timeout.ms (%g s), because it is static (group.instance.id=%s)",
+                *(group.group_id, text, self._session, group.instance_id),
+            )
         self._move(MemberEvent.POLL_OVERDUE, text, now)
         now = yield from self._lose_all(now)
         # At once: who closes the consumer meanwhile beats for no generation that is given up.

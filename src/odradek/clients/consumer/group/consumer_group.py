@@ -44,6 +44,7 @@ from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMetadata
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
+from odradek.clients.refusal_words import with_cure
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
@@ -347,7 +348,7 @@ class ConsumerGroup:
 
     def failed(self, error: KafkaError) -> None:
         """Every poll raises this from now on, until another `subscribe`."""
-        self.member.refuse(error)
+        self.member.refuse(with_cure(error, self.group_id))
 
     def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         here = self._subscription.partitions

@@ -11,8 +11,10 @@ is new is taken up, and the next heartbeat says so: until then the coordinator g
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
+from shlex import quote
 
 from odradek.clients.consumer.group.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.group.member_states import CONSUMER, MEMBER, Life, MemberEvent
@@ -43,13 +45,23 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
+logger = logging.getLogger("odradek.consumer")
+
 FAREWELL = 5.0
 """Seconds for leaving when the application stopped polling; its partitions are lost anyhow."""
 NAMES = 5.0
 """Seconds for one question about topic ids."""
 UNRELEASED_PATIENCE = 60.0
-"""A static member that was killed keeps its instance id for the session timeout, 45 s by default:
-whoever takes its place waits so long for it. Java gives up at once."""
+"""Seconds that a static member waits for its instance id. The coordinator keeps the id of a member
+that was killed for group.consumer.session.timeout.ms, 45 s by default. Java raises at once."""
+UNRELEASED_WARNING = 5.0
+"""Seconds of this wait after which a warning says why the member has no partitions."""
+UNRELEASED = (
+    "the instance id %r (group.instance.id) in group %r is taken by another member. If that member "
+    "was killed, the broker releases the id when its session ends (the broker's "
+    "group.consumer.session.timeout.ms, 45 s by default); if it is running, stop it or use another "
+    "group.instance.id. Show the members with: odradek groups describe %s"
+)
 AWAITED = ExponentialBackoff(0.1, 1.0)
 """Seconds between the heartbeats of a member that has just joined and was assigned nothing yet: the
 broker computes assignments a while after it answers, and others have to give back first. Waiting
@@ -93,6 +105,7 @@ class ConsumerMembership(Life):
         self._tries = 0
         self._sent_at = 0.0
         self._unreleased_since: float | None = None
+        self._unreleased_told = False
         retry = group.config.backoff("retry.backoff")
         self._failures, self._removals = Backoff(retry, rng), Backoff(retry, rng)
         self._awaited = Backoff(AWAITED, rng)
@@ -258,28 +271,24 @@ class ConsumerMembership(Life):
 
     def _failed(self, error: KafkaError, now: float) -> Flow[None]:
         """What an error means that asking again didn't mend."""
+        said = str(error).rstrip(".")
         gone = isinstance(error, GroupIdNotFoundError) and self._beats.epoch > JOIN
         if isinstance(error, _FENCED) or gone:
             yield from self._removed(error, now)
         elif error.retriable:
             self._not_before = self._failures.failed(now)
         elif isinstance(error, UnreleasedInstanceIdError):
-            if self._unreleased_since is None:
-                self._unreleased_since = now
-            if now >= self._unreleased_since + UNRELEASED_PATIENCE:
-                yield from self._refuse(error, now)
-                return
-            self._soon, self._not_before = True, self._failures.failed(now)
+            yield from self._unreleased(error, now)
         elif isinstance(error, UnsupportedVersionError) and self._group.pattern is None:
             text = (
-                f"{error}. The brokers don't support group.protocol=consumer (Kafka 4.0 and newer "
+                f"{said}. The brokers don't support group.protocol=consumer (Kafka 4.0 and newer "
                 "do, unless group.coordinator.rebalance.protocols excludes it): use "
                 "group.protocol=classic"
             )
             yield from self._refuse(UnsupportedVersionError(text), now)
         elif isinstance(error, GroupIdNotFoundError):
             text = (
-                f"{error}. A consumer with group.protocol=consumer can only join a group with "
+                f"{said}. A consumer with group.protocol=consumer can only join a group with "
                 "classic members if the brokers' group.consumer.migration.policy allows it, and if "
                 "the members' assignors write no user data of their own"
             )
@@ -289,6 +298,26 @@ class ConsumerMembership(Life):
         else:  # it says nothing about this member, which goes on; Java's would be lost for good
             self._group.complain(error)
             self._not_before = self._failures.failed(now)
+
+    def _unreleased(self, error: UnreleasedInstanceIdError, now: float) -> Flow[None]:
+        """Ask again until the coordinator releases the instance id, or for `UNRELEASED_PATIENCE`.
+
+        Warn once in between: the application sees a consumer without partitions meanwhile.
+        """
+        if self._unreleased_since is None:
+            self._unreleased_since, self._unreleased_told = now, False
+        waited, group_id = now - self._unreleased_since, self._group.group_id
+        words = self._group.instance_id, group_id, quote(group_id)
+        if waited >= UNRELEASED_PATIENCE:
+            text = f"waited {waited:.0f} s: {UNRELEASED % words}"
+            yield from self._refuse(UnreleasedInstanceIdError(text), now)
+            return
+        if waited >= UNRELEASED_WARNING and not self._unreleased_told:
+            self._unreleased_told = True
+            logger.warning(
+                "%s. The consumer waits up to %.0f s", UNRELEASED % words, UNRELEASED_PATIENCE
+            )
+        self._soon, self._not_before = True, self._failures.failed(now)
 
     def _removed(self, error: KafkaError, now: float) -> Flow[None]:
         """The group went on without this member: all is lost, and it joins again."""

@@ -28,6 +28,30 @@ LIST_FIRST, LIST_MOST = 0.5, 10.0
 """Seconds until topics are listed again for a pattern: after the first failure, and after many."""
 
 
+RE2_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+"""Flags that brokers' regular expressions (RE2/J) have as well, with their letters."""
+
+
+def with_flags(pattern: str | re.Pattern[str]) -> str:
+    """Return the text of a pattern for brokers, with its flags as a prefix such as `(?i)`.
+
+    Raises `ConfigurationError` for flags that brokers can't apply. Names of topics are ASCII, so
+    `re.ASCII` makes no difference.
+    """
+    if isinstance(pattern, str):
+        return pattern
+    text = pattern.pattern
+    flags = re.RegexFlag(pattern.flags) & ~(re.UNICODE | re.ASCII | re.DEBUG)
+    letters = "".join(letter for flag, letter in RE2_FLAGS.items() if flags & flag)
+    rest = flags & ~re.RegexFlag(sum(RE2_FLAGS))
+    if rest:
+        raise ConfigurationError(
+            f"pattern {text!r}: with group.protocol=consumer, brokers match the topics, and they "
+            f"have no flag {rest.name}: write the pattern without it"
+        )
+    return f"(?{letters}){text}" if letters else text
+
+
 class TopicWatch:
     """The subscription of one group consumer."""
 
@@ -72,7 +96,9 @@ class TopicWatch:
             text = pattern if isinstance(pattern, str) else pattern.pattern
             if not text:
                 raise ConfigurationError("the pattern is empty")
-            if not self._member.by_epoch:
+            if self._member.by_epoch:
+                text = with_flags(pattern)
+            else:
                 try:
                     compiled = re.compile(pattern)
                 except (re.error, OverflowError, RecursionError) as error:
