@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.clients.consumer.group.assignors import (
     BUILT_IN,
+    COOPERATIVE,
     Assignments,
     Assignor,
     AssignorError,
@@ -58,6 +59,12 @@ class Leader:
         self._counts: dict[str, int] | None = None
         """How many partitions each topic of the group had; None for followers."""
         self._gone_since = math.inf
+        self._withheld_until = math.inf
+        """Time of the rebalance for partitions that their owner hasn't given back."""
+        config = group.config
+        self._first_pause: float = 2 * config["heartbeat.interval.ms"]
+        self._longest_pause: float = max(self._first_pause, config["max.poll.interval.ms"])
+        self._withheld_pause = self._first_pause
         retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
         self._missing = Backoff(retry, rng)
 
@@ -73,7 +80,9 @@ class Leader:
         topics = dict.fromkeys(t for s in subscriptions.values() for t in s.topics)
         cluster = yield from self._cluster(topics)
         self._lead(topics, cluster)
-        given = yield from self._assign(self._assignors[protocol], subscriptions, cluster)
+        assignor = self._assignors[protocol]
+        given = yield from self._assign(assignor, subscriptions, cluster)
+        self._note_withheld(assignor, given)
         return [
             SyncGroupRequestAssignment(member, encode_assignment(partitions))
             for member, partitions in given.items()
@@ -106,14 +115,30 @@ class Leader:
             text = f"returned an invalid assignment: {type(error).__name__}: {error}"
         raise AssignorError(f"the assignor {assignor.name!r} {text}") from error
 
-    def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:
+    def _note_withheld(self, assignor: Assignor, given: Assignments) -> None:
+        """Note partitions that wait for their owner to give them back (KIP-429).
+
+        Their owner joins again then. A static member that restarts meanwhile doesn't, so the leader
+        asks for a rebalance itself; if the owner still claims them, after a pause twice as long.
+        """
+        if type(assignor) not in BUILT_IN.values() or assignor.protocol is not COOPERATIVE:
+            return
+        counts = sum((self._counts or {}).values())
+        if counts == sum(len(partitions) for partitions in given.values()):
+            self._withheld_pause = self._first_pause
+            return
+        self._withheld_until = self._engine.now + self._withheld_pause
+        self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
+
+    def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
         """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
+        yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
         ]
         topics = dict.fromkeys(t for s in subscriptions for t in s.topics)
-        self._metadata.want(topics)
-        self._lead(topics, self._metadata.snapshot or Cluster())
+        cluster = yield from self._cluster(topics)
+        self._lead(topics, cluster)
 
     def step_down(self) -> None:
         """Somebody else leads: topics that only others subscribe to are no concern any more."""
@@ -123,7 +148,7 @@ class Leader:
             metadata.held_by.remove(self._topics)
             metadata.forget_topics(t for t in self._counts if t not in own)
             self._counts = None
-            self._gone_since = math.inf
+            self._gone_since = self._withheld_until = math.inf
 
     def reason(self, now: float) -> str | None:
         """Why the group should rebalance, judged by the snapshot of now."""
@@ -132,6 +157,8 @@ class Leader:
             self._gone_since = math.inf  # with nothing known nothing is missing
             self._missing.succeeded()
             return None
+        if now >= self._withheld_until:
+            return "partitions that were withheld for their former owner have no owner"
         gone = missing = None
         for topic, before in self._counts.items():
             found = snapshot.topic(topic)
@@ -152,7 +179,7 @@ class Leader:
     def look_at(self) -> float:
         """Return when to call `reason` again, whether or not metadata has changed."""
         missing = self._missing.until if self._missing.failures else math.inf
-        return min(self._gone_since + GONE_AFTER, missing)
+        return min(self._gone_since + GONE_AFTER, missing, self._withheld_until)
 
     def _look_for(self, missing: str | None, now: float) -> None:
         """Ask for a topic of the group that does not exist: once it is created, its partitions have
@@ -166,7 +193,7 @@ class Leader:
             self._missing.failed(now)
 
     def _lead(self, topics: Iterable[str], cluster: Cluster) -> None:
-        self._gone_since = math.inf
+        self._gone_since = self._withheld_until = math.inf
         if self._counts is None:
             self._metadata.held_by.append(self._topics)
         self._counts = {}

@@ -24,6 +24,7 @@ from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
 from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.group.unowned_partitions import find_unowned
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff
@@ -50,6 +51,8 @@ logger = logging.getLogger("odradek.consumer")
 
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
+LOOK_TIMEOUT = 10.0
+"""Seconds for the description of the group that a static member asks for when it returns."""
 LEAVE_TIMEOUT = 5.0
 """Seconds for leaving without being asked, as a courtesy to the others: the session
 timeout does the same, only later. `close()` may take as long as its caller allows."""
@@ -178,6 +181,7 @@ class ClassicMembership(Life):
             yield from self._prepare()
             topics = self._group.topics()
             self._wish = None
+            returns = self._group.instance_id is not None and identity.member_id == NO_MEMBER
             joined = yield from self._joining.join(topics, reason)
             now = engine.now
             generation = f"generation {joined.generation_id}"
@@ -200,11 +204,24 @@ class ClassicMembership(Life):
         self._mishaps.succeeded()
         self._move(MemberEvent.SYNCED, generation, now)
         yield from self._take(decode_assignment(assigned).partitions, topics)
+        if returns:
+            engine.start(self._look_for_unowned(identity.generation))
+
+    def _look_for_unowned(self, generation: int) -> Flow[None]:
+        """Rebalance once if the return of this static member has left partitions to nobody.
+
+        The subscription that is sent then has another generation and other owned partitions than
+        the first one, and the coordinator begins a rebalance for it.
+        """
+        now = yield START
+        partition = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
+        same = self.state is MemberState.STABLE and self.generation == generation
+        if partition is not None and same:
+            self.rejoin(f"{partition} has no owner", self._engine.now)
 
     def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
         if joined.skip_assignment:
-            self._leader.watch(joined.members)
-            yield START
+            yield from self._leader.watch(joined.members)
             return []
         return (yield from self._leader.divide(protocol, joined.members))
 

@@ -1,0 +1,65 @@
+"""Search of a classic group for subscribed partitions that no member owns.
+
+In: the group, as its coordinator describes it (DescribeGroups; READ on a group implies DESCRIBE).
+Out: one of those partitions, or None. A static member that joins under a known instance id gets its
+last assignment back without a rebalance (KIP-345): if it had partitions to give back, subscribes to
+more topics, or if topics have grown, only this search shows it. Must not: rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
+from odradek.clients.consumer.group.membership import Group
+from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import error_for
+from odradek.common.types import TopicPartition
+from odradek.metadata.metadata import Metadata
+from odradek.network.flow import START, Flow
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+logger = logging.getLogger("odradek.consumer")
+
+STABLE = "Stable"
+
+
+def find_unowned(group: Group, metadata: Metadata, deadline: float) -> Flow[TopicPartition | None]:
+    """Return a partition that members subscribe to and none is assigned, if there is one.
+
+    Topics that aren't in the metadata of this consumer are left out. In a group that isn't stable,
+    a rebalance assigns all partitions anyway.
+    """
+    yield START
+
+    def check(answer: DescribeGroupsResponse) -> KafkaError | None:
+        code = answer.groups[0].error_code if answer.groups else 0
+        return error_for(code) if code else None
+
+    try:
+        answer = yield from group.coordinator.ask(
+            f"members of group {group.group_id!r}",
+            lambda _: DescribeGroupsRequest([group.group_id]),
+            DescribeGroupsResponse,
+            check,
+            deadline,
+        )
+        described = answer.groups[0] if answer.groups else None
+        if described is None or described.group_state != STABLE:
+            return None
+        topics: set[str] = set()
+        owned: set[TopicPartition] = set()
+        for m in described.members:
+            who = m.group_instance_id, m.member_id
+            topics.update(decode_subscription(m.member_metadata, *who).topics)
+            owned.update(decode_assignment(m.member_assignment).partitions)
+    except KafkaError as error:
+        logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
+        return None
+    snapshot = metadata.snapshot
+    for topic in sorted(topics):
+        found = snapshot.topic(topic) if snapshot is not None else None
+        for number in range(len(found.partitions) if found is not None else 0):
+            if TopicPartition(topic, number) not in owned:
+                return TopicPartition(topic, number)
+    return None

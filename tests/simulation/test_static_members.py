@@ -1,0 +1,115 @@
+"""Static members of classic groups: no partition stays without an owner (R-IN-6, KIP-345)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PARTITIONS, Scene
+
+from odradek.api.consumer import Consumer
+from odradek.common.types import TopicPartition
+
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
+    owned = [p for m in members for p in m.assignment()]
+    return {p: owned.count(p) for p in sorted(set(owned))}
+
+
+def settle(scene: Scene, members: list[Consumer], wanted: list[TopicPartition]) -> float:
+    """Poll until each partition has one owner, and return the seconds that it took."""
+    started = scene.world.now
+    while owners(members) != dict.fromkeys(wanted, 1):
+        assert scene.world.now < started + 15.0, owners(members)
+        for member in members:
+            member.poll(0.1)
+    return scene.world.now - started
+
+
+def busy_beside_a_join(scene: Scene, **config: Any) -> tuple[Consumer, Consumer]:
+    """A static member works on one batch while another member joins: it owes partitions."""
+    given = {**COOPERATIVE, "max.poll.interval.ms": 10_000, **config}
+    a = scene.subscribed("a", group_instance_id="a", **given)
+    scene.read(a, 40)
+    b = scene.subscribed("b", **given)
+    return a, b
+
+
+def test_a_batch_beyond_the_poll_interval_leaves_no_partition_to_nobody() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a, b = busy_beside_a_join(scene)
+    until = scene.world.now + 15.0
+    while scene.world.now < until:
+        b.poll(0.5)
+    settle(scene, [a, b], PARTITIONS)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_restart_within_a_batch_leaves_no_partition_to_nobody(orderly: bool) -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a, b = busy_beside_a_join(scene)
+    until = scene.world.now + 3.0
+    while scene.world.now < until:
+        b.poll(0.5)
+    if orderly:
+        a.close()
+    else:
+        scene.world.hosts["a"].freeze()  # as good as killed
+    again = scene.subscribed("c", group_instance_id="a", **COOPERATIVE)
+    settle(scene, [again, b], PARTITIONS)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, leads: bool) -> None:
+    scene = Scene()
+    scene.cluster.create_topic("u", 2)
+    given = {"partition.assignment.strategy": strategy}
+    names = ["a", "b"] if leads else ["b", "a"]
+    made = {}
+    for name in names:
+        made[name] = scene.subscribed(name, group_instance_id=name, **given)
+        settle(scene, list(made.values()), PARTITIONS)
+    made["a"].close()
+    again = scene.member("c", group_instance_id="a", **given)
+    again.subscribe(["t", "u"])
+    settle(scene, [again, made["b"]], [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned(
+    strategy: str,
+) -> None:
+    scene = Scene()
+    given = {"partition.assignment.strategy": strategy, "group_instance_id": "a"}
+    a = scene.subscribed("a", **given)
+    settle(scene, [a], PARTITIONS)
+    a.close()
+    scene.cluster.add_partitions("t", 2)
+    again = scene.subscribed("c", **given)
+    settle(scene, [again], [TopicPartition("t", p) for p in range(6)])
+
+
+def test_the_restart_of_a_static_leader_does_not_rebalance_the_group() -> None:
+    scene = Scene()
+    scene.cluster.create_topic("u", 2)
+    wanted = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
+    a = scene.subscribed("a", group_instance_id="a")
+    settle(scene, [a], PARTITIONS)
+    b = scene.member("b", group_instance_id="b")
+    b.subscribe(["t", "u"])
+    settle(scene, [a, b], wanted)
+    generation = b.group_metadata().generation_id
+    a.close()
+    again = scene.subscribed("c", group_instance_id="a")
+    settle(scene, [again, b], wanted)
+    until = scene.world.now + 20.0
+    while scene.world.now < until:
+        again.poll(0.2)
+        b.poll(0.2)
+    assert b.group_metadata().generation_id == generation
