@@ -8,7 +8,11 @@ import pytest
 from tests.simulation.group_scene import PARTITIONS, Scene
 
 from odradek.api.consumer import Consumer
+from odradek.common.errors.kafka import TopicAuthorizationError
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.metadata import MetadataResponseTopic
+from odradek.simulation.brokers import broker_handlers
+from odradek.simulation.logs.topics import SimulatedTopic
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -113,3 +117,35 @@ def test_the_restart_of_a_static_leader_does_not_rebalance_the_group() -> None:
         again.poll(0.2)
         b.poll(0.2)
     assert b.group_metadata().generation_id == generation
+
+
+def test_a_leader_without_permission_on_another_members_topic_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen, denied = broker_handlers._topic_metadata, True
+
+    def describe(broker: Any, topic: SimulatedTopic) -> MetadataResponseTopic:
+        if denied and topic.name == "u":
+            return MetadataResponseTopic(TopicAuthorizationError.code or 0, topic.name)
+        return seen(broker, topic)
+
+    monkeypatch.setattr(broker_handlers, "_topic_metadata", describe)
+    scene = Scene()
+    scene.cluster.create_topic("u", 1)
+    a = scene.subscribed("a")
+    settle(scene, [a], PARTITIONS)
+    b = scene.member("b")
+    b.subscribe(["t", "u"])
+    with pytest.raises(TopicAuthorizationError):  # the subscriber's own error
+        for _ in range(100):
+            b.poll(0.1)
+            a.poll(0.1)
+    for _ in range(100):
+        b.poll(0.1)
+        a.poll(0.1)
+    settle(scene, [a, b], PARTITIONS)
+    assert b.assignment()
+    (told,) = [r.getMessage() for r in caplog.records if "lacks DESCRIBE" in r.getMessage()]
+    assert "'u'" in told
+    denied = False
+    settle(scene, [a, b], [*PARTITIONS, TopicPartition("u", 0)])

@@ -7,6 +7,7 @@ to, have other numbers of partitions. Must not: send anything.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,6 +24,7 @@ from odradek.clients.consumer.group.embedded_protocol import decode_subscription
 from odradek.clients.consumer.group.membership import Group
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import TopicAuthorizationError
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.metadata import Metadata
@@ -30,6 +32,8 @@ from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.join_group import JoinGroupResponseMember
 from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
+
+logger = logging.getLogger("odradek.consumer")
 
 TOPICS_TIMEOUT = 5.0
 """Seconds that the group is kept waiting for metadata of topics; those that come later make it
@@ -65,6 +69,8 @@ class Leader:
         self._first_pause: float = 2 * config["heartbeat.interval.ms"]
         self._longest_pause: float = max(self._first_pause, config["max.poll.interval.ms"])
         self._withheld_pause = self._first_pause
+        self._denied: set[str] = set()
+        """Topics of the group that this user may not describe."""
         retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
         self._missing = Backoff(retry, rng)
 
@@ -200,6 +206,25 @@ class Leader:
         for topic in topics:
             found = cluster.topic(topic)
             self._counts[topic] = len(found.partitions) if found is not None else 0
+        self._warn_of_refused(self._counts)
+
+    def _warn_of_refused(self, topics: Iterable[str]) -> None:
+        """Warn once of topics that only other members subscribe to and this leader may not see.
+
+        Without DESCRIBE on them it can't assign their partitions, and no other member reports it.
+        The search for missing topics notices when the permission is added.
+        """
+        errors = self._metadata.topic_errors
+        denied = {t for t in topics if errors.get(t) == TopicAuthorizationError.code}
+        new = sorted(denied - self._denied - {*self._group.topics()})
+        self._denied = denied
+        if new:
+            logger.warning(
+                "group %r: no member is assigned partitions of %s, because this consumer leads the "
+                "group and its user lacks DESCRIBE on %s. All members of a group need "
+                "DESCRIBE and READ on all of its topics. Add ACLs with: odradek acls create",
+                *(self._group.group_id, *[", ".join(map(repr, new))] * 2),
+            )
 
     def _topics(self) -> Iterable[str]:
         return self._counts or ()
