@@ -258,6 +258,32 @@ def test_of_two_claims_for_a_partition_the_younger_counts(
     assert results[0] == results[1]
 
 
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data())
+def test_a_partition_is_not_assigned_beside_a_claim_as_young_as_the_members_own(
+    data: st.DataObject,
+) -> None:
+    """A member that missed rebalances names partitions that others own by now."""
+    topics = data.draw(counts)
+    partitions = st.builds(TopicPartition, st.sampled_from(sorted(topics)), st.integers(0, 2))
+    members = {
+        member: MemberSubscription(
+            tuple(sorted(topics)),
+            tuple(data.draw(st.lists(partitions, unique=True, max_size=6))),
+            data.draw(st.integers(-1, 3)),
+        )
+        for member in data.draw(st.lists(names, min_size=2, max_size=4, unique=True))
+    }
+    assigned = run("cooperative-sticky", members, topics)
+    for member, given_ in assigned.items():
+        own = members[member]
+        for partition in given_:
+            for other, said in members.items():
+                if other != member and partition in said.owned:
+                    assert partition in own.owned
+                    assert own.generation > said.generation
+
+
 def test_of_two_equal_claims_neither_counts() -> None:
     partitions = [TopicPartition("a", n) for n in range(2)]
     claims = {

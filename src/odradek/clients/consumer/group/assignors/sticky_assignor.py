@@ -9,6 +9,7 @@ With racks (KIP-881) balance still comes first, then replicas near their members
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
@@ -88,13 +89,12 @@ class CooperativeStickyAssignor:
         if assignments is None:
             assignments = _share(members, topics, claims, self.partition_racks)
         self._aim = group, assignments
-        owners: dict[TopicPartition, set[str]] = {}
-        for member, subscription in members.items():
-            for partition in subscription.owned:
-                owners.setdefault(partition, set()).add(member)
-        nobody: frozenset[str] = frozenset()
+        claimed: dict[TopicPartition, dict[str, int]] = {}
+        for member, (owned, generation) in claims.items():
+            for partition in owned:
+                claimed.setdefault(partition, {})[member] = generation
         return {
-            member: [p for p in given if not (there := owners.get(p, nobody)) or member in there]
+            member: [p for p in given if p not in claimed or _is_free(claimed[p], member)]
             for member, given in assignments.items()
         }
 
@@ -111,6 +111,16 @@ class CooperativeStickyAssignor:
         aim = self._aim[1]
         arriving = all(set(aim[m]).issuperset(s.owned) for m, s in members.items())
         return aim if arriving else None
+
+
+def _is_free(claims: Mapping[str, int], member: str) -> bool:
+    """Return whether no other member owns a partition that this member is about to be assigned.
+
+    A claim from an older generation is outdated. Of two equal ones either may be right, so both
+    members give the partition back.
+    """
+    own = claims.get(member, -math.inf)
+    return all(generation < own for other, generation in claims.items() if other != member)
 
 
 def _generation(subscription: MemberSubscription) -> int:
