@@ -124,7 +124,19 @@ class AutoCommit:
         """Commit what is left, at `close()` and `unsubscribe()`."""
         if self._watch.active and not self._member.is_member:
             return now
-        return (yield from self._commit(self._last(self._all()), deadline, now))
+        due = self._last(self._all())
+        now = yield from self._commit(due, deadline, now)
+        again = sum(
+            offset.offset - state.committed.offset
+            for state, offset in due.items()
+            if state.committed is not None and offset.offset > state.committed.offset
+        )
+        if again:
+            logger.warning(
+                "group %s: the last offsets couldn't be committed: %d record%s will be read again",
+                *(self._member.group_id, again, "" if again == 1 else "s"),
+            )
+        return now
 
     def _commit(self, due: Due, deadline: float, now: float) -> Flow[float]:
         if not due:

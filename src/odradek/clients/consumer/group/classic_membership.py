@@ -58,6 +58,7 @@ LEAVE_TIMEOUT = 5.0
 timeout does the same, only later. `close()` may take as long as its caller allows."""
 
 
+JOINING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 """After these everything is lost, and the member joins again."""
 
@@ -104,6 +105,8 @@ class ClassicMembership(Life):
         """It is over, as far as this side can tell: nothing is handed out. Losing the partitions
         at once would read records twice after each outage of the whole cluster, in which no
         session ends; handing out more would read them twice if others have the partitions."""
+        self._holding = False
+        """The consumer leaves as soon as its offsets are committed."""
         self._running: Completion[None] | None = None
         self._revoking: Completion[float] | None = None
 
@@ -131,8 +134,19 @@ class ClassicMembership(Life):
         self._wish = reason
         self._changed.notify()
 
+    @property
+    def _revokes(self) -> bool:
+        return self._revoking is not None and not self._revoking.done
+
     def hold(self) -> None:
-        """The consumer will leave: no join any more, but heartbeats until `leave`."""
+        """Begin no join any more, and send heartbeats until `leave`.
+
+        A join in flight is finished if partitions are owned: as soon as the coordinator has begun
+        the next generation, it only accepts their offsets from members of that one.
+        """
+        if self.state in JOINING and not self._revokes and self._group.owned():
+            self._holding = True
+            return
         self._stop()
         self._running = self._engine.start(self._hold())
 
@@ -157,10 +171,14 @@ class ClassicMembership(Life):
         while True:
             try:
                 yield from self._rebalance(reason)
+                if self._holding:
+                    yield from self._hold()
                 reason = yield from self._stay()
                 self._move(MemberEvent.REBALANCE, reason, self._engine.now)
             except REMOVED as error:
                 yield from self._removed(error)
+                if self._holding:
+                    return
                 reason = f"{type(error).__name__}: {error}"
             except PollOverdueError:
                 yield from self._poll_overdue()
@@ -235,6 +253,9 @@ class ClassicMembership(Life):
 
     def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
         """Own what is assigned, and nothing else."""
+        if self._holding:
+            yield START
+            return
         group, joining = self._group, self._joining
         joining.took(assigned, self.generation)
         given, subscribed = set(assigned), set(topics)
