@@ -141,6 +141,8 @@ class Config:
                 )
         settle_security(values, self.given)
         check_schemes(self.stated["bootstrap.servers"], values["security.protocol"])
+        if values.get("allow.auto.create.topics", False) is None:
+            values["allow.auto.create.topics"] = self.client == PRODUCER
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None

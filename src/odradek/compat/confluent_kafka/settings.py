@@ -50,7 +50,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     CONSUMER: {
         "auto.offset.reset": "largest",
         "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
         "enable.auto.commit": True,
         "auto.commit.interval.ms": 5000,
         "enable.auto.offset.store": True,
@@ -299,7 +298,7 @@ def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 _OF_OTHERS = {
-    PRODUCER: frozenset(_DEFAULTS[CONSUMER]) - {"allow.auto.create.topics"},
+    PRODUCER: frozenset(_DEFAULTS[CONSUMER]),
     CONSUMER: frozenset(_DEFAULTS[PRODUCER]),
     ADMIN: frozenset(_DEFAULTS[PRODUCER]) | frozenset(_DEFAULTS[CONSUMER]),
 }
