@@ -1,6 +1,6 @@
 """Write `src/odradek/common/errors/kafka.py` from Kafka's own table of error codes.
 
-    python tools/generate_errors.py kafka-clients-4.3.1.jar:slf4j-api.jar
+    python tools/generate_errors.py kafka-clients-4.4.0.jar:slf4j-api.jar
 
 In: a class path with the `kafka-clients` jar and an slf4j API. A small Java program (run from
 source, Java ≥ 17) prints `org.apache.kafka.common.protocol.Errors` with the exception types that

@@ -1,7 +1,7 @@
 """Write `src/odradek/protocol/messages/*.py` and `api_keys.py` from Kafka's message definitions.
 
-    python tools/generate_protocol.py kafka-clients-4.3.1.jar            # the APIs we use
-    python tools/generate_protocol.py kafka-clients-4.3.1.jar --check    # say whether up to date
+    python tools/generate_protocol.py kafka-clients-4.4.0.jar            # the APIs we use
+    python tools/generate_protocol.py kafka-clients-4.4.0.jar --check    # say whether up to date
 
 In: the `kafka-clients` jar. Out: one module per API: classes, and one straight-line reader and
 writer per *distinct layout* of each struct (see `protocol_module`). Must not: depend on anything

@@ -1,17 +1,26 @@
 """Write the tables of names into docs/switching.md: `tools/switching_page.py`.
 
-The tables between the page's marks are written from `common.options.habits` and
-`common.options.spellings`, which the clients use, and from the settings that other clients have
-(the tests' frozen lists). A test fails if the page is out of date.
+The tables between the page's marks are written from `habits`, `spellings` and `without_effect` of
+`common.options`, which the clients use, and from the settings that other clients have (the tests'
+frozen lists). A test fails if the page is out of date.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odradek.common.config import OPTIONS
-from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS, is_idle
+from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS
 from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.without_effect import (
+    COSTLY,
+    HARMLESS,
+    IN_FILES,
+    OF_REGISTRIES,
+    OF_SERIALIZERS,
+    in_words,
+    owners,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "switching.md"
@@ -48,7 +57,6 @@ def _settings() -> Iterator[str]:
         for name in {dotted(name) for names in clients.values() for name in names}:
             found.setdefault(name, set()).add(library.split()[0])
     same = [n for n in found if n in OPTIONS and n not in ALIASES]
-    idle = [n for n in found if is_idle(n, None)]
     yield "### Settings"
     yield ""
     yield f"{len(same)} settings of theirs are ours, by the same name. Others, in dots:"
@@ -60,10 +68,39 @@ def _settings() -> Iterator[str]:
         if name in ALIASES:
             yield f"| `{name}` | {whose} | `{ALIASES[name]}` |"
         elif name in CURES or name in REFUSED:
-            yield f"| `{name}` | {whose} | refused: {CURES.get(name) or REFUSED[name]} |"
+            by = f" by {in_words(owners(name))}" if name not in OPTIONS and owners(name) else ""
+            yield f"| `{name}` | {whose} | refused{by}: {CURES.get(name) or REFUSED[name]} |"
     yield ""
-    yield f"These {len(idle)} are taken and change nothing (a DEBUG line says so):"
-    yield ", ".join(f"`{name}`" for name in sorted(idle)) + "."
+    yield from _without_effect()
+
+
+def _without_effect() -> Iterator[str]:
+    yield "### Settings without effect"
+    yield ""
+    yield (
+        "The clients accept the settings of this table, and log a line for each, once per process "
+        "and kind of client. The level is WARNING if the setting can cost money (traffic between "
+        "zones, memory, requests) or safety (durability, security, order, correctness), or if a "
+        "program or an operator would miss it; DEBUG if nothing is lost without it."
+    )
+    yield ""
+    yield "| setting | level | why it has no effect |"
+    yield "|---|---|---|"
+    for level, table in (("WARNING", COSTLY), ("DEBUG", HARMLESS)):
+        for name in sorted(table):
+            yield f"| `{name}` | {level} | {table[name]} |"
+    yield ""
+    serializers = _listed(sorted(OF_SERIALIZERS))
+    registries = _listed(f"{prefix}*" for prefix in OF_REGISTRIES)
+    yield (
+        f"Settings of serializers ({serializers}), of registries ({registries}) and of Confluent's "
+        "components (`confluent.*`) are a WARNING that says where they belong. From a properties "
+        f"file, {_listed(sorted(IN_FILES))} are left out with a WARNING; in a dict they are errors."
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def renewed(page: str) -> str:

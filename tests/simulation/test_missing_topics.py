@@ -27,8 +27,8 @@ TYPO = "Flihgts"
 class Scene(Stage):
     """A cluster with topic `flights`, of three partitions; counts what clients ask."""
 
-    def __init__(self) -> None:
-        super().__init__(partitions=0)
+    def __init__(self, **cluster: Any) -> None:
+        super().__init__(partitions=0, **cluster)
         self.cluster.create_topic("flights", partitions=3)
         self.cluster.create_topic("counts")
         self.lists = 0
@@ -195,15 +195,14 @@ def test_names_like_it_are_left_out_where_no_broker_lists_any(
     client.close(0)
 
 
-def test_brokers_that_may_make_topics_do_so_for_producers_and_consumers() -> None:
-    """KIP-361, with Java's default: whoever doesn't want it says so."""
-    scene = Scene()
-    scene.cluster.auto_create = True
+def test_a_producer_has_topics_created_and_a_consumer_if_it_is_configured_so() -> None:
+    """KIP-361."""
+    scene = Scene(auto_create=True)
     producer = scene.producer()
     assert producer.send("new", b"x").result(10).offset == 0
     with pytest.raises(InvalidTopicExceptionError, match="not a topic"):
         producer.send("not a topic", b"x").result(10)
-    consumer = scene.consumer()
+    consumer = scene.consumer(allow_auto_create_topics=True)
     consumer.assign([TopicPartition("read", 0)])
     polls(consumer)
     assert {"new", "read"} <= scene.cluster.topics.keys()
@@ -211,11 +210,41 @@ def test_brokers_that_may_make_topics_do_so_for_producers_and_consumers() -> Non
         client.close()
 
 
+@pytest.mark.parametrize("use", ["assign", "subscribe, classic", "subscribe, consumer"])
+def test_a_consumer_creates_no_topic_and_says_which_one_is_missing(
+    use: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By default; poll() doesn't raise, because the topic may be created later."""
+    scene = Scene(auto_create=True)
+    consumer = USES[use](scene)
+    assert TYPO not in scene.cluster.topics
+    (line,) = told(caplog)
+    assert f"topic {TYPO} still doesn't exist after 5 s (did you mean flights?). Create it" in line
+    health = consumer.health()
+    assert (health.ok, health.reason) == (
+        True,
+        f"topic {TYPO} doesn't exist (did you mean flights?)",
+    )
+    assert f"odradek topics create {TYPO} " in health.cure
+    assert f"But topic {TYPO} still doesn't exist" in consumer.explain().diagnosis
+    consumer.close(0)
+
+
+def test_a_broker_that_can_not_be_forbidden_to_creates_topics_for_a_consumer() -> None:
+    """Metadata has no field for it before version 4; the consumer works anyway."""
+    scene = Scene(auto_create=True, versions={MetadataRequest.API_KEY: (0, 3)})
+    consumer = scene.consumer()
+    consumer.assign([TopicPartition("flights", 0), TopicPartition("new", 0)])
+    polls(consumer)
+    assert "new" in scene.cluster.topics
+    assert consumer.position(TopicPartition("flights", 0), 5) == 0
+    consumer.close(0)
+
+
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
 def test_nobody_else_has_topics_made(kind: Any) -> None:
-    scene = Scene()
-    scene.cluster.auto_create = True
-    off: dict[str, Any] = {} if kind is Admin else {"allow.auto.create.topics": "false"}
+    scene = Scene(auto_create=True)
+    off: dict[str, Any] = {"allow.auto.create.topics": "false"} if kind is Producer else {}
     client: Any = scene.client(kind, **off)
     if isinstance(client, Producer):
         with pytest.raises(KafkaTimeoutError):

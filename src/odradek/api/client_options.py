@@ -166,7 +166,7 @@ class ClientOptions(TypedDict, total=False):
 class ProducerOptions(ClientOptions, total=False):
     """Keywords of `Producer`."""
 
-    allow_auto_create_topics: bool
+    allow_auto_create_topics: bool | None
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
     enable_idempotence: bool
     linger_ms: int
@@ -202,7 +202,7 @@ class ProducerOptions(ClientOptions, total=False):
 class ConsumerOptions(ClientOptions, total=False):
     """Keywords of `Consumer`."""
 
-    allow_auto_create_topics: bool
+    allow_auto_create_topics: bool | None
     auto_offset_reset: Literal["latest", "earliest", "none"] | str
     client_rack: str | None
     fetch_min_bytes: int

@@ -167,6 +167,7 @@ def main() -> None:
     _open_streams()
     # Commands say in their own words what clients would tell a program without logging (R-IN-6).
     logging.getLogger("odradek").addHandler(logging.NullHandler())
+    logging.getLogger("odradek.options").addHandler(logging.StreamHandler())
     if sys.argv[1:2] == ["--version"]:
         sys.argv[1] = "version"
     words = sys.argv[1:] if COMPLETION not in os.environ else completed_words(os.environ)

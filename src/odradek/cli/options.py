@@ -17,10 +17,11 @@ from typing import Annotated, Any
 import typer
 
 from odradek.common import config
-from odradek.common.options.habits import CURES, INSTEAD, belongs, is_idle
+from odradek.common.options.habits import CURES
 from odradek.common.options.spellings import ALIASES, REFUSED, dotted
 from odradek.common.options.table import GROUPS
 from odradek.common.options.values import Option
+from odradek.common.options.without_effect import reason
 from odradek.spark.options import option_table
 from odradek.spark.sink import sink_options
 
@@ -116,10 +117,8 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
     found = [one for one in among if one["name"].lower() == meant]
     if found:
         return found
-    if is_idle(name, client):
-        instead = INSTEAD.get(name) or belongs(name)
-        why = f": {instead}" if instead else ""
-        typer.echo(f"{name} is accepted but has no effect{why}.")
+    if why := reason(name):
+        typer.echo(f"{name} is accepted but has no effect: {why}.")
         raise typer.Exit
     whose = f" of the {client}" if client else ""
     cure = CURES.get(name) or REFUSED.get(name)

@@ -3,7 +3,8 @@
 In: a dict with Kafka's names, or keywords with underscores. Out: a checked `Config` whose times
 are float seconds and whose secrets are `Secret`. Must not: read files, resolve names or look at the
 environment.
-Unknown names are errors with a suggestion; what a later release will bring says so.
+Unknown names are errors with a suggestion; what a later release will bring says so. An option of
+another kind of client is a warning, because services share one dict.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.options.group import check_group
-from odradek.common.options.habits import CURES, belongs, is_idle
 from odradek.common.options.security_values import shown_url
-from odradek.common.options.spellings import ALIASES, dotted, sealed, spelled
+from odradek.common.options.spellings import ALIASES, SUPERSEDED, dotted, sealed, spelled
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import (
     ADMIN,
@@ -64,17 +64,15 @@ class Config:
         given = sealed(given)
         self.client = client
         merged: dict[str, Any] = {}
-        for key, value in [*given.items(), *keywords.items()]:
-            if is_idle(dotted(key), client):
-                place = belongs(dotted(key))
-                if place is None:
-                    logger.debug("%s has no effect in this client", dotted(key))
-                else:  # who expects Avro would get bytes, and nobody would say why
-                    logger.warning("%s has no effect on %s: %s", dotted(key), self._whose(), place)
+        pairs = [(dotted(key), value) for key, value in (*given.items(), *keywords.items())]
+        names = [key for key, _ in pairs]
+        ignored = _without_effect(client, names)
+        for key, value in pairs:
+            if key in ignored or SUPERSEDED.get(key) in names:
                 continue
-            name, meant = spelled(dotted(key), value)
-            if name in merged and (merged[name] != meant or dotted(key) == name):
-                also = "" if dotted(key) == name else f", also as {dotted(key)}"
+            name, meant = spelled(key, value)
+            if name in merged and (merged[name] != meant or key == name):
+                also = "" if key == name else f", also as {key}"
                 raise ConfigurationError(f"{name} is set twice{also}")
             merged[name] = meant
         self.given = frozenset(merged)
@@ -86,10 +84,14 @@ class Config:
         if self._values["bootstrap.servers"] is None:
             raise ConfigurationError("bootstrap.servers is missing: set at least one host:port")
         self._settle()
+        if ignored:
+            from odradek.common.options.without_effect import report
+
+            report(client, ignored)
 
     def _check(self, name: str, value: Any) -> Any:
         option = OPTIONS.get(name)
-        if option is not None and self.client in option.clients:
+        if option is not None:
             try:
                 return option.parse(name, value)
             except KafkaError:
@@ -97,21 +99,9 @@ class Config:
             except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
                 kind = type(value).__name__  # alone: whatever it is, it may be private
                 raise ArgumentError(f"{name} has an invalid value of type {kind}") from None
-        if option is not None:
-            owners = " and ".join(sorted(option.clients))
-            raise ConfigurationError(
-                f"{name} is an option of the {owners}, not of the {self.client}"
-            )
-        if name in CURES:
-            raise ConfigurationError(f"unknown option {name!r} for {self._whose()}: {CURES[name]}")
-        from difflib import get_close_matches  # only here: most clients start without it
+        from odradek.common.options.without_effect import unknown  # most clients don't need it
 
-        close = get_close_matches(name, [*self._values, *ALIASES], n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigurationError(f"unknown option {name!r} for {self._whose()}{hint}")
-
-    def _whose(self) -> str:
-        return f"{'an' if self.client.startswith('a') else 'a'} {self.client}"
+        raise unknown(name, self.client)
 
     def _settle(self) -> None:
         values = self._values
@@ -141,6 +131,8 @@ class Config:
                 )
         settle_security(values, self.given)
         check_schemes(self.stated["bootstrap.servers"], values["security.protocol"])
+        if values.get("allow.auto.create.topics", False) is None:
+            values["allow.auto.create.topics"] = self.client == PRODUCER
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
@@ -219,3 +211,14 @@ class Config:
     def backoff(self, name: str) -> ExponentialBackoff:
         """The pair `name.ms`, `name.max.ms` as a calculator, e.g. for `retry.backoff`."""
         return ExponentialBackoff(self._values[f"{name}.ms"], self._values[f"{name}.max.ms"])
+
+
+def _without_effect(client: str, names: list[str]) -> list[str]:
+    """Return the settings that have no effect on this kind of client."""
+    options = ((name, OPTIONS.get(ALIASES.get(name, name))) for name in names)
+    others = [name for name, one in options if one is None or client not in one.clients]
+    if not others:
+        return others
+    from odradek.common.options.without_effect import has_effect  # most clients don't need it
+
+    return [name for name in others if not has_effect(name, client)]

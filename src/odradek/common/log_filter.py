@@ -17,7 +17,8 @@ from odradek.common.printable import printable
 
 LOGGERS = (
     "odradek",
-    *(f"odradek.{it}" for it in ("compat", "consumer", "metadata", "record", "spark", "workers")),
+    *(f"odradek.{it}" for it in ("compat", "consumer", "metadata", "options")),
+    *(f"odradek.{it}" for it in ("record", "spark", "workers")),
 )
 """All loggers of the library."""
 

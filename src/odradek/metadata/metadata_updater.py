@@ -39,6 +39,8 @@ from odradek.protocol.packed_metadata import PackedMetadataRequest
 ATTEMPTS_KEPT = 64
 CONNECT = "connect"
 """Word for a connection attempt in `Attempt.what`."""
+MAY_REFUSE = 4
+"""The first version of Metadata in which a request can forbid that topics are created (KIP-361)."""
 SAME_OUTAGE = 60.0
 """Seconds after its end in which a rebootstrap can turn out to have helped nothing."""
 
@@ -206,11 +208,10 @@ class MetadataUpdater:
     def _ask(self, round_: Round, candidate: Candidate, now: float) -> None:
         connection = candidate.connection
         topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
-        body = PackedMetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=self._creates,
-        )
+        body = PackedMetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics])
         try:
+            version = self._network.version_for(connection, PackedMetadataRequest)
+            body.allow_auto_topic_creation = self._creates or version < MAY_REFUSE
             reply = self._network.send(connection, body, now)
         except KafkaError as error:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)

@@ -22,11 +22,17 @@ from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
+"""Name and version of this client, which brokers log (KIP-511)."""
 SAYS_WHO_IS_MEANT = 5
 """From this version on ApiVersions names the cluster and the broker that are meant (KIP-1242)."""
 NEXT_IP = 2.0
 """Seconds for TCP to come up while the name has other IPs that weren't tried in this outage: one
 dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
+
+
+def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> ApiVersionsRequest:
+    """Return the request for a broker's API versions; the arguments say which broker is meant."""
+    return ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
 
 
 class Handshake:
@@ -169,7 +175,7 @@ class Handshake:
         version = connection.record.api_versions
         cluster_id, node_id = (None, -1) if asks else network.meant_by(connection.address)
         for _ in range(2):
-            body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
+            body = api_versions_request(cluster_id, node_id)
             request = network.send_version(connection, body, version, now)
             now = yield Wait((request.reply,))
             response = cast("ApiVersionsResponse", request.reply.result())

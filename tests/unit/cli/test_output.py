@@ -39,6 +39,16 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
 
 
 @pytest.mark.slow
+def test_an_option_without_effect_is_a_line_on_stderr() -> None:
+    """Clients log nothing else in a command, which has words of its own."""
+    words = ["topics", "list", "--json", "--command-property", "linger.ms=5", *NOWHERE]
+    done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, check=False)
+    assert done.returncode == 1
+    first = done.stderr.decode().splitlines()[0]
+    assert first == "linger.ms has no effect on an admin, only on producers"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status"),
     some(

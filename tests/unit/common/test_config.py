@@ -76,7 +76,6 @@ NO_RECOVERY = {RECOVERY: "none"}
         (PRODUCER, {MAX_IDLE: 100}, {MAX_IDLE: 0.1}),
         *((PRODUCER, {MAX_IDLE: never}, {MAX_IDLE: math.inf}) for never in (0, "0", -1, "-1")),
         (CONSUMER, {CLIENT_RACK: "eu-1a"}, {CLIENT_RACK: "eu-1a"}),
-        (PRODUCER, {CLIENT_RACK: "eu-1a"}, {}),  # Java's producers take it; here it means nothing
         (PRODUCER, {"buffer.memory": 16384}, {MAX_REQUEST_SIZE: 16384}),
         (PRODUCER, {}, {MAX_REQUEST_SIZE: 1 << 20}),
     ],
@@ -93,7 +92,6 @@ def test_what_is_given_and_what_it_means(
     [
         (CONSUMER, {"bootstrap.server": "1"}, "server'.*did you mean bootstrap.servers"),
         (CONSUMER, {"retry.backof.ms": "1"}, "ms'.*did you mean retry.backoff.ms"),
-        (CONSUMER, {"linger.ms": 5}, "option of the producer, not of the consumer"),
         (CONSUMER, {RECOVERY: "xyz"}, "rebootstrap, none"),
         *(
             (CONSUMER, {RETRY_BACKOFF: value}, RETRY_BACKOFF)
@@ -119,7 +117,6 @@ def test_what_is_given_and_what_it_means(
         (CONSUMER, {OFFSET_RESET: "by_duration:"}, "reset.*'' isn't a duration"),
         (CONSUMER, {OFFSET_RESET: "by_duration:P1W"}, "reset.*'P1W' isn't a duration.*weeks"),
         (CONSUMER, {OFFSET_RESET: "by_duration:PT-1S"}, "reset.*'PT-1S' is negative"),
-        (CONSUMER, {OFFSET_RESET: "smallest"}, "reset.*latest, earliest, none or by_duration"),
         # Addresses
         *(
             (CONSUMER, {SERVERS: h}, "host:port")
@@ -157,27 +154,6 @@ def test_kip_144_max_follows_the_base_by_presence(
 
 def test_kip_144_presence_counts_for_keywords_too() -> None:
     assert Config(PRODUCER, BROKER, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("schema.registry.url", "SchemaRegistryClient({'schema.registry.url': ...})"),
-        ("schema_registry_url", "SchemaRegistryClient({'schema.registry.url': ...})"),
-        ("basic.auth.user.info", "SchemaRegistryClient({'basic.auth.user.info': ...})"),
-        ("value.subject.name.strategy", "conf={'subject.name.strategy': ...}"),
-        ("auto.register.schemas", "conf={'auto.register.schemas': ...}"),
-    ],
-)
-@pytest.mark.parametrize("client", [PRODUCER, CONSUMER])
-def test_a_serializer_s_setting_is_told_where_it_belongs(
-    client: str, name: str, place: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    Config(client, {**BROKER, name: "s3cr3t"})
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert place in record.getMessage()
-    assert "s3cr3t" not in record.getMessage()
 
 
 @pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.common.config import CONSUMER, PRODUCER, Config
+from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError
 
 BROKER = {"bootstrap.servers": "h:1"}
@@ -96,8 +96,3 @@ def test_what_the_other_protocol_has(protocol: str, name: str, value: object) ->
 def test_heartbeats_come_within_the_session() -> None:
     with pytest.raises(ConfigurationError, match="below session.timeout.ms"):
         config(heartbeat__interval__ms=5000, session__timeout__ms=5000)
-
-
-def test_a_producer_has_no_group() -> None:
-    with pytest.raises(ConfigurationError, match="option of the consumer, not of the producer"):
-        Config(PRODUCER, {**BROKER, "group.id": "g"})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import odradek.spark
+from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import EARLIEST, LATEST
@@ -333,7 +334,8 @@ def test_timestamps_that_can_not_be_held_are_an_error_unless_null_is_wanted() ->
 def test_a_reader_makes_no_topic_and_has_a_name_of_its_own() -> None:
     """Java's consumer has allow.auto.create.topics=true: a typo makes a topic."""
     config = parse_options(BASE, STREAM).consumer_config(None)
-    assert (config["allow.auto.create.topics"], config["client.id"]) == ("false", "odradek-spark")
+    assert Config(CONSUMER, config)["allow.auto.create.topics"] is False
+    assert config["client.id"] == "odradek-spark"
     named = parse_options({**BASE, "groupIdPrefix": "etl"}, STREAM).consumer_config(None)
     assert named["client.id"] == "etl"
     both = {**BASE, "groupIdPrefix": "etl", "kafka.client.id": "mine"}

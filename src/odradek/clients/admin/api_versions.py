@@ -17,16 +17,16 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import BrokerDescription, check_metadata, note_brokers
 from odradek.common.errors import KafkaError
 from odradek.network.flow import START, Flow
-from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
+from odradek.network.handshake import api_versions_request
 from odradek.protocol.api_keys import API_NAMES, BROKER_APIS, GENERATED
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.registry import request_class
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """One API of one broker; `name` is None if Kafka 4.3 has no such API.
+    """One API of one broker; `name` is None if Kafka 4.4 has no such API.
 
     `min_version` and `max_version` are None if the broker doesn't support the API. `usable` is the
     version that this client would use; None if it can't use any, and then `problem` says why.
@@ -52,9 +52,7 @@ class BrokerApiVersions:
 ASKED: Inquiry[None, ApiVersionsResponse, ApiVersionsResponse] = Inquiry(
     "ApiVersions",
     "",
-    lambda *_: ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-    ),
+    lambda *_: api_versions_request(),
     ApiVersionsResponse,
     lambda answer: [(None, 0, None, answer)],
 )

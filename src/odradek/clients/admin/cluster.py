@@ -32,7 +32,7 @@ from odradek.common.notebooks.display import Shown
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
 from odradek.network.flow import Flow
-from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
+from odradek.network.handshake import api_versions_request
 from odradek.protocol.messages import add_raft_voter as av
 from odradek.protocol.messages import api_versions as v
 from odradek.protocol.messages import describe_cluster as d
@@ -184,7 +184,7 @@ def features() -> AdminCall[FeatureDescription]:
     question: Inquiry[None, v.ApiVersionsResponse, FeatureDescription] = Inquiry(
         "description of features",
         "",
-        lambda *_: v.ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION),
+        lambda *_: api_versions_request(),
         v.ApiVersionsResponse,
         lambda answer: [(None, 0, None, _features(answer))],
     )

@@ -138,18 +138,20 @@ METADATA_OPTIONS = (
         "that a broker can reject a misrouted connection. Brokers check this since Kafka 4.4; "
         "with metadata.recovery.strategy=none the client sends neither."
     ),
-    Option(
+    unset(
         "allow.auto.create.topics",
         boolean,
-        True,
         "medium",
         "KIP-361",
-        OF_PRODUCERS | OF_CONSUMERS,
+        clients=OF_PRODUCERS | OF_CONSUMERS,
+        java="true",
         librdkafka="true (consumer: false)",
     ).says(
         "With true, a missing topic is created on first use, if the brokers allow it "
-        "(auto.create.topics.enable). Admin clients and the Spark source never create topics "
-        "this way."
+        "(auto.create.topics.enable). If this isn't set, it is true for producers and false for "
+        "consumers. Brokers before Kafka 0.11 (Metadata below version 4) create topics even with "
+        "false. Admin clients and the Spark source never create topics this way.",
+        why="A consumer that creates topics hides misspelled names.",
     ),
     unset("metadata.unavailable.timeout.ms", milliseconds(), kip="KIP-899").says(
         "A blocked call raises NoBrokerAvailableError if no broker could be reached for this "

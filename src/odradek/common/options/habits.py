@@ -1,8 +1,9 @@
 """What users of other Kafka clients type, and what to write here instead.
 
 In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
-kafka-python and aiokafka have them. Out: whether a setting means nothing here, and the cure for
-what isn't taken. Must not: repeat what `spellings` has, names that mean one of our options.
+kafka-python and aiokafka have them. Out: the cure for what isn't taken. Must not: repeat what
+`spellings` has, names that mean one of our options, nor `without_effect`, settings that are
+accepted without effect.
 """
 
 from __future__ import annotations
@@ -13,111 +14,12 @@ from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from odradek.common.errors import ArgumentError
-from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
+from odradek.common.options.values import CONSUMER, PRODUCER
 
 CO_COROUTINE = 0x80
 """Of an `async def`, as `inspect` has it, which takes a tenth of a client's start to import."""
 P = ParamSpec("P")
 R = TypeVar("R")
-OF_SERIALIZERS = frozenset(
-    (
-        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
-        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
-    )
-)
-"""What a serializer is given, and Java's reads among a client's settings."""
-IDLE = frozenset(
-    (
-        # Java: what its machine measures and buffers
-        *("metric.reporters", "auto.include.jmx.reporter"),
-        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
-        *("check.crcs", "receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
-        *("internal.throw.on.fetch.stable.offset.unsupported", "specific.avro.reader"),
-        *("share.acknowledgement.mode", "share.acquire.mode", "bootstrap.resolve.timeout.ms"),
-        *OF_SERIALIZERS,
-        *("buffer.memory.allocation.strategy", "partitioner.rack.aware"),
-        # librdkafka: its logs, its queues, its sockets, brokers of long ago
-        *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
-        *("statistics.interval.ms", "builtin.features", "enable.random.seed", "enabled.events"),
-        *("api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms"),
-        *("broker.version.fallback", "broker.address.ttl", "broker.address.family"),
-        *("socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails"),
-        *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "socket.blocking.max.ms"),
-        *("socket.timeout.ms", "message.copy.max.bytes"),
-        *("receive.message.max.bytes", "topic.metadata.refresh.interval.ms"),
-        *("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt"),
-        *("topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"),
-        *("queued.min.messages", "queued.max.messages.kbytes"),
-        *("queue.buffering.backpressure.threshold", "batch.num.messages"),
-        *("delivery.report.only.error", "sticky.partitioning.linger.ms", "queuing.strategy"),
-        *("fetch.queue.backoff.ms", "fetch.error.backoff.ms", "produce.offset.report"),
-        *("coordinator.query.interval.ms", "group.protocol.type", "offset.store.method"),
-        *("offset.store.path", "offset.store.sync.interval.ms", "msg.order.cmp"),
-        *("reconnect.backoff.jitter.ms", "internal.termination.signal"),
-        *("consume.callback.max.messages",),
-        # kafka-python and aiokafka: sockets, brokers of long ago, the event loop
-        *("socket.options", "api.version", "api.version.auto.timeout.ms", "bootstrap.timeout.ms"),
-        *("metrics.enabled", "metric.group.prefix", "selector", "kafka.client", "loop"),
-        *("enable.incremental.fetch.sessions", "sock.chunk.bytes", "sock.chunk.buffer.count"),
-    )
-)
-"""Settings that are taken and change nothing: nothing that a program does depends on them here."""
-INSTEAD = {
-    "batch.num.messages": "batches are limited by bytes, not by records: batch.size; a full "
-    "batch is sent at once",
-    "queued.min.messages": "prefetched records are limited by bytes: fetch.max.bytes",
-    "queued.max.messages.kbytes": "prefetched records are limited by fetch.max.bytes",
-    "receive.message.max.bytes": "responses are limited by fetch.max.bytes",
-    "message.copy.max.bytes": "records of any size are copied into their batch",
-    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms sets the refresh interval",
-    "topic.metadata.refresh.fast.interval.ms": "retry.backoff.ms sets the wait between failed "
-    "refreshes",
-    "topic.metadata.refresh.fast.cnt": "refreshes are retried until one succeeds",
-    "topic.metadata.refresh.sparse": "metadata covers only topics in use",
-    "topic.metadata.propagation.max.ms": "the client waits for a missing topic; a producer for "
-    "at most max.block.ms",
-    "socket.timeout.ms": "request.timeout.ms sets the timeout of responses",
-    "socket.max.fails": "the client closes a connection at its first failure and reconnects",
-    "socket.nagle.disable": "Nagle's algorithm is off for every connection",
-    "fetch.error.backoff.ms": "retry.backoff.ms sets the wait after a failed fetch",
-    "reconnect.backoff.jitter.ms": "every wait varies by 20 %; reconnect.first.jitter.ms spreads "
-    "the first connection attempts of many clients",
-    "statistics.interval.ms": "call client.metrics(), health() or explain() when you need them; "
-    "odradek.compat.confluent_kafka calls stats_cb",
-    "debug": "the client logs to logging.getLogger('odradek'), each event at DEBUG",
-    "log.level": "the client logs to logging.getLogger('odradek')",
-    "api.version.request": "the client asks every broker for its API versions (KIP-35)",
-    "broker.version.fallback": "the client asks every broker for its API versions (KIP-35)",
-    "api.version": "the client asks every broker for its API versions (KIP-35)",
-    "delivery.report.only.error": "pass on_delivery to send(), use the returned future, or neither",
-    "coordinator.query.interval.ms": "the client looks for a lost coordinator immediately",
-    "enable.incremental.fetch.sessions": "fetch sessions (KIP-227) are used if the broker "
-    "supports them",
-    "metric.reporters": "client.metrics() returns all metrics, PrometheusCollector and "
-    "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
-    "check.crcs": "the checksum of every batch is verified",
-}
-"""Of those that somebody may miss: what there is here, in words that fit after a colon."""
-IDLE_FOR = {
-    "client.rack": (PRODUCER, ADMIN),
-    "max.in.flight": (CONSUMER, ADMIN),
-    "max.in.flight.requests.per.connection": (CONSUMER, ADMIN),
-    "message.max.bytes": (CONSUMER, ADMIN),
-    "retries": (ADMIN,),
-}
-"""The same for names that others' clients of these kinds have, and ours haven't."""
-IDLE_IN_FILES = frozenset(
-    (
-        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
-        *("interceptor.classes", "enable.partition.eof"),
-        *("queue.buffering.max.messages", "queue.buffering.max.kbytes"),
-    )
-)
-"""And for those of a properties file: what a program of another client reads there for itself."""
-OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
-"""What settings of a registry's client begin with."""
-IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
-
 _BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
 _BYTES_IN = (
     "a function can't be an option; use Consumer(key_deserializer=..., value_deserializer=...)"
@@ -134,50 +36,63 @@ _DELIVERY = "use send(..., on_delivery=function) or the future that send() retur
 _ROOM = "use buffer.memory, which limits buffered records in bytes"
 _HANDLERS = "subscribe(topics, on_assigned=..., on_revoked=...)"
 _NO_CODE = "this client loads no third-party code"
+_PARTITIONER = "set partitioner to a name or a function"
+CURES_OF_KIND: dict[str, dict[str, str]] = {
+    PRODUCER: {
+        **dict.fromkeys(("dr.cb", "dr.msg.cb", "on.delivery"), _DELIVERY),
+        "queue.buffering.max.messages": _ROOM,
+        "queue.buffering.max.kbytes": _ROOM,
+        "compression.level": "set compression.zstd.level, or the level option of another codec",
+        "partitioner.class": _PARTITIONER,
+        "partitioner.cb": _PARTITIONER,
+        "enable.gapless.guarantee": "the future of a failed record raises its error; use "
+        "transactions to write all records or none",
+        "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't supported in this "
+        "release",
+    },
+    CONSUMER: {
+        **dict.fromkeys(
+            ("offset.commit.cb", "default.offset.commit.callback", "on.commit"),
+            "commit_async(offsets, callback)",
+        ),
+        "consumer.timeout.ms": "records(timeout=5.0) ends after 5 seconds without a record",
+        "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() returns the "
+        "end offsets",
+        "enable.auto.offset.store": _LOOP,
+        "auto.commit.enable": "use enable.auto.commit",
+        "rebalance.cb": _HANDLERS,
+        "consume.cb": "use poll() for records, poll_arrow() for columns",
+        "topic.blacklist": "use a regular expression that excludes these topics: "
+        "subscribe(pattern=...)",
+        "rebalance.timeout.ms": "set max.poll.interval.ms, which also limits the time for a "
+        "rebalance",
+    },
+}
+"""By the kind of client: what isn't taken, in dots, and what is written instead. Another kind has
+no use for it, and accepts it without effect."""
 CURES: dict[str, str] = {
     "stats.cb": _METRICS,
     **dict.fromkeys(("throttle.cb", "background.event.cb", "closesocket.cb"), _EVENTS),
-    **dict.fromkeys(("dr.cb", "dr.msg.cb", "on.delivery", "opaque"), _DELIVERY),
-    **dict.fromkeys(
-        ("offset.commit.cb", "default.offset.commit.callback", "on.commit"),
-        "commit_async(offsets, callback)",
-    ),
+    "opaque": _DELIVERY,
     **dict.fromkeys(("interceptors", "plugin.library.paths", "open.cb"), _NO_CODE),
     "key.serializer": _BYTES_OUT,
     "value.serializer": _BYTES_OUT,
     "key.deserializer": _BYTES_IN,
     "value.deserializer": _BYTES_IN,
-    "consumer.timeout.ms": "records(timeout=5.0) ends after 5 seconds without a record",
-    "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() returns the end "
-    "offsets",
-    "enable.auto.offset.store": _LOOP,
-    "auto.commit.enable": "use enable.auto.commit",
-    "queue.buffering.max.messages": _ROOM,
-    "queue.buffering.max.kbytes": _ROOM,
-    "compression.level": "set compression.zstd.level, or the level option of another codec",
     "error.cb": _RAISED,
     "log.cb": _LOG,
     "logger": _LOG,
-    "rebalance.cb": _HANDLERS,
-    "consume.cb": "use poll() for records, poll_arrow() for columns",
-    "partitioner.class": "set partitioner to a name or a function",
-    "partitioner.cb": "set partitioner to a name or a function",
     "oauthbearer.token.refresh.cb": "set sasl.oauthbearer.token.provider to a function",
     "default.topic.conf": "set topic options beside the other options",
-    "topic.blacklist": "use a regular expression that excludes these topics: "
-    "subscribe(pattern=...)",
     "interceptor.classes": "call your code around send() and poll(), or use "
     "client.listen(function) for events",
     "socket.cb": "set proxy.url to connect through a proxy",
     "connect.cb": "set proxy.url to connect through a proxy",
     "resolve.cb": "the system resolves names, again at each connection attempt",
     "ssl.engine.callback.data": "configure this in an ssl.SSLContext and set it as ssl.context",
-    "enable.gapless.guarantee": "the future of a failed record raises its error; use "
-    "transactions to write all records or none",
-    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't supported in this "
-    "release",
     "sasl.kerberos.name": "set sasl.kerberos.service.name",
-    "rebalance.timeout.ms": "set max.poll.interval.ms, which also limits the time for a rebalance",
+    **CURES_OF_KIND[PRODUCER],
+    **CURES_OF_KIND[CONSUMER],
 }
 """What isn't taken, in dots; what is written instead."""
 
@@ -317,26 +232,6 @@ KEYWORDS: dict[str, dict[str, str]] = {
     },
 }
 """Keywords of theirs, by our method."""
-
-
-def is_idle(name: str, client: str | None) -> bool:
-    """Return whether a setting is accepted without effect, by one kind of client or by all."""
-    return name in IDLE or name.startswith(IDLE_PREFIXES) or client in IDLE_FOR.get(name, ())
-
-
-def belongs(name: str) -> str | None:
-    """Return where to set an option of Java's serializers instead; None for other options."""
-    if name in OF_SERIALIZERS:
-        short = name.removeprefix("key.").removeprefix("value.")
-        return (
-            f"it belongs to a serializer: AvroSerializer(registry, schema, conf={{{short!r}: ...}})"
-        )
-    if name.startswith(OF_REGISTRIES):
-        return (
-            "it belongs to the registry client of a serializer: "
-            f"value_serializer=AvroSerializer(SchemaRegistryClient({{{name!r}: ...}}), schema)"
-        )
-    return None
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:

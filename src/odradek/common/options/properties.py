@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odradek.common.config import OPTIONS
-from odradek.common.options.habits import IDLE_IN_FILES, is_idle
-from odradek.common.options.spellings import ALIASES, dotted
+from odradek.common.options.spellings import dotted
+from odradek.common.options.without_effect import IN_FILES, has_effect
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
@@ -84,13 +83,5 @@ def _unescape(text: str) -> str:
 
 def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
     """Return the names of settings without effect, for this kind of client or for all."""
-    return [name for name in given if _is_idle(dotted(name), client)]
-
-
-def _is_idle(name: str, client: str | None) -> bool:
-    if is_idle(name, client):
-        return True
-    option = OPTIONS.get(ALIASES.get(name, name))
-    if option is not None:
-        return client is not None and client not in option.clients
-    return name in IDLE_IN_FILES
+    names = ((name, dotted(name)) for name in given)
+    return [name for name, dots in names if dots in IN_FILES or not has_effect(dots, client)]

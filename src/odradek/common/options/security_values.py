@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from os import PathLike, fsdecode
 from typing import Any
 
+from odradek.common.arguments import is_bool
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.values import Parse, reads, text
 from odradek.common.secret import NotText, Secret, hidden
@@ -159,6 +160,8 @@ def number(minimum: float, maximum: float) -> Parse[float]:
     @reads("number", f"{minimum} to {maximum}")
     def parse(name: str, value: Any) -> float:
         try:
+            if is_bool(value):
+                raise ValueError
             found = float(value)
         except (TypeError, ValueError):
             raise ConfigurationError(f"{name} must be a number, not {value!r}") from None

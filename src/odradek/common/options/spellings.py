@@ -7,15 +7,18 @@ to use instead. Must not: check values.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedFeatureError
 from odradek.common.options.security import OAUTH, SECRETS
 from odradek.common.options.table import OPTIONS
-from odradek.common.options.values import boolean
+from odradek.common.options.values import LONG_MAX, boolean, plain
 from odradek.common.proxy import may_hold_password
 from odradek.common.secret import hidden
+
+logger = logging.getLogger("odradek.options")
 
 ALIASES: dict[str, str] = {
     # librdkafka
@@ -28,6 +31,7 @@ ALIASES: dict[str, str] = {
     f"{OAUTH}.client.id": f"{OAUTH}.client.credentials.client.id",
     f"{OAUTH}.client.secret": f"{OAUTH}.client.credentials.client.secret",
     "metadata.broker.list": "bootstrap.servers",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
     "max.in.flight": "max.in.flight.requests.per.connection",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
@@ -53,6 +57,14 @@ ALIASES: dict[str, str] = {
     "max.batch.size": "batch.size",
 }
 
+SUPERSEDED: dict[str, str] = {"metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
+"""Names that mean something else in librdkafka, the age of its cache, if the second one is set."""
+RESETS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
+    **dict.fromkeys(("largest", "latest", "end"), "latest"),
+    "error": "none",
+}
+"""librdkafka's words for `auto.offset.reset`."""
 _OWN_CONTEXT = "configure this in an ssl.SSLContext and set it as ssl.context"
 REFUSED: dict[str, str] = {
     "ssl.curves.list": _OWN_CONTEXT,
@@ -87,13 +99,20 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
         value = "https" if value is None or boolean(name, value) else ""
     elif name == "ssl.ca.location" and value == "probe":
         value = None  # librdkafka's word for the system's store
+    elif name == "topic.metadata.refresh.interval.ms" and str(value).strip() == "-1":
+        value = LONG_MAX  # librdkafka's word for never
+    elif name == "auto.offset.reset" and (word := str(value).strip().lower()) in RESETS:
+        if RESETS[word] != word:
+            logger.info("%s=%s is librdkafka's word for %s", name, word, RESETS[word])
+        value = RESETS[word]
     elif name == "ssl.cadata" and isinstance(value, bytes) and not value.lstrip().startswith(b"-"):
         raise ConfigurationError("ssl.cadata must be PEM text; DER certificates aren't supported")
     return ALIASES.get(name, name), value
 
 
 def sealed(given: Any) -> dict[str, Any]:
-    """Return the options with secrets wrapped, before any traceback could show them.
+    """Return the options with secrets wrapped, before any traceback could show them, and with the
+    values of enumerations in place of their members.
 
     Raises `ArgumentError` if the argument isn't a mapping, without showing it.
     """
@@ -102,7 +121,7 @@ def sealed(given: Any) -> dict[str, Any]:
         cure = "options as keyword arguments, or the dict that read_properties(path) returns"
         raise ArgumentError(f"config must be a dict of options, not {kind}: pass {cure}")
     return {
-        name: hidden(value) if _means_secret(dotted(name), value) else value
+        name: hidden(plain(value)) if _means_secret(dotted(name), value) else plain(value)
         for name, value in (given or {}).items()
     }
 

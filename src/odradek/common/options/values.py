@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from odradek.common.arguments import is_bool
@@ -20,6 +21,15 @@ PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ALL = frozenset((PRODUCER, CONSUMER, ADMIN))
 OF_PRODUCERS, OF_CONSUMERS = frozenset((PRODUCER,)), frozenset((CONSUMER,))
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+
+def plain(value: Any) -> Any:
+    """Return the value of an enumeration's member, also for members in a list; others unchanged."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple) and any(isinstance(one, Enum) for one in value):
+        return [plain(one) for one in value]
+    return value
 
 
 def _written(value: object) -> str:

@@ -209,6 +209,7 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     if found["client_id"] is None:
         del found["client_id"]
     found |= {name: given[name] for name in SAME_OF_CONSUMERS}
+    found["allow_auto_create_topics"] = True
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"
     # A fetch without records takes fetch_max_wait_ms.

@@ -2,8 +2,9 @@
 
 In: a dict with librdkafka's names, callbacks among them. Out: `Given`: settings for the Odradek
 client, and callbacks, limits and modes that it doesn't have. Unsupported settings are rejected by
-name (`KafkaException` with `_INVALID_ARG`); settings of other kinds of clients are ignored and
-logged. Must not: check what Odradek's own configuration checks.
+name (`KafkaException` with `_INVALID_ARG`); settings without effect on this kind of client are
+ignored, and a WARNING names those that matter. Must not: check what Odradek's own configuration
+checks.
 """
 
 from __future__ import annotations
@@ -18,23 +19,17 @@ from typing import Any
 from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.options.habits import CURES, belongs, is_idle
-from odradek.common.options.spellings import ALIASES, REFUSED
+from odradek.common.options.habits import CURES
+from odradek.common.options.spellings import ALIASES, REFUSED, RESETS
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER, boolean, integer
+from odradek.common.options.without_effect import has_effect, report
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
-
-logger = logging.getLogger("odradek.compat")
 
 _INT_MAX = 2**31 - 1
 _WITHOUT_PORT = re.compile(r"((?:^|(?<=,))\s*(?:\w+://)?(?:\[[^],]*\]|[^\[\]:,\s]+))(?=\s*(?:,|$))")
 """An address in a list that names no port; librdkafka then uses 9092."""
-_RESETS = {
-    **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
-    **dict.fromkeys(("largest", "latest", "end"), "latest"),
-    "error": "none",
-}
 _CALLBACKS = {"error_cb": TypeError, "stats_cb": TypeError, "oauth_cb": TypeError,
               "throttle_cb": ValueError}  # fmt: skip
 """Callbacks of all clients, with the exception for one that isn't callable."""
@@ -50,7 +45,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     CONSUMER: {
         "auto.offset.reset": "largest",
         "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
         "enable.auto.commit": True,
         "auto.commit.interval.ms": 5000,
         "enable.auto.offset.store": True,
@@ -66,7 +60,7 @@ _KINDS = dict.fromkeys(
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _UNDOTTED = {"log_level": "log.level"}
 """librdkafka's only setting with an underscore, by its name in Odradek's tables; without effect."""
-_READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
+_READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb", "topic.metadata.refresh.interval.ms")
 """Names whose values Odradek's alias table has to read."""
 _WORDS = {"1": True, "t": True, "0": False, "f": False}
 """Values that librdkafka takes for true and false, besides the words."""
@@ -253,12 +247,12 @@ def _take_offsets(settings: dict[str, Any], found: Given) -> None:
         found.commit_every = _number(settings, "auto.commit.interval.ms", interval) / 1000
         settings["enable.auto.commit"] = False
     reset = str(settings["auto.offset.reset"])
-    if reset not in _RESETS:
+    if reset.lower() not in RESETS:
         raise ConfigurationError(
             f'Invalid value "{reset}" for configuration property "auto.offset.reset": '
-            f"expected one of {', '.join(_RESETS)}"
+            f"expected one of {', '.join(RESETS)}"
         )
-    settings["auto.offset.reset"] = _RESETS[reset]
+    settings["auto.offset.reset"] = RESETS[reset.lower()]
     if settings.get("group.protocol", "classic") == "classic":
         settings.setdefault("partition.assignment.strategy", "range,roundrobin")
         session = integer(1, _INT_MAX)(_SESSION, settings.get(_SESSION, _INT_MAX))
@@ -275,19 +269,14 @@ def _flag(settings: dict[str, Any], name: str) -> bool:
 
 
 def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings for the Odradek client, without those of other kinds of clients."""
+    """Return the settings for the Odradek client, without those that have no effect on it."""
     found: dict[str, Any] = {}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    report(kind, [name for name in settings if not has_effect(name, kind)])
     for name, value in settings.items():
-        place = None if value is None else belongs(name)
-        if place is not None:
-            logger.warning("%s isn't a setting of a %s: %s", name, kind, place)
-        if value is None or is_idle(name, kind):
+        if not has_effect(name, kind):
             continue
-        option = OPTIONS.get(name)
-        if name in _OF_OTHERS[kind] or (option is not None and kind not in option.clients):
-            logger.info("%s isn't a setting of a %s and is ignored", name, kind)
-            continue
-        if option is None and name not in _READ_ELSEWHERE:
+        if name not in OPTIONS and name not in _READ_ELSEWHERE:
             refused = CURES.get(name) or REFUSED.get(name)
             raise ConfigurationError(
                 f"{name} isn't supported here: {refused}"
@@ -296,14 +285,6 @@ def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
             )
         found[name] = str(value).upper() if name == "security.protocol" else value
     return found
-
-
-_OF_OTHERS = {
-    PRODUCER: frozenset(_DEFAULTS[CONSUMER]) - {"allow.auto.create.topics"},
-    CONSUMER: frozenset(_DEFAULTS[PRODUCER]),
-    ADMIN: frozenset(_DEFAULTS[PRODUCER]) | frozenset(_DEFAULTS[CONSUMER]),
-}
-"""Settings of this module that have no meaning for the other kinds of clients."""
 
 
 def checked_seconds(timeout: float) -> float:

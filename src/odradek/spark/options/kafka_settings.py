@@ -41,8 +41,8 @@ def divided(
 
     `known`: settings that the caller reads or sets itself, returned under Kafka's names.
     `protected`: settings that are not allowed, and what to do instead. Raises `OptionError` for one
-    of these and for a setting that is set twice. Drops settings that only tune other clients'
-    internals.
+    of these and for a setting that is set twice. Drops other clients' settings that have no effect,
+    and logs a WARNING that names them.
     """
     kafka: dict[str, Any] = {}
     spelt: dict[str, str] = {}
@@ -61,8 +61,8 @@ def divided(
     idle = [name for name in idle_names(kafka, None) if name not in protected]
     if idle:
         logger.warning(
-            "settings of other Kafka clients' buffers, threads or logs have no effect here and "
-            "can be removed (options kafka.*): %s",
+            "settings without effect on this client (options kafka.*; docs/switching.md says why): "
+            "%s",
             ", ".join(sorted(idle)),
         )
     for name, instead in protected.items():

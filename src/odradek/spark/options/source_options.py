@@ -155,7 +155,6 @@ class SourceOptions:
         config = {name: v for name, v in self.kafka.items() if name not in GROUP_NAMES}
         config["auto.offset.reset"] = "none"
         config.setdefault("client.id", CLIENT_ID)
-        config.setdefault("allow.auto.create.topics", "false")  # a reader's typo makes no topic
         if expected_cluster is not None:
             config.setdefault("cluster.id.expected", expected_cluster)
         return config

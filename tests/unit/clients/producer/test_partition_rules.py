@@ -183,8 +183,6 @@ def test_the_option_is_a_name_or_a_function() -> None:
     for wrong in ("murmur3", None, 5):
         with pytest.raises(ConfigurationError, match="one of default, random.* or a function"):
             config(partitioner=wrong)
-    with pytest.raises(ConfigurationError, match="option of the producer"):
-        Config("consumer", {"bootstrap.servers": "a:1", "partitioner": "random"})
 
 
 @pytest.mark.parametrize("partitioner", [*NAMES, "murmur2_random", max])

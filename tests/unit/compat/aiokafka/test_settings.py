@@ -67,6 +67,7 @@ def test_a_consumer_has_their_defaults() -> None:
     assert config["max.poll.interval.ms"] == 300
     assert config["enable.auto.commit"] is True
     assert config["isolation.level"] == "read_uncommitted"
+    assert config["allow.auto.create.topics"] is True
     assert list(config["partition.assignment.strategy"]) == ["roundrobin"]
 
 

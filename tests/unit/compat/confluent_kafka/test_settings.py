@@ -10,6 +10,8 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
+from odradek.common.options import without_effect
+from odradek.common.options.without_effect import COSTLY
 from odradek.compat.confluent_kafka import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.settings import FOREVER, Given, checked_seconds, given
 
@@ -51,7 +53,10 @@ def test_a_short_session_has_heartbeats(session: Any, heartbeat: float) -> None:
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [("smallest", "earliest"), ("beginning", "earliest"), ("end", "latest"), ("error", "none")],
+    [
+        *(("smallest", "earliest"), ("beginning", "earliest"), ("EARLIEST", "earliest")),
+        *(("end", "latest"), ("error", "none")),
+    ],
 )
 def test_places_to_begin_have_their_words(theirs: str, ours: str) -> None:
     assert of(CONSUMER, auto__offset__reset=theirs)[1]["auto.offset.reset"] == ours
@@ -167,18 +172,41 @@ def test_the_one_setting_with_an_underscore_is_taken() -> None:
         given(PRODUCER, {**SERVER, "linger_ms": 3})
 
 
-def test_what_others_have_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "odradek.compat"):
-        _, config = of(PRODUCER, **{"group.id": "g", "session.timeout.ms": 3, "acks": 1})
-        found, _ = of(CONSUMER, **{"linger.ms": 3, "queue.buffering.max.messages": 5})
-    said = " ".join(r.getMessage() for r in caplog.records if r.name == "odradek.compat")
-    for name in ("group.id", "session.timeout.ms", "linger.ms", "queue.buffering.max.messages"):
-        assert name in said
-    assert "acks" not in said
+@pytest.fixture
+def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(without_effect, "_told", set())
+
+
+@pytest.mark.usefixtures("nothing_was_told")
+def test_what_others_have_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """As librdkafka does."""
+    _, config = of(PRODUCER, **{"group.id": "g", "enable.partition.eof": True, "acks": 1})
+    found, _ = of(
+        CONSUMER,
+        **{"linger.ms": 3, "queue.buffering.max.messages": 5, "compression.level": 3},
+        **{"delivery.report.only.error": True, "partitioner.rack.aware": "true"},
+    )
+    of(ADMIN, **{"socket.timeout.ms": 1000, "auto.offset.reset": "end"})
+    of_producers = "linger.ms, queue.buffering.max.messages, compression.level"
+    assert {r.levelname for r in caplog.records} == {"WARNING"}
+    assert [r.getMessage() for r in caplog.records] == [
+        "group.id, enable.partition.eof have no effect on a producer, only on consumers",
+        f"partitioner.rack.aware has no effect on a consumer: {COSTLY['partitioner.rack.aware']}",
+        f"{of_producers} have no effect on a consumer, only on producers",
+        "auto.offset.reset has no effect on an admin, only on consumers",
+    ]
     assert "linger.ms" not in found.ours
     assert config["acks"] == 1
 
 
+def test_the_refresh_interval_is_the_age_of_metadata() -> None:
+    name = "topic.metadata.refresh.interval.ms"
+    for kind in (PRODUCER, CONSUMER, ADMIN):
+        assert of(kind, **{name: 7000, "metadata.max.age.ms": 9000})[1]["metadata.max.age.ms"] == 7
+        assert of(kind, **{name: -1})[1]["metadata.max.age.ms"] > 1e9
+
+
+@pytest.mark.usefixtures("nothing_was_told")
 def test_a_registry_s_setting_is_told_where_it_belongs(caplog: pytest.LogCaptureFixture) -> None:
     of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
     (record,) = caplog.records
