@@ -117,9 +117,9 @@ class Consumer(GroupConsumer):
     ) -> list[ConsumerRecord]:
         """Return the next records, at most `max_records` (default `max.poll.records`).
 
-        Returns as soon as there are records, or an empty list after `timeout` seconds. `timeout_ms`
-        is the same in milliseconds and takes precedence. During an outage the list is empty, and
-        the consumer keeps trying to reach a broker; see `explain()`.
+        Returns as soon as there are records, or an empty list after `timeout` seconds. During an
+        outage the list is empty, and the consumer keeps trying to reach a broker; see `explain()`.
+        `timeout_ms` is deprecated: it is the same in milliseconds and takes precedence.
 
         Raises, each with its partition, while the other partitions continue: `NoSuchOffsetError` if
         the position isn't in the log and `auto.offset.reset` is none, `CorruptRecordError`,

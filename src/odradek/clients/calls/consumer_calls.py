@@ -35,7 +35,7 @@ from odradek.clients.consumer.subscription_state import (
 )
 from odradek.common.arguments import (
     IN_SECONDS,
-    checked_timeout,
+    deprecated_milliseconds,
     flag,
     looks_like_milliseconds,
     names,
@@ -127,7 +127,7 @@ class ConsumerCalls(GroupCalls):
     ) -> CallerFlow[list[ConsumerRecord] | None]:
         """The next records, at most so many; none after `timeout` seconds."""
         if timeout_ms is not None:
-            timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
+            timeout = deprecated_milliseconds(timeout_ms)
         elif type(timeout) is int:  # as most who mean milliseconds write it
             self._note_seconds(timeout)
         most: int = self.config["max.poll.records"]  # checked already
