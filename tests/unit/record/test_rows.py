@@ -135,6 +135,15 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
             raise AssertionError
 
 
+def test_no_hook_slows_down_the_fields_of_a_record() -> None:
+    """Python 3.11 reads fields in line only if a class has neither of these."""
+    for cls in (ConsumerRecord, UnreadRecord):
+        assert not hasattr(cls, "__getattr__")
+        assert cls.__getattribute__ is tuple.__getattribute__
+    record = ConsumerRecord[str, int]("t", 0, 1, 2, 0, "k", 5, (), 0)
+    assert type(record) is ConsumerRecord
+
+
 @pytest.mark.slow
 def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., list[Any]]) -> None:
     headers = tuple((f"name {n}", b"") for n in range(10_000))
