@@ -110,6 +110,11 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
     assert (hash(made), repr(made).partition("(")[2]) == (hash(same), repr(same).partition("(")[2])
     assert made[7] == made[-2] == headers
     assert (made[7:], made[2], made.offset) == ((headers, 7), 0, 0)
+    assert made.timestamp == same.timestamp == made.timestamp_ms == 1
+    both: list[Any] = [made, same]
+    for record in both:
+        with pytest.raises(AttributeError, match="'error': write nothing, because poll.. raises"):
+            _ = record.error
     assert all(type(part) is tuple for part in (made.headers, made[7], made[6:8][1], [*made][7]))
     assert tuple(made) == same
     assert made._asdict() == same._asdict()

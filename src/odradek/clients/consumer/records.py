@@ -12,6 +12,7 @@ from weakref import WeakMethod
 
 from odradek.common.errors import IllegalStateError
 from odradek.common.errors.kafka import OffsetOutOfRangeError
+from odradek.common.options.habits import answer_habits
 from odradek.common.types import K_co, TopicPartition, V_co
 from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
@@ -39,12 +40,18 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     """Epoch of the leader that appended the record, -1 if unknown."""
 
     @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`."""
+        return self.timestamp_ms
+
+    @property
     def topic_partition(self) -> TopicPartition:
         """The record's partition, which `commit`, `seek` and other calls take."""
         return TopicPartition(self.topic, self.partition)
 
 
 read_as_slots(ConsumerRecord)
+answer_habits(ConsumerRecord)
 
 
 class UnreadRecord(ConsumerRecord):
