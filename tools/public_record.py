@@ -62,7 +62,7 @@ def promised(value: Any) -> Any:
         found = {"()": "value" if issubclass(value, enum.Enum) else arguments(value)}
         ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
         for name in sorted({name for one in ours for name in vars(one)}):
-            if not name.startswith("_"):
+            if not name.startswith("_") and hasattr(value, name):  # else it raises what to write
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None

@@ -95,7 +95,7 @@ def run() -> Iterator[Callable[..., str]]:
 def test_every_python_block_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
     of_guide = {"assign", "group", "transactions", "frames", "admin", "items", "secured", "stream"}
-    of_guide |= {"asyncio", "write", "test"}
+    of_guide |= {"asyncio", "write", "test", "objects"}
     of_workers = {"workers", "async_workers"}
     assert set(snippets()) == of_readme | of_guide | of_workers
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
@@ -133,6 +133,10 @@ def test_write(run: Callable[..., str]) -> None:
     offset, ranges = run("write").splitlines()
     assert int(offset) >= 0
     assert ranges.startswith("[OffsetRange(partition=TopicPartition(topic='counts', partition=0)")
+
+
+def test_objects(run: Callable[..., str]) -> None:
+    assert run("objects") == "2\n"
 
 
 def test_the_test(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from tests.simulation.produce_script import every_broker
 from tests.simulation.test_consumer import PARTITIONS as THREE
 from tests.simulation.test_consumer import make, write
 
+from odradek import AsyncConsumer
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
@@ -184,16 +186,29 @@ def test_pauses_one_by_one() -> None:
     assert consumer.paused() == []
 
 
-def test_poll_takes_milliseconds_by_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_timeout_ms_of_poll_is_deprecated(caplog: pytest.LogCaptureFixture) -> None:
     world, _, consumer = make(1, count=0)
     consumer.assign(THREE)
     consumer.poll(5.0)
     begun = world.now
-    assert consumer.poll(timeout_ms=1500) == []
+    with pytest.warns(DeprecationWarning, match=r"write poll\(timeout=1\.5\)$") as warned:
+        assert consumer.poll(timeout_ms=1500) == []
+    assert [one.filename for one in warned] == [__file__]
     assert world.now - begun == pytest.approx(1.5)
     with pytest.raises(ConfigurationError, match="timeout_ms must be a number of milliseconds"):
         consumer.poll(timeout_ms="5")  # type: ignore[arg-type]
     assert caplog.records == []
+
+
+def test_timeout_ms_of_an_awaited_poll_is_deprecated() -> None:
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers="127.0.0.1:1") as consumer:
+            consumer.assign(THREE)
+            with pytest.warns(DeprecationWarning, match=r"write poll\(timeout=0\.0\)$") as warned:
+                assert await consumer.poll(timeout_ms=0) == []
+            assert [one.filename for one in warned] == [__file__]
+
+    asyncio.run(main())
 
 
 @PROTOCOLS

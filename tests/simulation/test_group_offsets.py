@@ -30,7 +30,9 @@ def test_offsets_of_open_transactions_are_waited_for_and_all_topics_told(version
     marker = OffsetAndMetadata(7, "what the application wants to find again")
     with first.transaction():
         send(first, range(3))
-        first.send_offsets_to_transaction({P0: marker, TopicPartition("s", 0): 5}, "g")
+        offsets: dict[TopicPartition, int | OffsetAndMetadata]
+        offsets = {P0: marker, TopicPartition("s", 0): 5}
+        first.send_offsets_to_transaction(offsets, "g")
     first.begin_transaction()
     first.send(*("t", b"9"), partition=0)
     first.send_offsets_to_transaction({P0: 8}, "g")

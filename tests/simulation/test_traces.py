@@ -615,7 +615,7 @@ def test_serializers_are_inside_of_a_span(simulation: KafkaSimulation, exported:
         bootstrap_servers=simulation.bootstrap_servers, value_serializer=StringSerializer()
     )
     OpenTelemetryTraces(producer, tracer_provider=exported.provider)
-    producer.send("t", "text", headers={"a": b"b"}).result()  # type: ignore[arg-type]
+    producer.send("t", "text", headers={"a": b"b"}).result()
     with pytest.raises(KafkaError):
         producer.send("t", 5)  # type: ignore[arg-type]
     (row,) = simulation.records("t", 0)

@@ -29,7 +29,7 @@ def test_a_class_with_a_send_of_its_own(
 ) -> None:
     """It is what the program calls, with serializers and with traces, too."""
 
-    class OfTenants(Producer):
+    class OfTenants(Producer[bytes, Any]):
         def send(self, *given: Any, tenant: str = "", **more: Any) -> Any:
             topic, value, key, headers = (*given, None, None, ())[:4]
             return super().send(topic, value, key, [*(headers or ()), ("tenant", b"t")], **more)

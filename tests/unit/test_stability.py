@@ -68,8 +68,13 @@ def table(text: str) -> dict[str, tuple[Version, Version]]:
 
 
 def names(row: str, place: str) -> bool:
-    """Whether what is deprecated is this, or what this is part of: `seek` isn't `seek_to_end`."""
-    return re.search(rf"(^|/|: ){re.escape(row)}($|[/(:])", place) is not None
+    """Whether what is deprecated is this, or what this is part of: `seek` isn't `seek_to_end`.
+
+    An argument is in parentheses: it is this if the call has lost it.
+    """
+    name, _, argument = row.partition("(")
+    found = re.search(rf"(^|/|: ){re.escape(name)}($|[/(:])", place)
+    return found is not None and argument.rstrip(")") in place.partition("not (")[2]
 
 
 def too_early(rows: dict[str, tuple[Version, Version]], version: Version) -> list[str]:
@@ -141,6 +146,9 @@ def test_a_call_of_before_is_one_of_now(before: str, now: str, refused: bool) ->
         ("Consumer", "/names/Consumer/seek", True),
         ("seek", "/names/Consumer/seek_to_end", False),
         ("Consumer/seek", "/names/AsyncConsumer/seek", False),
+        ("Consumer/poll(ms=)", "/names/Consumer/poll(x=), not (x=, *, ms=)", True),
+        ("Consumer/poll(ms=)", "/names/Consumer/poll(x=, *, ms=), not (y=, *, x=)", False),
+        ("Consumer/poll(ms=)", "/names/Consumer/poll", False),
         ("consume: --from", "/commands/consume: --from", True),
         ("--from", "/commands/consume: --from-profile", False),
         ("acks", "/options/acks: producer", True),

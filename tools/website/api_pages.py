@@ -134,7 +134,7 @@ def members_of(value: type) -> dict[str, str]:
     always_raise = [
         name
         for name in dir(value)
-        if "Never" in str(getattr(getattr(value, name), "__annotations__", {}).get("return"))
+        if "Never" in str(getattr(getattr(value, name, None), "__annotations__", {}).get("return"))
     ]
     return {
         "members": "",

@@ -6,9 +6,9 @@ wire → fetcher → (the caller's task) decode → here. Must not: decide anyth
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from odradek.api.asyncio_group_consumer import AsyncGroupConsumer
 from odradek.api.consumer import consumer_engine
@@ -16,10 +16,9 @@ from odradek.api.converters import reading
 from odradek.api.event_producer import event_producer
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
-from odradek.clients.consumer.records import (
-    ConsumerRecord,
-)
+from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import CONSUMER
+from odradek.common.types import K_co, V_co
 from odradek.metadata.cluster import checked_hint
 from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.hosts.in_thread import at_hand
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.api.client_options import ConsumerOptions
+    from odradek.api.converters import Deserializer
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ ROWS = 6144
 """Rows that complete an Arrow batch: decoding them blocks the event loop for 2 to 3 ms."""
 
 
-class AsyncConsumer(AsyncGroupConsumer):
+class AsyncConsumer(AsyncGroupConsumer, Generic[K_co, V_co]):
     """Consumer of subscribed or assigned partitions, for asyncio.
 
     Options, groups, commits, errors and timeouts (in seconds) are those of `Consumer`. Heartbeats,
@@ -66,8 +66,8 @@ class AsyncConsumer(AsyncGroupConsumer):
         config: Settings = None,
         *,
         bootstrap_hint: Mapping[str, Any] | None = None,
-        key_deserializer: Callable[..., Any] | None = None,
-        value_deserializer: Callable[..., Any] | None = None,
+        key_deserializer: Deserializer[K_co] | None = None,
+        value_deserializer: Deserializer[V_co] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Check the configuration; no connection is opened yet. Arguments are those of `Consumer`.
@@ -97,7 +97,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         max_records: int | None = None,
         *,
         timeout_ms: float | None = None,
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K_co, V_co]]:
         """Return the next records, at most `max_records` (default `max.poll.records`).
 
         See `Consumer.poll`.
@@ -108,7 +108,7 @@ class AsyncConsumer(AsyncGroupConsumer):
         self._calls.engine.delivery.handed_over()
         return found or []
 
-    def records(self, timeout: float | None = None) -> AsyncIterator[ConsumerRecord]:
+    def records(self, timeout: float | None = None) -> AsyncIterator[ConsumerRecord[K_co, V_co]]:
         """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
         Every few records the iterator yields to the event loop, so that a fast reader doesn't block

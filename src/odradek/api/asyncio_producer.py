@@ -6,7 +6,7 @@ wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
+from collections.abc import Collection, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import CoroutineType
@@ -22,7 +22,7 @@ from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.common.config import PRODUCER
-from odradek.common.types import TopicPartition
+from odradek.common.types import K_contra, TopicPartition, V_contra
 from odradek.runtime.hosts.async_caller import block, this_task
 from odradek.runtime.hosts.delivery_future import (
     ArrowDeliveryFuture,
@@ -35,9 +35,10 @@ from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
+    from odradek.api.converters import Serializer
 
 
-class AsyncProducer(RecordSending[Any], AsyncTransactional):
+class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     """Idempotent producer for asyncio; options, errors and guarantees are those of `Producer`.
 
     `await producer.send(…)` only waits while `buffer.memory` is full. It returns a
@@ -58,8 +59,8 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         self,
         config: Settings = None,
         *,
-        key_serializer: Callable[..., Any] | None = None,
-        value_serializer: Callable[..., Any] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
+        value_serializer: Serializer[V_contra] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Check the configuration; no connection is opened yet. Arguments are those of `Producer`.
@@ -82,8 +83,8 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     async def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
         headers: HeadersInput = NO_HEADERS,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -101,8 +102,8 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
         headers: HeadersInput = NO_HEADERS,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -142,8 +143,8 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
     async def send_many(
         self,
         topic: str,
-        values: Iterable[bytes | None],
-        keys: Iterable[bytes | None] | None = None,
+        values: Iterable[V_contra | None],
+        keys: Iterable[K_contra | None] | None = None,
         headers: Iterable[HeadersInput] | None = None,
         partitions: Iterable[int | None] | None = None,
         timestamps_ms: Iterable[int | None] | None = None,
@@ -236,6 +237,6 @@ class AsyncProducer(RecordSending[Any], AsyncTransactional):
         """
         await self._loop_host.breathe()
         put: Any = RecordSending.send(
-            self, topic, record[1], record[0], record[2], partition, record[3]
+            cast("Any", self), topic, record[1], record[0], record[2], partition, record[3]
         )
         return cast("DeliveryFuture", await put if type(put) is CoroutineType else put)

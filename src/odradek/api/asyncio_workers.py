@@ -12,7 +12,7 @@ from functools import partial
 
 from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.asyncio_producer import AsyncProducer
-from odradek.api.workers import WorkersState
+from odradek.api.workers import K, V, WorkersState
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.clients.workers.work_options import Ordering, work_function, work_options
 from odradek.runtime.hosts.worker_tasks import WorkerTasks, carried_out
@@ -32,8 +32,8 @@ class AsyncWorkers(WorkersState):
 
     def __init__(
         self,
-        consumer: AsyncConsumer,
-        work: Callable[[ConsumerRecord], Awaitable[object]],
+        consumer: AsyncConsumer[K, V],
+        work: Callable[[ConsumerRecord[K, V]], Awaitable[object]],
         *,
         concurrency: int = 16,
         ordering: Ordering = "key",

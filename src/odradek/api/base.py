@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT, ClientCalls
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
-def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+def on_host(host: Host, make: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     """Create a client by `make(*arguments, **keywords)` on an existing, maybe simulated, host."""
     with hosts_from(only_here(host)):
         return make(*arguments, **keywords)

@@ -6,9 +6,9 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from odradek.api.converters import reading
 from odradek.api.event_producer import event_producer
@@ -19,6 +19,7 @@ from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.arguments import flag
 from odradek.common.config import CONSUMER, Config
+from odradek.common.types import K_co, V_co
 from odradek.metadata.cluster import checked_hint
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import usual_host
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.api.client_options import ConsumerOptions
+    from odradek.api.converters import Deserializer
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
@@ -40,7 +42,7 @@ def consumer_engine(config: Config, host: Host, hint: Mapping[str, Any] | None) 
     return ConsumerEngine(config, host.rng(), host.lock, **clocks, readers_first=first, hint=hint)
 
 
-class Consumer(GroupConsumer):
+class Consumer(GroupConsumer, Generic[K_co, V_co]):
     """Consumer of subscribed or assigned partitions; returns records as objects or Arrow columns.
 
     With a `group.id` the consumer can `subscribe` as a member of a group, and commit offsets; a
@@ -75,8 +77,8 @@ class Consumer(GroupConsumer):
         *,
         background: bool = False,
         bootstrap_hint: Mapping[str, Any] | None = None,
-        key_deserializer: Callable[..., Any] | None = None,
-        value_deserializer: Callable[..., Any] | None = None,
+        key_deserializer: Deserializer[K_co] | None = None,
+        value_deserializer: Deserializer[V_co] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Check the configuration; no connection is opened yet.
@@ -86,9 +88,10 @@ class Consumer(GroupConsumer):
         process; with it the consumer knows topics and leaders before its first metadata request.
         `key_deserializer`, `value_deserializer`: functions that convert bytes to objects. They take
         the bytes, or the bytes and a `SerializationContext`. None stays None, and Arrow batches
-        keep bytes. If one fails, reading raises `RecordDeserializationError`, after the records
-        before it have been returned; to skip the record, seek to `error.next_offset` of
-        `error.partition`.
+        keep bytes. Type checkers take the types of `record.key` and `record.value` from the result
+        types of these functions (`Consumer[K, V]`). If one fails, reading raises
+        `RecordDeserializationError`, after the records before it have been returned; to skip the
+        record, seek to `error.next_offset` of `error.partition`.
 
         Raises `ConfigurationError` for an unknown option or an invalid value, and
         `UnsupportedFeatureError` for a feature that this release doesn't support.
@@ -114,12 +117,12 @@ class Consumer(GroupConsumer):
         max_records: int | None = None,
         *,
         timeout_ms: float | None = None,
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K_co, V_co]]:
         """Return the next records, at most `max_records` (default `max.poll.records`).
 
-        Returns as soon as there are records, or an empty list after `timeout` seconds. `timeout_ms`
-        is the same in milliseconds and takes precedence. During an outage the list is empty, and
-        the consumer keeps trying to reach a broker; see `explain()`.
+        Returns as soon as there are records, or an empty list after `timeout` seconds. During an
+        outage the list is empty, and the consumer keeps trying to reach a broker; see `explain()`.
+        `timeout_ms` is deprecated: it is the same in milliseconds and takes precedence.
 
         Raises, each with its partition, while the other partitions continue: `NoSuchOffsetError` if
         the position isn't in the log and `auto.offset.reset` is none, `CorruptRecordError`,
@@ -133,7 +136,7 @@ class Consumer(GroupConsumer):
         self._calls.engine.delivery.handed_over()
         return found or []
 
-    def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
+    def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord[K_co, V_co]]:
         """Iterate over records, until none arrives for `timeout` seconds (None: forever).
 
         The position moves with each record, so it is right if the loop is left early. `seek`,

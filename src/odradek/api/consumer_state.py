@@ -24,13 +24,22 @@ from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from odradek.clients.traces import Traces
+
+    class ArrowRows(Protocol):
+        """A pyarrow RecordBatch or Table; pyarrow has no types."""
+
+        @property
+        def schema(self) -> Any: ...
+        @property
+        def column(self) -> Any: ...
 
     OffsetsByPartition: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
     Offsets: TypeAlias = (
-        OffsetsByPartition | ConsumerRecord | Iterable[ConsumerRecord] | pa.RecordBatch | pa.Table
+        OffsetsByPartition
+        | ConsumerRecord[Any, Any]
+        | Iterable[ConsumerRecord[Any, Any]]
+        | ArrowRows
     )
 
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp

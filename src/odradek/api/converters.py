@@ -7,11 +7,15 @@ client without them import or call anything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from odradek.clients.calls.record_sending import RecordSending
     from odradek.serialization.record_reading import RecordReading
+
+    T = TypeVar("T")
+    Serializer: TypeAlias = Callable[[T], bytes | None] | Callable[[T, Any], bytes | None]
+    Deserializer: TypeAlias = Callable[[bytes], T] | Callable[[bytes, Any], T]
 
 
 def reading(key: Any, value: Any, *, in_loop: bool = False) -> RecordReading | None:
@@ -24,7 +28,7 @@ def reading(key: Any, value: Any, *, in_loop: bool = False) -> RecordReading | N
 
 
 def sending(
-    producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
+    producer: RecordSending[Any, Any, Any], key: Any, value: Any, *, in_loop: bool = False
 ) -> Callable[..., Any] | None:
     """Return a `send` that serializes keys and values first, or None."""
     if key is None and value is None:
@@ -35,7 +39,7 @@ def sending(
 
 
 def sending_many(
-    producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
+    producer: RecordSending[Any, Any, Any], key: Any, value: Any, *, in_loop: bool = False
 ) -> Callable[..., Any] | None:
     """Return a `send_many` that serializes keys and values first, or None."""
     if key is None and value is None:

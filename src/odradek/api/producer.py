@@ -23,7 +23,7 @@ from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import HeadersInput
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.types import TopicPartition
+from odradek.common.types import K_contra, TopicPartition, V_contra
 from odradek.network.host import Host
 from odradek.runtime.hosts.caller import block
 from odradek.runtime.hosts.host_sources import usual_host
@@ -32,6 +32,7 @@ from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
+    from odradek.api.converters import Serializer
 
 CLOSE_TIMEOUT = 30.0
 
@@ -41,7 +42,7 @@ def producer_engine(config: Config, host: Host) -> ProducerEngine:
     return ProducerEngine(config, host.rng(), host.lock)
 
 
-class Producer(RecordSending[RecordFuture], Transactional):
+class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
     """Idempotent producer: `acks=all`, records in order by partition, no duplicates, by default.
 
     `config` takes Kafka's option names (`{"bootstrap.servers": "host:9092"}`); keywords have
@@ -76,8 +77,8 @@ class Producer(RecordSending[RecordFuture], Transactional):
         self,
         config: Settings = None,
         *,
-        key_serializer: Callable[..., Any] | None = None,
-        value_serializer: Callable[..., Any] | None = None,
+        key_serializer: Serializer[K_contra] | None = None,
+        value_serializer: Serializer[V_contra] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Check the configuration; no connection is opened yet.
@@ -85,8 +86,9 @@ class Producer(RecordSending[RecordFuture], Transactional):
         `config`: a dict, or the path of a properties file.
         `key_serializer`, `value_serializer`: functions that convert keys and values to bytes. They
         take the object, or the object and a `SerializationContext`, as Odradek's and
-        confluent-kafka's serializers do. None is sent as None. If a serializer fails, `send` raises
-        `SerializationError` and sends nothing.
+        confluent-kafka's serializers do. None is sent as None. Type checkers take the types that
+        `send` accepts from the argument types of these functions (`Producer[K, V]`). If a
+        serializer fails, `send` raises `SerializationError` and sends nothing.
 
         Raises `ConfigurationError` for an unknown option or an invalid value, and
         `UnsupportedFeatureError` for a feature that this release doesn't support.
@@ -154,8 +156,8 @@ class Producer(RecordSending[RecordFuture], Transactional):
     def send_many(
         self,
         topic: str,
-        values: Iterable[bytes | None],
-        keys: Iterable[bytes | None] | None = None,
+        values: Iterable[V_contra | None],
+        keys: Iterable[K_contra | None] | None = None,
         headers: Iterable[HeadersInput] | None = None,
         partitions: Iterable[int | None] | None = None,
         timestamps_ms: Iterable[int | None] | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -22,6 +22,9 @@ from odradek.clients.workers.work_options import (
 )
 from odradek.clients.workers.work_run import Hands, WorkProgress, WorkRun
 from odradek.runtime.hosts.worker_threads import WorkerThreads, carried_out
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class WorkersState:
@@ -83,8 +86,8 @@ class Workers(WorkersState):
 
     def __init__(
         self,
-        consumer: Consumer,
-        work: Callable[[ConsumerRecord], object],
+        consumer: Consumer[K, V],
+        work: Callable[[ConsumerRecord[K, V]], object],
         *,
         concurrency: int = 16,
         ordering: Ordering = "key",

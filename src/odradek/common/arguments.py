@@ -10,6 +10,8 @@ Must not: know clients, or show what a record or a credential holds.
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from operator import index
 from typing import Any
@@ -266,6 +268,18 @@ def record_headers(given: Any) -> Headers:
 
 
 # Habits
+
+
+def deprecated_milliseconds(timeout_ms: Any) -> float:
+    """Return the argument `timeout_ms` of `poll` in seconds, and warn at the program's line."""
+    seconds = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
+    text = f"timeout_ms is deprecated and will be removed in 0.5: write poll(timeout={seconds})"
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("odradek."):  # noqa: SLF001
+        level += 1
+    warnings.warn(text, DeprecationWarning, stacklevel=level + 1)
+    return seconds
+
 
 IN_SECONDS = (
     "poll(%s) waits up to %s seconds, because timeouts are in seconds. To pass milliseconds, "

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import MutableSequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from odradek.common.printable import printable
+
+if TYPE_CHECKING:  # before Python 3.13 only type checkers know `default`
+    from typing_extensions import TypeVar
+
+    K_co = TypeVar("K_co", covariant=True, default=bytes | None)
+    V_co = TypeVar("V_co", covariant=True, default=bytes | None)
+    K_contra = TypeVar("K_contra", contravariant=True, default=bytes)
+    V_contra = TypeVar("V_contra", contravariant=True, default=bytes)
+else:
+    from typing import TypeVar
+
+    K_co, V_co, K_contra, V_contra = map(TypeVar, ("K_co", "V_co", "K_contra", "V_contra"))
 
 FREE_THREADS = "t" in getattr(sys, "abiflags", "")
 """Whether this Python was built to run threads without a GIL (3.14t), be it on or off just now."""

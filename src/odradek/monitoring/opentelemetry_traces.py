@@ -80,9 +80,9 @@ class OpenTelemetryTraces:
 
     def process(
         self,
-        records: ConsumerRecord
-        | list[ConsumerRecord]
-        | tuple[ConsumerRecord, ...]
+        records: ConsumerRecord[Any, Any]
+        | list[ConsumerRecord[Any, Any]]
+        | tuple[ConsumerRecord[Any, Any], ...]
         | pa.RecordBatch
         | pa.Table,
     ) -> AbstractContextManager[Span]:

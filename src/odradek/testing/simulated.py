@@ -26,7 +26,7 @@ from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
-from odradek.common.types import Address
+from odradek.common.types import Address, K_co, V_co
 from odradek.runtime.hosts.host_sources import hosts_from
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.brokers.cluster import SimulatedCluster
@@ -241,9 +241,12 @@ class KafkaSimulation:
         partitions = range(len(self.cluster.topics[topic].partitions))
         return [row[4] for p in partitions for row in self.cluster.records(topic, p)]
 
-    def poll_for(self, consumer: Consumer, seconds: float) -> list[ConsumerRecord]:
+    def poll_for(
+        self, consumer: Consumer[K_co, V_co], seconds: float
+    ) -> list[ConsumerRecord[K_co, V_co]]:
         """Return all records that a consumer returns within `seconds` virtual seconds."""
-        end, records = self.now + seconds, list[ConsumerRecord]()
+        end = self.now + seconds
+        records: list[ConsumerRecord[K_co, V_co]] = []
         while self.now < end:
             records += consumer.poll(end - self.now)
         return records

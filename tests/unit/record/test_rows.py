@@ -110,6 +110,11 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
     assert (hash(made), repr(made).partition("(")[2]) == (hash(same), repr(same).partition("(")[2])
     assert made[7] == made[-2] == headers
     assert (made[7:], made[2], made.offset) == ((headers, 7), 0, 0)
+    assert made.timestamp == same.timestamp == made.timestamp_ms == 1
+    both: list[Any] = [made, same]
+    for record in both:
+        with pytest.raises(AttributeError, match="'error': write nothing, because poll.. raises"):
+            _ = record.error
     assert all(type(part) is tuple for part in (made.headers, made[7], made[6:8][1], [*made][7]))
     assert tuple(made) == same
     assert made._asdict() == same._asdict()
@@ -133,6 +138,15 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
             assert len(rest) == MOST_READ
         case _:
             raise AssertionError
+
+
+def test_no_hook_slows_down_the_fields_of_a_record() -> None:
+    """Python 3.11 reads fields in line only if a class has neither of these."""
+    for cls in (ConsumerRecord, UnreadRecord):
+        assert not hasattr(cls, "__getattr__")
+        assert cls.__getattribute__ is tuple.__getattribute__
+    record = ConsumerRecord[str, int]("t", 0, 1, 2, 0, "k", 5, (), 0)
+    assert type(record) is ConsumerRecord
 
 
 @pytest.mark.slow

@@ -64,8 +64,7 @@ def servers(cluster: FakeCluster) -> dict[str, str]:
     return {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
 
 
-def producer(cluster: FakeCluster, **more: Any) -> Any:
-    """A producer; type checkers want bytes of its `send`."""
+def producer(cluster: FakeCluster, **more: Any) -> Producer[Any, Any]:
     return Producer({"bootstrap.servers": cluster.bootstrap_servers}, **more)
 
 
@@ -73,7 +72,7 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def some(consumer: Consumer, count: int) -> list[Any]:
+def some(consumer: Consumer[object, object], count: int) -> list[Any]:
     found: list[Any] = []
     while len(found) < count:
         found += consumer.poll(5.0)
@@ -81,10 +80,11 @@ def some(consumer: Consumer, count: int) -> list[Any]:
 
 
 def test_functions_of_one_argument(cluster: FakeCluster) -> None:
-    with producer(cluster, key_serializer=str.encode, value_serializer=dumped) as sender:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    with Producer[str, Any](settings, key_serializer=str.encode, value_serializer=dumped) as sender:
         for key, value in (("a", {"x": 1}), (None, [2]), ("b", None)):
             sender.send("t", value, key).result(10)
-    with Consumer(
+    with Consumer[str | None, Any](
         servers(cluster), key_deserializer=bytes.decode, value_deserializer=json.loads
     ) as consumer:
         consumer.assign({PARTITION: 0})
@@ -130,10 +130,9 @@ def test_headers_of_any_kind_go_along(cluster: FakeCluster, way: Any) -> None:
     with producer(cluster, value_serializer=lambda value, ctx: str(value).encode()) as sender:
         sender.send(topic, 5, headers=way(given)).result(10)
         with pytest.raises(ArgumentError, match="headers must be pairs"):
-            sender.send(topic, 5, headers=5)
+            sender.send(topic, 5, headers=5)  # type: ignore[arg-type]
 
     async def in_a_loop() -> None:
-        number: Any = 5  # type checkers want bytes
         tries = [SchemaNotAtHandError(lambda: None)]
 
         def later(value: int, ctx: Any) -> bytes:
@@ -144,7 +143,7 @@ def test_headers_of_any_kind_go_along(cluster: FakeCluster, way: Any) -> None:
 
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         async with AsyncProducer(config, value_serializer=later) as sender:
-            await sender.send_and_wait(topic, number, headers=way(given))
+            await sender.send_and_wait(topic, 5, headers=way(given))
         assert tries == []
 
     asyncio.run(in_a_loop())
@@ -329,7 +328,6 @@ def test_in_a_loop(cluster: FakeCluster, server: RegistryServer) -> None:
         ticking = asyncio.create_task(tick())
         write = AvroSerializer(registry(server), SCHEMA, conf=REGISTER)
         config = {"bootstrap.servers": cluster.bootstrap_servers}
-        sender: Any  # type checkers want bytes of it
         async with AsyncProducer(config, value_serializer=write) as sender:
             for at in range(3):
                 await sender.send_and_wait("z", {"id": at})

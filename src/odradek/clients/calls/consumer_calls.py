@@ -35,7 +35,7 @@ from odradek.clients.consumer.subscription_state import (
 )
 from odradek.common.arguments import (
     IN_SECONDS,
-    checked_timeout,
+    deprecated_milliseconds,
     flag,
     looks_like_milliseconds,
     names,
@@ -124,10 +124,10 @@ class ConsumerCalls(GroupCalls):
 
     def poll(
         self, timeout: float, max_records: int | None = None, timeout_ms: float | None = None
-    ) -> CallerFlow[list[ConsumerRecord] | None]:
+    ) -> CallerFlow[list[ConsumerRecord[Any, Any]] | None]:
         """The next records, at most so many; none after `timeout` seconds."""
         if timeout_ms is not None:
-            timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
+            timeout = deprecated_milliseconds(timeout_ms)
         elif type(timeout) is int:  # as most who mean milliseconds write it
             self._note_seconds(timeout)
         most: int = self.config["max.poll.records"]  # checked already
@@ -135,11 +135,15 @@ class ConsumerCalls(GroupCalls):
             most = whole_number("max_records", max_records, 1)
         return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
 
-    def runs(self, timeout: float, most: int) -> CallerFlow[list[list[ConsumerRecord]] | None]:
+    def runs(
+        self, timeout: float, most: int
+    ) -> CallerFlow[list[list[ConsumerRecord[Any, Any]]] | None]:
         """As `poll`; records of one partition that follow each other are in a list of their own."""
         return self._read(timeout, lambda now: self.engine.delivery.runs(most, now))
 
-    def iterated(self, timeout: float | None) -> CallerFlow[Iterator[ConsumerRecord] | None]:
+    def iterated(
+        self, timeout: float | None
+    ) -> CallerFlow[Iterator[ConsumerRecord[Any, Any]] | None]:
         """The next records of a loop; the position moves with each of them."""
         return self.iterated_as(timeout, lambda records: records)
 

@@ -27,6 +27,7 @@ from odradek.clients.producer.record_arguments import (
 )
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.common.types import K_contra, V_contra
 from odradek.record import OpenBatches
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def of_producers(send: S) -> S:
     return send
 
 
-class RecordSending(Generic[F]):
+class RecordSending(Generic[F, K_contra, V_contra]):
     """The `send` of a producer; not instantiated directly."""
 
     _taken_by = "send"
@@ -101,8 +102,8 @@ class RecordSending(Generic[F]):
     def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
         headers: HeadersInput = NO_HEADERS,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -158,7 +159,8 @@ class RecordSending(Generic[F]):
             raise explained(error, topic, value, key, headers, at) from None
         if waits:
             at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-            found = self._append(topic, lane, (key, value, headers, at), found)
+            record: Any = key, value, headers, at  # bytes by now
+            found = self._append(topic, lane, record, found)
         if on_delivery is not None:
             self._report_to(found, on_delivery)
         return found  # type: ignore[no-any-return]  # it is what `_set_up_sending` was told

@@ -7,12 +7,13 @@ buffers they were made from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 from weakref import WeakMethod
 
 from odradek.common.errors import IllegalStateError
 from odradek.common.errors.kafka import OffsetOutOfRangeError
-from odradek.common.types import TopicPartition
+from odradek.common.options.habits import answer_habits
+from odradek.common.types import K_co, TopicPartition, V_co
 from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
 
@@ -20,7 +21,7 @@ _HEADERS = 7
 """Which item of a record they are."""
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     """One record as stored in the log; a tuple, as that is created fastest."""
 
     topic: str
@@ -30,11 +31,18 @@ class ConsumerRecord(NamedTuple):
     """Milliseconds since the epoch; -1 if the producer set none."""
     timestamp_type: int
     """0: the producer's create time; 1: the broker's log append time."""
-    key: bytes | None
-    value: bytes | None
+    key: K_co
+    """Bytes, or the object that the consumer's `key_deserializer` returned; None without a key."""
+    value: V_co
+    """Bytes, or the object of its `value_deserializer`; None: a tombstone, which has no value."""
     headers: Headers
     leader_epoch: int
     """Epoch of the leader that appended the record, -1 if unknown."""
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`."""
+        return self.timestamp_ms
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -43,6 +51,7 @@ class ConsumerRecord(NamedTuple):
 
 
 read_as_slots(ConsumerRecord)
+answer_habits(ConsumerRecord)
 
 
 class UnreadRecord(ConsumerRecord):

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.common.errors import Attempt, KafkaError
+from odradek.common.options.habits import answer_habits
 from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -37,6 +38,14 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`."""
+        return self.timestamp_ms
+
+
+answer_habits(RecordMetadata)
 
 
 class BatchOutcome(NamedTuple):

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
@@ -39,7 +39,7 @@ logger = logging.getLogger("odradek.consumer")
 
 R = TypeVar("R")
 
-Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
+Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord[Any, Any]]]
 """Makes records of records, of as many as can be: none of the first raises why."""
 UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
@@ -107,17 +107,19 @@ class Delivery:
         with self._lock:
             return self._subscription.failed(of) is not None or (self._waiting.head(of) is not None)
 
-    def records(self, most: int, now: float) -> list[ConsumerRecord]:
+    def records(self, most: int, now: float) -> list[ConsumerRecord[Any, Any]]:
         """Decode and hand out at most `most` records."""
         runs = self.runs(most, now)
         return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
-    def runs(self, most: int, now: float, of: Selection = None) -> list[list[ConsumerRecord]]:
+    def runs(
+        self, most: int, now: float, of: Selection = None
+    ) -> list[list[ConsumerRecord[Any, Any]]]:
         """The same, those of one partition that follow each other in a list, none of them empty.
 
         `of`: those of other partitions stay.
         """
-        runs: list[list[ConsumerRecord]] = []
+        runs: list[list[ConsumerRecord[Any, Any]]] = []
         left = most
         entry = self._head(of)
         while entry is not None and left > 0:
