@@ -48,6 +48,7 @@ from odradek.cli.console.properties import (
     refuse_what_is_not_there,
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.clients.first_contact import API_TIMEOUT, seconds_to_reach
 from odradek.common.config import CONSUMER
 from odradek.serialization.registry.settings import NAMES
 
@@ -225,8 +226,11 @@ def consume(
         shape = formatter_of(context.params, escaped=_on_terminal() and not raw)
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
-        patience = config["default.api.timeout.ms"]
-        patience = patience if idle is None else min(patience, idle)
+        patience = config[API_TIMEOUT]
+        waits: dict[str, float] = {
+            "patience": patience if idle is None else min(patience, idle),
+            "first_contact": seconds_to_reach(config, API_TIMEOUT),
+        }
         # By an exception: so what wasn't written isn't committed.
         with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
             records = Records(
@@ -235,12 +239,13 @@ def consume(
             try:
                 ends = None
                 if config["group.id"] is not None and wanted.start is None:
-                    subscribe(consumer, topic, include, patience=patience)
+                    subscribe(consumer, topic, include, **waits)
                 else:
                     if include is not None:
-                        chosen = fitting(consumer, include, patience=patience)
+                        chosen = fitting(consumer, include, **waits)
                     else:
-                        chosen = there(consumer, topic or "", partition, patience=patience)
+                        chosen = there(consumer, topic or "", partition, **waits)
+                    patience = waits["patience"]
                     ends = assign(consumer, chosen, wanted.start, wanted.until, patience=patience)
                 records.run(most=most, idle=idle, ends=ends)
             except KeyboardInterrupt:

@@ -56,7 +56,7 @@ IDLE = frozenset(
         *("reconnect.backoff.jitter.ms", "internal.termination.signal"),
         *("consume.callback.max.messages",),
         # kafka-python and aiokafka: sockets, brokers of long ago, the event loop
-        *("socket.options", "api.version", "api.version.auto.timeout.ms", "bootstrap.timeout.ms"),
+        *("socket.options", "api.version", "api.version.auto.timeout.ms"),
         *("metrics.enabled", "metric.group.prefix", "selector", "kafka.client", "loop"),
         *("enable.incremental.fetch.sessions", "sock.chunk.bytes", "sock.chunk.buffer.count"),
     )
