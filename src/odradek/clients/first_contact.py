@@ -32,8 +32,9 @@ def seconds_to_reach(config: Config, governed_by: str | None) -> float:
     `governed_by`: the option of its timeout; None if the caller has passed a timeout.
     """
     limit: float = config["bootstrap.timeout.ms"]
+    jitter: float = config["reconnect.first.jitter.ms"]
     if FIRST_CONTACT in config.given:
         return limit
     if governed_by is None or not config.given.isdisjoint(GOVERNING[governed_by]):
         return math.inf
-    return limit + config["reconnect.first.jitter.ms"]
+    return limit + jitter

@@ -50,6 +50,7 @@ from odradek.cli.console.properties import (
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.clients.first_contact import API_TIMEOUT, seconds_to_reach
 from odradek.common.config import CONSUMER
+from odradek.common.types import TopicPartition
 from odradek.serialization.registry.settings import NAMES
 
 OPTIONS = {
@@ -227,10 +228,8 @@ def consume(
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
         patience = config[API_TIMEOUT]
-        waits: dict[str, float] = {
-            "patience": patience if idle is None else min(patience, idle),
-            "first_contact": seconds_to_reach(config, API_TIMEOUT),
-        }
+        patience = patience if idle is None else min(patience, idle)
+        first = seconds_to_reach(config, API_TIMEOUT)
         # By an exception: so what wasn't written isn't committed.
         with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
             records = Records(
@@ -239,13 +238,9 @@ def consume(
             try:
                 ends = None
                 if config["group.id"] is not None and wanted.start is None:
-                    subscribe(consumer, topic, include, **waits)
+                    subscribe(consumer, topic, include, patience=patience, first_contact=first)
                 else:
-                    if include is not None:
-                        chosen = fitting(consumer, include, **waits)
-                    else:
-                        chosen = there(consumer, topic or "", partition, **waits)
-                    patience = waits["patience"]
+                    chosen = _chosen(consumer, include, topic, partition, patience, first)
                     ends = assign(consumer, chosen, wanted.start, wanted.until, patience=patience)
                 records.run(most=most, idle=idle, ends=ends)
             except KeyboardInterrupt:
@@ -253,6 +248,20 @@ def consume(
             finally:
                 if not records.cut_off:
                     say(f"Processed a total of {records.count} messages")
+
+
+def _chosen(
+    consumer: Consumer,
+    pattern: str | None,
+    topic: str | None,
+    partition: int | None,
+    patience: float,
+    first_contact: float,
+) -> list[TopicPartition]:
+    """Return the partitions that the flags name."""
+    if pattern is not None:
+        return fitting(consumer, pattern, patience=patience, first_contact=first_contact)
+    return there(consumer, topic or "", partition, patience=patience, first_contact=first_contact)
 
 
 def _on_terminal() -> bool:
