@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from odradek.clients.first_contact import FIRST_CONTACT
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.habits import CURES, belongs, is_idle
 from odradek.common.options.spellings import ALIASES, REFUSED
@@ -125,7 +124,9 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
     if not isinstance(config, dict):
         raise TypeError("expected configuration dict")
     settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
-    settings.setdefault(FIRST_CONTACT, _INT_MAX)  # as in librdkafka, only other timeouts apply
+    settings.setdefault(
+        "bootstrap.timeout.ms", _INT_MAX
+    )  # as in librdkafka, only other timeouts apply
     if isinstance(servers := settings.get("bootstrap.servers"), str):
         settings["bootstrap.servers"] = _WITHOUT_PORT.sub(r"\1:9092", servers)
     found = Given({})
