@@ -150,7 +150,7 @@ def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
     assert send("t", b"1", partition=0).result(5).offset == 1
     explained = scene.writer.explain()
     assert (
-        "waits for its partition, which doesn't exist yet: the topic has partitions 0 to 2"
+        "waits for its partition: partition 5 of topic 't' doesn't exist, it has 3 partitions"
         in str(explained.records)
     )
     assert "(max.block.ms)" in str(explained.records)

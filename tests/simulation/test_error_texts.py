@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -105,3 +106,29 @@ def test_a_call_that_times_out_says_what_and_where(
             said = texts(error)
             assert not MISNUMBERED.search(said), said
             assert not any(claim in said for claim in CLAIMS), said
+
+
+GONE = TopicPartition("nowhere", 0)
+REFUSED: dict[str, tuple[Callable[[Stage], Any], Callable[[Any], object]]] = {
+    "partitions_for": (consumer, lambda c: c.partitions_for("nowhere", SECONDS)),
+    "describe": (consumer, lambda c: c.describe(["nowhere"], SECONDS)),
+    "end_offsets": (consumer, lambda c: c.end_offsets([GONE], SECONDS)),
+    "commit": (consumer, lambda c: c.commit({GONE: 1}, timeout=SECONDS)),
+    "partitions_for of a producer": (producer, lambda p: p.partitions_for("nowhere", SECONDS)),
+    "warm": (producer, lambda p: p.warm("nowhere", SECONDS)),
+    "send_many": (producer, lambda p: p.send_many("t", [b"x"], partitions=[9])),
+    "describe_topics": (admin, lambda a: a.describe_topics(["nowhere", "t"], timeout=SECONDS)),
+    "list_offsets": (admin, lambda a: a.list_offsets({GONE: "LATEST"}, timeout=SECONDS)),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_an_error_has_no_other_traceback_inside(call: str) -> None:
+    """An earlier attempt of the client isn't shown beside its error."""
+    make, act = REFUSED[call]
+    client = make(Stage(brokers=1))
+    with pytest.raises(KafkaError) as caught:
+        act(client)
+    said = "".join(traceback.format_exception(caught.value))
+    assert said.count("Traceback (most recent call last)") == 1, said
+    assert "During handling" not in said

@@ -116,20 +116,29 @@ class Script:
 
     # What can happen
 
-    def _start(self, flow: Any, name: str) -> None:
+    def _start(self, flow: Any, name: str, unreached_until: float = math.inf) -> None:
         completion = self.world.engine.start(flow)
-        self.world.engine.track(completion, name, math.inf)
+        self.world.engine.track(completion, name, math.inf, unreached_until)
         self._note(completion, name)
 
     def _note(self, completion: Completion[Any], name: str) -> None:
         self.results[name] = (self.world.now, completion)
         completion.when_done(lambda _: self.ended.update({name: self.world.now}))
 
-    def do_topic(self, name: str, into: str, timeout: float = 60.0, callers: int = 1) -> None:
-        """Somebody needs a topic."""
+    def do_topic(
+        self,
+        name: str,
+        into: str,
+        timeout: float = 60.0,
+        callers: int = 1,
+        governed_by: str | None = None,
+    ) -> None:
+        """Wait for a topic; `governed_by`: the option that the timeout is from, if any."""
+        now, engine = self.world.now, self.world.engine
         for n in range(callers):
-            flow = self.world.engine.topic(name.replace("#", str(n)), self.world.now + timeout)
-            self._start(flow, into if callers == 1 else f"{into}{n}")
+            flow = engine.topic(name.replace("#", str(n)), now + timeout)
+            until = math.inf if governed_by is None else engine.unreached_until(now, governed_by)
+            self._start(flow, into if callers == 1 else f"{into}{n}", until)
 
     def do_ask(self, address: str, into: str, timeout: float = 60.0) -> None:
         """Somebody sends a request to one broker (which is dialled if need be)."""

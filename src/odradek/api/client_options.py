@@ -51,6 +51,7 @@ class ClientOptions(TypedDict, total=False):
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     metadata_recovery_rebootstrap_trigger_ms: int
     metadata_cluster_check_enable: bool
+    bootstrap_timeout_ms: int
     metadata_unavailable_timeout_ms: int | None
     cluster_id_expected: str | None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

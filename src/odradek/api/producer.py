@@ -194,8 +194,9 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
 
         `timeout` in seconds, default `delivery.timeout.ms`. Returns 0, the number of records still
         pending, as confluent-kafka's `flush` does. Raises `KafkaTimeoutError` if records are
-        pending after `timeout`, with their number as `remaining`; they are still being sent. Errors
-        of records are reported by their futures.
+        pending after `timeout`, with their number as `remaining`; they are still being sent. Raises
+        `NoBrokerAvailableError` if records failed because no broker was ever reached. Other errors
+        of records are reported by their futures only.
         """
         return self._run(self._calls.flush(timeout))
 

@@ -12,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
-from odradek.clients.impatience import Impatience
+from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
 from odradek.clients.missing_topics import MissingTopics, looks_at
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -57,11 +57,10 @@ UNFINISHED = {
     ConnectionState.AUTHENTICATING: "connected, but no answer to the authentication",
 }
 """Descriptions of connections that aren't ready, for errors."""
-AWAY = "metadata.unavailable.timeout.ms"
 
 
-def _again(error: KafkaError) -> KafkaError:
-    """The same error for one more caller, who gets a traceback of its own."""
+def again(error: KafkaError) -> KafkaError:
+    """Return the same error for one more caller, with a traceback of its own."""
     made = copy(error)
     made.__cause__ = error.__cause__
     return made
@@ -133,6 +132,9 @@ class ClientEngine(Engine):
             self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there
         )
         if config[AWAY] is not None:
+            # Imported here: most clients have no such limit.
+            from odradek.clients.impatience import Impatience
+
             polls_alone = AWAY not in config.given
             waits = (self.callers, self.unavailable_until, self._give_up)
             self.components.append(Impatience(*waits, polls_alone=polls_alone))
@@ -261,6 +263,11 @@ class ClientEngine(Engine):
     def _no_broker(
         self, what: str, why: str, attempts: Sequence[Attempt], now: float
     ) -> NoBrokerAvailableError:
+        doctor = looks_at(self.updater.bootstrap)
+        if not self.reached:
+            error = NoBrokerAvailableError(f"{what}: {why}. {doctor}", attempts, now)
+            error.reached_before = False
+            return error
         strategy = self.config["metadata.recovery.strategy"]
         cure = (
             "With this strategy the client only retries the brokers it knows; "
@@ -268,7 +275,6 @@ class ClientEngine(Engine):
             if strategy == "none"
             else "Until it is closed, the client retries the known brokers and bootstrap.servers."
         )
-        doctor = looks_at(self.updater.bootstrap)
         text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure} {doctor}"
         return NoBrokerAvailableError(text, attempts, now)
 
@@ -285,15 +291,41 @@ class ClientEngine(Engine):
         since = self.unavailable_since()
         return math.inf if limit is None or since is None else since + limit
 
-    def unavailable(self, what: str, now: float) -> NoBrokerAvailableError:
-        """The error of a call that isn't to wait any longer for what it waits for."""
-        seconds = now - (self.unavailable_since() or now)
-        why = f"no broker could be reached for {seconds:.1f} s ({AWAY})"
-        text = f"timed out waiting for {what}"
-        return self._no_broker(text, why, self.recent_attempts(now), now)
+    def unavailable(self, what: str, now: float, option: str = AWAY) -> NoBrokerAvailableError:
+        """Return the error of a call that `option` ends before its own timeout."""
+        since = self.unavailable_since()
+        seconds = now - (now if since is None else since)
+        why = f"no broker could be reached for {seconds:.1f} s ({option})"
+        error = self._no_broker(
+            f"timed out waiting for {what}", why, self.recent_attempts(now), now
+        )
+        error.__cause__ = self.updater.refusals.latest()
+        return error
 
     def _give_up(self, call: Completion[Any], what: str, now: float) -> None:
         self.cancel_now(call, self.unavailable(what, now))
+
+    # A cluster that was never reached (R-RB-10)
+
+    @property
+    def reached(self) -> bool:
+        """Whether this client has reached a broker, or knows the cluster from another client."""
+        return self.network.states.reached_anywhere or self.metadata.snapshot is not None
+
+    def unreached_until(self, begun: float, governed_by: str | None) -> float:
+        """Return when a wait that began at `begun` ends while no broker is reached."""
+        return math.inf if self.reached else begun + seconds_to_reach(self.config, governed_by)
+
+    def unreached(self, what: str, now: float) -> NoBrokerAvailableError:
+        """Return the error of a wait that ends because no broker was reached."""
+        return self.unavailable(what, now, FIRST_CONTACT)
+
+    def _end_unreached(self, call: Completion[Any], what: str, until: float) -> Flow[None]:
+        """End a call if no broker was reached by then."""
+        yield START
+        now = yield Wait((call,), until)
+        if not call.done and not self.reached:
+            self.cancel_now(call, self.unreached(what, now))
 
     def callers(self) -> list[tuple[Completion[Any], str]]:
         """The calls that wait, and for what."""
@@ -334,9 +366,19 @@ class ClientEngine(Engine):
         error: KafkaError = ClientClosedError("the client is closed")
         self.post(lambda now: self.end(error, "closed"))
 
-    def track(self, completion: Completion[Any], what: str, deadline: float) -> None:
-        """Note what a caller waits for, for `explain()`."""
-        self.waiting[what] = (deadline, "")
+    def track(
+        self,
+        completion: Completion[Any],
+        what: str,
+        deadline: float,
+        unreached_until: float = math.inf,
+    ) -> None:
+        """Note what a caller waits for, for `explain()`; end it at `unreached_until` if the client
+        has reached no broker by then.
+        """
+        self.waiting[what] = (min(deadline, unreached_until), "")
+        if unreached_until < deadline:
+            self.start(self._end_unreached(completion, what, unreached_until))
         self._callers[completion] = what
 
         def untrack(_: object) -> None:
@@ -377,11 +419,11 @@ class ClientEngine(Engine):
         """Nobody takes us in, and waiting won't mend it: every call that waits is told so."""
         for completion, what in list(self._callers.items()):
             if not completion.done and not self.patient(what):
-                self.cancel_now(completion, _again(refusal.error))
+                self.cancel_now(completion, again(refusal.error))
 
     def _refuse(self, completion: Completion[Any], what: str) -> Flow[None]:
         """The same for a call that begins before the next attempt, unless it needs no broker."""
         now = yield START
         error = self.updater.refusals.standing(now)
         if error is not None and not completion.done and not self.patient(what):
-            self.cancel_now(completion, _again(error))
+            self.cancel_now(completion, again(error))

@@ -135,6 +135,8 @@ class ClusterConnectionStates:
         """The sum of what was counted and measured for addresses that were forgotten."""
         self.proved_anywhere = False
         """Some address has answered a real request."""
+        self.reached_anywhere = False
+        """A connection to a broker was set up at some time (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
         """The record of an address that was dialled, else None."""
@@ -251,6 +253,10 @@ class ClusterConnectionStates:
         """ApiVersions was answered: the setup timeout starts over, the backoff doesn't yet."""
         state = self.state(address)
         state.setup_failures, state.setup_timeout = 0, 0.0
+
+    def reached(self) -> None:
+        """Note that the client has reached a broker."""
+        self.reached_anywhere = True
 
     def step_down(self, address: Address, asked: int) -> bool:
         """A connection ended without a word after ApiVersions: the next asks in an older version.

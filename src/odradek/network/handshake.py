@@ -20,6 +20,7 @@ from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata import MetadataRequest
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 """Name and version of this client, which brokers log (KIP-511)."""
@@ -153,6 +154,8 @@ class Handshake:
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
+        if MetadataRequest.API_KEY in connection.versions:  # else it is a controller
+            network.states.reached()
         network.dials.ended(connection.record)
         network.events.emit(
             now,

@@ -48,7 +48,9 @@ from odradek.cli.console.properties import (
     refuse_what_is_not_there,
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.clients.first_contact import API_TIMEOUT, seconds_to_reach
 from odradek.common.config import CONSUMER
+from odradek.common.types import TopicPartition
 from odradek.serialization.registry.settings import NAMES
 
 OPTIONS = {
@@ -225,8 +227,9 @@ def consume(
         shape = formatter_of(context.params, escaped=_on_terminal() and not raw)
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
-        patience = config["default.api.timeout.ms"]
+        patience = config[API_TIMEOUT]
         patience = patience if idle is None else min(patience, idle)
+        first = seconds_to_reach(config, API_TIMEOUT)
         # By an exception: so what wasn't written isn't committed.
         with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
             records = Records(
@@ -235,12 +238,9 @@ def consume(
             try:
                 ends = None
                 if config["group.id"] is not None and wanted.start is None:
-                    subscribe(consumer, topic, include, patience=patience)
+                    subscribe(consumer, topic, include, patience=patience, first_contact=first)
                 else:
-                    if include is not None:
-                        chosen = fitting(consumer, include, patience=patience)
-                    else:
-                        chosen = there(consumer, topic or "", partition, patience=patience)
+                    chosen = _chosen(consumer, include, topic, partition, patience, first)
                     ends = assign(consumer, chosen, wanted.start, wanted.until, patience=patience)
                 records.run(most=most, idle=idle, ends=ends)
             except KeyboardInterrupt:
@@ -248,6 +248,20 @@ def consume(
             finally:
                 if not records.cut_off:
                     say(f"Processed a total of {records.count} messages")
+
+
+def _chosen(
+    consumer: Consumer,
+    pattern: str | None,
+    topic: str | None,
+    partition: int | None,
+    patience: float,
+    first_contact: float,
+) -> list[TopicPartition]:
+    """Return the partitions that the flags name."""
+    if pattern is not None:
+        return fitting(consumer, pattern, patience=patience, first_contact=first_contact)
+    return there(consumer, topic or "", partition, patience=patience, first_contact=first_contact)
 
 
 def _on_terminal() -> bool:

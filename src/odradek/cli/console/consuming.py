@@ -6,6 +6,7 @@ or close anything, nor retry; `poll()` keeps retrying by itself.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -96,23 +97,34 @@ def subscribe(
     pattern: str | None = None,
     *,
     patience: float,
+    first_contact: float = math.inf,
     tell: Tell = say,
 ) -> None:
     """Subscribe the consumer to a topic, or to all topics that match a pattern."""
     if topic is not None:
-        there(consumer, topic, None, patience=patience, tell=tell)
+        there(consumer, topic, None, patience=patience, first_contact=first_contact, tell=tell)
         consumer.subscribe([topic])
     else:
+        patiently(consumer.cluster_id, patience, tell, "the cluster", first_contact)
         consumer.subscribe(pattern=pattern)
 
 
 def there(
-    consumer: Consumer, topic: str, partition: int | None, *, patience: float, tell: Tell = say
+    consumer: Consumer,
+    topic: str,
+    partition: int | None,
+    *,
+    patience: float,
+    first_contact: float = math.inf,
+    tell: Tell = say,
 ) -> list[TopicPartition]:
-    """Return the partitions of a topic, or one of them; raises if it doesn't exist."""
+    """Return the partitions of a topic, or one of them; raises if it doesn't exist.
+
+    `first_contact`: seconds to wait for a first broker.
+    """
     partitions = patiently(
         lambda seconds: consumer.partitions_for(topic, seconds),
-        patience, tell, f"metadata of topic {topic}",
+        patience, tell, f"metadata of topic {topic}", first_contact,
     )  # fmt: skip
     if partition is None:
         return partitions
@@ -124,10 +136,16 @@ def there(
 
 
 def fitting(
-    consumer: Consumer, pattern: str, *, patience: float, tell: Tell = say
+    consumer: Consumer,
+    pattern: str,
+    *,
+    patience: float,
+    first_contact: float = math.inf,
+    tell: Tell = say,
 ) -> list[TopicPartition]:
-    """The partitions of all topics whose whole name fits a pattern."""
-    names = patiently(consumer.list_topics, patience, tell, "the list of topics")
+    """Return the partitions of all topics whose whole name fits a pattern."""
+    what = "the list of topics"
+    names = patiently(consumer.list_topics, patience, tell, what, first_contact)
     chosen = [name for name in names if re.fullmatch(pattern, name)]
     if not chosen:
         raise ConfigurationError(f"none of {len(names)} topics matches {pattern}")

@@ -31,6 +31,7 @@ from odradek.cli.console.lines import PROPERTIES, LineParser, ParsedLine
 from odradek.cli.console.producing import LineProducer, run
 from odradek.cli.console.properties import line_settings, refuse, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, seconds_to_reach
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
 from odradek.serialization.registry.settings import NAMES as REGISTRY
@@ -125,8 +126,9 @@ def produce(
                 result = run(
                     lines,
                     _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),
-                    max_block=config["max.block.ms"],
-                    delivery=config["delivery.timeout.ms"],
+                    max_block=config[BLOCK_TIMEOUT],
+                    delivery=config[DELIVERY_TIMEOUT],
+                    first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
                 )
         finally:
             with suppress(KafkaError):  # what has no outcome is in the result already

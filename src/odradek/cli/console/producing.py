@@ -6,6 +6,7 @@ In: lines, a producer. Out: a `ProducedLines`. Must not: retry by itself (the pr
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -128,15 +129,17 @@ class LineProducer:
         self._pending: deque[tuple[int, RecordFuture]] = deque()
         self.result = ProducedLines()
 
-    def feed(self, lines: Iterable[bytes], *, max_block: float) -> None:
+    def feed(
+        self, lines: Iterable[bytes], *, max_block: float, first_contact: float = math.inf
+    ) -> None:
         """Send every line; ends early, with a reason, where the next one couldn't fare better."""
         for line in lines:
-            if self.result.lines == 0 and not self._topic_is_there(max_block):
+            if self.result.lines == 0 and not self._topic_is_there(max_block, first_contact):
                 return
             if not self._send(line.removesuffix(b"\n").removesuffix(b"\r")):
                 return
 
-    def _topic_is_there(self, max_block: float) -> bool:
+    def _topic_is_there(self, max_block: float, first_contact: float) -> bool:
         """Wait for the topic before the first line, with a word now and then."""
         try:
             patiently(
@@ -144,6 +147,7 @@ class LineProducer:
                 max_block,
                 self._tell,
                 f"metadata of topic {self._topic}",
+                first_contact,
             )
         except KafkaError as error:
             self.result.lines = 1
@@ -218,13 +222,18 @@ class LineProducer:
 
 
 def run(
-    lines: LineProducer, given: Iterable[bytes], *, max_block: float, delivery: float
+    lines: LineProducer,
+    given: Iterable[bytes],
+    *,
+    max_block: float,
+    delivery: float,
+    first_contact: float = math.inf,
 ) -> ProducedLines:
     """Send everything and wait for it; Ctrl-C cuts the wait short."""
     result = lines.result
     try:
         try:
-            lines.feed(given, max_block=max_block)
+            lines.feed(given, max_block=max_block, first_contact=first_contact)
             lines.finish(delivery + SLACK)
         except KeyboardInterrupt:
             result.interrupted = True

@@ -7,6 +7,7 @@ that timed out is called again to keep waiting, and its client retries all the t
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import signal
 import sys
@@ -24,6 +25,7 @@ from odradek.common.errors import (
     ConfigurationError,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokerAvailableError,
     UnsupportedFeatureError,
 )
 from odradek.common.events import Event
@@ -75,9 +77,16 @@ def in_words(error: BaseException) -> str:
 
 
 def patiently(
-    call: Callable[[float], T], total: float, tell: Callable[[str], None], what: str
+    call: Callable[[float], T],
+    total: float,
+    tell: Callable[[str], None],
+    what: str,
+    first_contact: float = math.inf,
 ) -> T:
-    """Wait for a call up to `total` seconds and say every few what it waits for."""
+    """Wait for a call up to `total` seconds and say every few what it waits for.
+
+    `first_contact`: seconds after which it ends if its client, which is new, reaches no broker.
+    """
     left = total
     while True:
         now = min(left, PROGRESS)
@@ -85,12 +94,16 @@ def patiently(
             return call(now)
         except KafkaTimeoutError as error:
             left -= now
-            if left <= 0:
+            away = isinstance(error, NoBrokerAvailableError) and not error.reached_before
+            until = min(left, first_contact - (total - left)) if away else left
+            if until <= 0:
                 raise
             why, _, where = _IN_TIME.sub("", str(error), count=1).partition("\n")
+            if away:  # the last error has the rest
+                why = why.partition(". ")[0]
             place = where.partition("\n")[0].strip()
             said = f"{why} {place}" if place else why
-            tell(f"still waiting for {what} ({left:.0f} s left): {said}")
+            tell(f"still waiting for {what} ({until:.0f} s left): {said}")
 
 
 class Failing:
@@ -98,10 +111,14 @@ class Failing:
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
+        self.reached = False
+        """Whether any broker was reached."""
 
     def __call__(self, event: Event) -> None:
         if event.kind in ("dial_failed", "dns_failed"):
             self._errors[event.fields["address"]] = event.fields["error"]
+        elif event.kind == "ready":
+            self.reached = True
         elif event.kind == "proved":
             self._errors.pop(event.fields["address"], None)
 
@@ -112,12 +129,16 @@ class Failing:
 
 @contextlib.contextmanager
 def telling_of_waiting(
-    text: str, after: float = PROGRESS, failing: Failing | None = None
+    text: str | Callable[[], str], after: float = PROGRESS, failing: Failing | None = None
 ) -> Iterator[None]:
     """Say this once on stderr where what is done here takes longer than `after` seconds, and what
     is failing then.
     """
-    progress = threading.Timer(after, lambda: say(f"{text}{failing or ''}"))
+
+    def tell() -> None:
+        say(f"{text() if callable(text) else text}{failing or ''}")
+
+    progress = threading.Timer(after, tell)
     progress.daemon = True
     progress.start()
     try:

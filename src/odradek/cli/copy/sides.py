@@ -21,11 +21,14 @@ from odradek.cli.frame.settings import (
     Flags,
     client_settings,
 )
+from odradek.clients.first_contact import FIRST_CONTACT
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.common.options.spellings import ALIASES, dotted
 from odradek.common.options.table import GROUPS
 
 CLIENT_ID = "odradek-copy"
+PATIENT = str(2**31 - 1)
+"""Milliseconds for a first broker: other timeouts apply."""
 OPTION_CLIENTS = {one.name: one.clients for group in GROUPS.values() for one in group}
 """Whose each option is."""
 OF_THE_SOURCE = (BOOTSTRAP, COMMAND_CONFIG, PROFILE)
@@ -76,9 +79,14 @@ class CopySide:
         return given
 
     def consumer(self) -> dict[str, Any]:
-        """Options of the source's consumer: what was aborted isn't copied."""
+        """Options of the source's consumer: what was aborted isn't copied.
+
+        It and the producer start after the admin clients have reached both clusters, so a broker
+        that they can't reach is an outage and not a wrong address.
+        """
         given = self.options(CONSUMER)
         given.setdefault("isolation.level", "read_committed")
+        given.setdefault(FIRST_CONTACT, PATIENT)
         given.pop("group.id", None)
         given["auto.offset.reset"] = "none"  # a gap must be told
         checked(CONSUMER, given)
@@ -96,6 +104,7 @@ class CopySide:
             given["transactional.id"] = transactional_id
         config = checked(PRODUCER, given)
         given.setdefault("max.block.ms", str(int(config["delivery.timeout.ms"] * 1000)))
+        given.setdefault(FIRST_CONTACT, PATIENT)
         return given
 
 

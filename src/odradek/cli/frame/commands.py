@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,7 @@ from odradek.cli.frame.results import (
     show_found,
 )
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
+from odradek.clients.first_contact import seconds_to_reach
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import BrokerIdNotRegisteredError
 from odradek.common.printable import printable
@@ -70,7 +72,8 @@ Timeout = Annotated[
         min=0.0,
         metavar="SECONDS",
         show_default=False,
-        help="Overall timeout (default: default.api.timeout.ms, one minute).",
+        help="Overall timeout (default: default.api.timeout.ms, one minute; if no broker can be "
+        "reached, bootstrap.timeout.ms, 10 s).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -84,8 +87,17 @@ class AdminRun:
     """One run of a command: its admin client, its time, and what it may do."""
 
     def __init__(
-        self, admin: Admin, timeout: float, tool: str, *, dry_run: bool, yes: bool, json: bool
+        self,
+        admin: Admin,
+        timeout: float,
+        tool: str,
+        *,
+        first_contact: float = math.inf,
+        dry_run: bool,
+        yes: bool,
+        json: bool,
     ) -> None:
+        """`first_contact`: seconds that the admin client waits for a first broker."""
         self.admin = admin
         self.tool = tool
         """The command as the user types it."""
@@ -95,6 +107,7 @@ class AdminRun:
         self._yes = yes
         self._timeout = timeout
         self._until = time.monotonic() + timeout
+        self._first_contact = first_contact
         self._telling = contextlib.ExitStack()
         self._failing = Failing()
         admin.listen(self._failing)
@@ -183,7 +196,14 @@ class AdminRun:
 
     def tell_of_waiting(self) -> None:
         """From now on, a line on stderr says so where it takes long."""
-        text = f"still waiting for the cluster, for at most {self.left():.0f} s"
+        began = time.monotonic()
+
+        def text() -> str:
+            left = self.left()
+            if not self._failing.reached:
+                left = min(left, began + self._first_contact - time.monotonic())
+            return f"still waiting for the cluster, for at most {left:.0f} s"
+
         self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def close(self) -> None:
@@ -299,6 +319,7 @@ def _called(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]
                 admin,
                 found.timeout,
                 tool,
+                first_contact=seconds_to_reach(found.config, None),
                 dry_run=frame.get("dry_run", False),
                 yes=frame.get("yes", False),
                 json=frame["json"],

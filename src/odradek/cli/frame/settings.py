@@ -18,9 +18,11 @@ from typing import Any
 
 from odradek.cli.console.properties import parse_words, read_client_file, refuse
 from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
+from odradek.clients.first_contact import API_TIMEOUT, FIRST_CONTACT, GOVERNING
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.options.spellings import ALIASES, dotted, sealed
+from odradek.common.options.table import OPTIONS
 
 BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
     *("ODRADEK_BOOTSTRAP_SERVER", "ODRADEK_COMMAND_CONFIG"),
@@ -90,10 +92,16 @@ def settings(
 ) -> AdminSettings:
     """Put the settings together, over what is usual for the command. Raises `UsageError`, which
     names file and line of a profile's.
+
+    Commands pass a timeout to each call. So `bootstrap.timeout.ms` is set, unless the user has said
+    how long the command may take.
     """
     found = client_settings(flags, ADMIN, usual, environment=environment)
+    own = {_meaning(name) for name, value in found.given.items() if usual.get(name) is not value}
+    if flags.timeout is None and own.isdisjoint((FIRST_CONTACT, *GOVERNING[API_TIMEOUT])):
+        found.given[FIRST_CONTACT] = OPTIONS[FIRST_CONTACT].default_text
     config = found.checked(ADMIN)
-    limit = config["default.api.timeout.ms"]
+    limit = config[API_TIMEOUT]
     servers = ",".join(map(str, config[SERVERS]))
     timeout = limit if flags.timeout is None else flags.timeout
     return AdminSettings(

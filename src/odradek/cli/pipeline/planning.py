@@ -26,15 +26,17 @@ from odradek.cli.pipeline.spec import (
     Sink,
     Source,
 )
+from odradek.clients.first_contact import FIRST_CONTACT
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.common.options.table import OPTIONS
 
 if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 BATCH, STREAM = "batch", "stream"
 PATIENCE = 20.0
-"""Seconds for a cluster to answer before it is taken for a wrong address."""
+"""Seconds for each answer of a cluster."""
 SHOWN = 10
 """Topics of a source that are named."""
 
@@ -263,7 +265,9 @@ def _asked(
     if cluster is None or cluster.name in silent:
         return {}, None
     try:
-        with Consumer(reader_config(place)) as consumer:
+        # With a timeout argument only an option that is set limits the wait for a first broker.
+        soon = {FIRST_CONTACT: OPTIONS[FIRST_CONTACT].default_text}
+        with Consumer(soon | reader_config(place)) as consumer:
             if pattern is not None:
                 topics = _like(pattern, consumer.list_topics(timeout=PATIENCE))
             elif not topics:

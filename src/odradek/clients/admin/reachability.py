@@ -9,6 +9,7 @@ address that keeps failing while all others have answered, or change the client'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,9 +222,10 @@ def _look(
         include_topic_authorized_operations=rights,
     )
     check = check_metadata(engine.brokers)
-    try:
-        response: MetadataResponse = yield from call.ask(lambda _: body, MetadataResponse, check)
-    except UnsupportedVersionError:  # before Kafka 2.3
+    response: MetadataResponse | None = None
+    with suppress(UnsupportedVersionError):
+        response = yield from call.ask(lambda _: body, MetadataResponse, check)
+    if response is None:  # before Kafka 2.3
         body.include_topic_authorized_operations = False
         response = yield from call.ask(lambda _: body, MetadataResponse, check)
     standings: list[TopicStanding] = []

@@ -7,6 +7,7 @@ R-RT-2: no public call outlives its timeout by more than 100 ms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.clients.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.first_contact import API_TIMEOUT
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -21,6 +23,7 @@ from odradek.common.errors import (
     ClientClosedError,
     IllegalStateError,
     KafkaError,
+    NoBrokerAvailableError,
 )
 from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.events import Event, Listener
@@ -41,8 +44,6 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 
-API_TIMEOUT, BLOCK_TIMEOUT = "default.api.timeout.ms", "max.block.ms"
-"""The options that say how long a call may take."""
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
 """Seconds that a flow gets to raise its own, better error at the deadline."""
@@ -220,14 +221,21 @@ class ClientCalls(Generic[E]):
         `what` is what the call waits for, a text to follow "timed out waiting for".
         """
         self.check_open()
-        seconds = self.seconds(timeout, option)
-        return (yield from self.by((yield START) + seconds, flow, what))
+        seconds, now = self.seconds(timeout, option), (yield START)
+        unreached = self.engine.unreached_until(now, option if timeout is None else None)
+        return (yield from self.by(now + seconds, flow, what, unreached))
 
-    def by(self, deadline: float, flow: Callable[[float], Flow[T]], what: str) -> CallerFlow[T]:
+    def by(
+        self,
+        deadline: float,
+        flow: Callable[[float], Flow[T]],
+        what: str,
+        unreached_until: float = math.inf,
+    ) -> CallerFlow[T]:
         """The same, of a call that has seen that the client is open, and has a deadline."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
-        engine.track(completion, what, deadline)
+        engine.track(completion, what, deadline, unreached_until)
         try:
             host.wake()
             # A `Wait`, without a Python call.
@@ -293,6 +301,8 @@ class ClientCalls(Generic[E]):
         new.events.surfaces_by(self.host.surface)
         new.network.authenticates_by(old.network.mechanism)
         new.network.dials.go_on()
+        if old.reached:
+            new.network.states.reached()
         if old.metadata.cluster_id is not None:
             new.metadata.expect(old.metadata.cluster_id)
         for listener in self._listeners:
@@ -377,8 +387,11 @@ class ClientCalls(Generic[E]):
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:
-            said = [f"{type(another).__name__}: {another}", *getattr(another, "__notes__", ())]
-            error.add_note("close() failed as well: " + "\n".join(said))
+            away = NoBrokerAvailableError
+            same = isinstance(error, away) and isinstance(another, away)
+            why = ", for the same reason" if same else f": {type(another).__name__}: {another}"
+            said = [f"close() failed as well{why}", *getattr(another, "__notes__", ())]
+            error.add_note("\n".join(said))
 
     def __repr__(self) -> str:
         servers = ",".join(str(a) for a in self.config["bootstrap.servers"])

@@ -8,12 +8,14 @@ an early record, with a caller that was interrupted (R-HO-1).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from odradek.clients.caller_flow import BREATH, CallerFlow, Do
-from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
+from odradek.clients.calls.client_calls import GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
+from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import RowsDelivery
@@ -46,7 +48,6 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 
 F = TypeVar("F")
 
-DELIVERY_TIMEOUT = "delivery.timeout.ms"
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
 """What a future waits for (a batch, or so many rows), its end, and whether it has come."""
 
@@ -346,9 +347,10 @@ class ProducerCalls(TransactionCalls):
             raise engine.ended
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
-        try:
+        writer = None
+        with suppress(InvalidRowError):  # an error of the second attempt has no other one inside
             writer = self._writer(columns, topic, delivery)
-        except InvalidRowError:
+        if writer is None:
             newer, what = partial(engine.newer, topic, columns), f"metadata of topic {name}"
             topic = yield from self.call(newer, None, what, BLOCK_TIMEOUT)
             writer = self._writer(columns, topic, delivery)

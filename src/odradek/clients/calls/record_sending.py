@@ -118,8 +118,9 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         The call only blocks while `buffer.memory` is full, for at most `max.block.ms`; callers get
         free memory in the order of their calls. If the topic or `partition` isn't known yet (it may
         just have been created), the call doesn't wait: the record is buffered for up to
-        `max.block.ms`. So `send(…).result(5)` takes at most five seconds. Only with a custom
-        `partitioner` function does the call wait for the topic's metadata, too.
+        `max.block.ms`, or `bootstrap.timeout.ms` if no broker was ever reached. So
+        `send(…).result(5)` takes at most five seconds. Only with a custom `partitioner` function
+        does the call wait for the topic's metadata, too.
 
         To get the result, use the future, or pass `on_delivery(error, metadata)`, or neither. The
         callback is called on the producer's I/O thread as soon as the record is acknowledged or has
@@ -134,7 +135,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         `InvalidTopicExceptionError` for an invalid topic name, `PartitionerError` if a custom
         `partitioner` function failed (nothing is sent), and `ClientClosedError`. All other errors
         are those of the future: `KafkaTimeoutError` if the topic's metadata didn't arrive or the
-        partition didn't exist within `max.block.ms`, with all attempts; `TopicAuthorizationError`;
+        partition didn't exist by then, with all attempts; `TopicAuthorizationError`;
         and errors of sending.
         """
         # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);

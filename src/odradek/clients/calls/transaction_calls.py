@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.clients.caller_flow import CallerFlow, Do
-from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, ClientCalls
+from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.first_contact import BLOCK_TIMEOUT
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import (
     AbortableTransactionError,

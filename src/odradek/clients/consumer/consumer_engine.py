@@ -238,16 +238,14 @@ class ConsumerEngine(ClientEngine):
         """The partitions of a topic; the error of one that isn't there has names like it."""
         from odradek.clients.descriptions import describe_topics
 
-        try:
+        with suppress(UnknownTopicOrPartitionError):
             found = yield from describe_topics(self.brokers, [topic], deadline)
-        except UnknownTopicOrPartitionError as error:
-            there: list[str] = []
-            with suppress(KafkaError):  # then nothing is said of names like it
-                there = yield from self._topics_there(deadline)
-            hint = f"topic {topic} doesn't exist{like_it(alike(topic, there))}. "
-            hint += cure(topic, self.updater.bootstrap)
-            raise UnknownTopicOrPartitionError(hint) from error
-        return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
+            return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
+        there: list[str] = []
+        with suppress(KafkaError):  # then nothing is said of names like it
+            there = yield from self._topics_there(deadline)
+        hint = f"topic {topic} doesn't exist{like_it(alike(topic, there))}. "
+        raise UnknownTopicOrPartitionError(hint + cure(topic, self.updater.bootstrap))
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
         """The snapshot as plain data, for a consumer in another process."""

@@ -36,7 +36,8 @@ class RecordsExplanation:
     seconds: float
     """Age of its batch."""
     left: float
-    """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
+    """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known, and
+    `bootstrap.timeout.ms` before any broker was reached)."""
     attempts: int
     """How often it was sent."""
     waits_for: str
@@ -74,22 +75,21 @@ def explain_weaker(engine: ProducerEngine) -> str | None:
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
     """Take the picture; None while every record has its outcome."""
-    from odradek.clients.producer.early_records import EarlyRecord
-
     pending = [batch for batch in engine.incomplete() if batch.count]
     if not pending:
         return None
     oldest = min(pending, key=lambda batch: batch.created_at)
+    ends, limit = engine.ends(oldest)
     return RecordsExplanation(
         records=sum(batch.count for batch in pending),
         partitions=len({batch.partition for batch in pending}),
         topic=oldest.partition.topic,
         partition=oldest.partition.partition,
         seconds=max(0.0, now - oldest.created_at),
-        left=max(0.0, oldest.deadline - now),
+        left=max(0.0, ends - now),
         attempts=oldest.attempts,
         waits_for=engine.wait_reasons.of(oldest, now),
-        limit="max.block.ms" if isinstance(oldest, EarlyRecord) else "delivery.timeout.ms",
+        limit=limit,
     )
 
 

@@ -125,11 +125,15 @@ class EarlyRecords:
         pause: Callable[[str, float, float, str], Flow[float]],
         track: Callable[[Completion[None], str, float], None],
         timeout: Callable[[str, float], KafkaTimeoutError],
+        unreached_until: Callable[[float], float],
+        unreached: Callable[[str, float], KafkaTimeoutError],
         note_missing: Callable[[TopicPartition], None],
     ) -> None:
         """`topic` waits until a topic is known, `pause` until metadata changes, both until a
         deadline; `track` notes what is waited for, and until when; `timeout` makes an error of it.
-        `note_missing` is called with a partition that its topic doesn't have.
+        `unreached_until` returns when a record of that age ends while the client has reached no
+        broker, infinity once it has; `unreached` makes that error. `note_missing` is called with a
+        partition that its topic doesn't have.
         """
         self.resting = True
         """No record waits; changed under the accumulator's lock."""
@@ -141,6 +145,7 @@ class EarlyRecords:
         self._sender = sender
         self._known, self._pause, self._track = topic, pause, track
         self._timeout, self._note_missing = timeout, note_missing
+        self._unreached_until, self._unreached = unreached_until, unreached
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
         """Topics to look at: a step costs nothing for those whose metadata is waited for."""
@@ -273,13 +278,17 @@ class EarlyRecords:
         self._accumulator.refuse(error)  # first: no more come
         self._fail_all(error)
 
+    def ends_at(self, record: EarlyRecord) -> float:
+        """Return when a record ends that is still here, as far as is known now."""
+        return min(record.deadline, self._unreached_until(record.created_at))
+
     def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
         with self._accumulator.lock:
             return waiting.oldest
 
     def _begin(self, name: str, waiting: _Waiting, oldest: EarlyRecord) -> None:
         placing = waiting.placing = self._engine.start(self._place(name, waiting))
-        self._track(placing, f"metadata of topic {name}", oldest.deadline)
+        self._track(placing, f"metadata of topic {name}", self.ends_at(oldest))
 
         def ended(done: Completion[None]) -> None:
             waiting.placing = None
@@ -293,8 +302,9 @@ class EarlyRecords:
         """Wait for the topic and put its records where they belong, until there are none."""
         now = yield START
         while (oldest := self._oldest(waiting)) is not None:
+            ends = self.ends_at(oldest)
             try:
-                topic = yield from self._known(name, oldest.deadline)
+                topic = yield from self._known(name, ends)
                 now = self._engine.now
                 self._into_batches(topic, waiting, now)
                 if waiting.absent and not waiting.records:
@@ -302,6 +312,8 @@ class EarlyRecords:
             except KafkaError as error:
                 now = self._engine.now
                 late = isinstance(error, KafkaTimeoutError)
+                if late and ends < oldest.deadline and self.ends_at(oldest) == ends:
+                    error = self._unreached(f"metadata of topic {name}", now)
                 self._fail(waiting, error, now if late else math.inf)
                 now = yield Wait((), now + PAUSE)
 
@@ -369,7 +381,7 @@ class EarlyRecords:
         over = []
         with self._accumulator.lock:
             for queue in (waiting.absent, waiting.records):
-                while queue and queue[0].deadline <= until:  # the oldest comes first
+                while queue and self.ends_at(queue[0]) <= until:  # the oldest comes first
                     over.append(queue.popleft())
             for record in over:
                 self._accumulator.waive(record)

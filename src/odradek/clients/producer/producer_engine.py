@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
+from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts, again
+from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, FIRST_CONTACT
 from odradek.clients.producer.batch import UNPLACED, Placed, ProducerBatch, all_over
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
 from odradek.clients.producer.doubt import counted, were
@@ -27,7 +28,7 @@ from odradek.clients.producer.sender import Sender
 from odradek.clients.producer.settling import Settling
 from odradek.clients.producer.wait_reasons import WaitReasons
 from odradek.common.config import Config
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import KafkaTimeoutError, NoBrokerAvailableError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -95,6 +96,8 @@ class ProducerEngine(ClientEngine):
             pause=self.pause,
             track=self.track,
             timeout=self.timeout,
+            unreached_until=lambda begun: self.unreached_until(begun, BLOCK_TIMEOUT),
+            unreached=self.unreached,
             note_missing=self.missing.note,
         )
         self.wait_reasons = WaitReasons(
@@ -176,9 +179,14 @@ class ProducerEngine(ClientEngine):
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
-        """Send what lingers and wait until everything sent before has its outcome."""
+        """Send what lingers and wait until everything sent before has its outcome.
+
+        Raises if records have failed because no broker was reached (R-RB-10): a program that only
+        calls `flush()` or `close()` would not notice that nothing was sent.
+        """
         now = yield START
         self.accumulator.close_all()
+        early = self.early.incomplete()
         pending = deque(self.incomplete())
         while not all_over(pending):
             if now >= deadline:
@@ -186,9 +194,20 @@ class ProducerEngine(ClientEngine):
                 left = list(dict.fromkeys(leaves))
                 remaining = sum(b.count for b in left)
                 batches = "1 batch" if len(left) == 1 else f"{len(left)} batches"
-                what = f"acknowledgement of {counted(remaining)} in {batches}"
+                why = self._why_early(left[0], now)
+                what = f"acknowledgement of {counted(remaining)} in {batches}{why}"
                 raise self.timeouts.timeout(what, now, left).leaving(remaining)
             now = yield Wait((self.batch_done,), deadline)
+        for error in [record.done.error for record in early]:
+            if isinstance(error, NoBrokerAvailableError) and not error.reached_before:
+                raise again(error)
+
+    def ends(self, batch: ProducerBatch) -> tuple[float, str]:
+        """Return when a batch times out, as far as is known now, and by which option."""
+        if not isinstance(batch, EarlyRecord):
+            return batch.deadline, DELIVERY_TIMEOUT
+        at = self.early.ends_at(batch)
+        return at, BLOCK_TIMEOUT if at == batch.deadline else FIRST_CONTACT
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""
@@ -216,10 +235,13 @@ class ProducerEngine(ClientEngine):
             return self.undelivered(f"acknowledgement of {counted(of)}", now)
         topic, partition = of.partition
         place = f"topic {topic}" if partition == NOWHERE else of.partition
-        what = f"acknowledgement of records for {place}"
-        if isinstance(of, EarlyRecord):
-            what += f" (waiting for {self.wait_reasons.of(of, now)})"
+        what = f"acknowledgement of records for {place}{self._why_early(of, now)}"
         return self.undelivered(what, now)
+
+    def _why_early(self, batch: ProducerBatch, now: float) -> str:
+        """Say what a record waits for that isn't in a batch; attempts don't show that."""
+        early = isinstance(batch, EarlyRecord)
+        return f" (waiting for {self.wait_reasons.of(batch, now)})" if early else ""
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
@@ -236,5 +258,5 @@ class ProducerEngine(ClientEngine):
             what = f"acknowledgement of {waiting} for {places}, the oldest first"
             attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
-            found.append((f"{what}{said}", min(b.deadline for b in pending)))
+            found.append((f"{what}{said}", min(self.ends(b)[0] for b in pending)))
         return found

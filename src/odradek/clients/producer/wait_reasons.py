@@ -15,6 +15,7 @@ from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.common.errors.kafka import error_for
+from odradek.common.outage import number
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA
@@ -59,8 +60,8 @@ class WaitReasons:
             found = snapshot.topic(topic)
             if found is None or not found.partitions:
                 return "the metadata of its topic"
-            last = len(found.partitions) - 1
-            return f"its partition, which doesn't exist yet: the topic has partitions 0 to {last}"
+            absent = f"partition {partition} of topic {topic!r} doesn't exist"
+            return f"its partition: {absent}, it has {number(len(found.partitions), 'partition')}"
         leader = snapshot.leader(topic, partition)
         if leader is None:
             return "a leader of its partition to be elected"

@@ -536,7 +536,13 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
 
 class NoBrokerAvailableError(KafkaTimeoutError):
-    """No broker can be reached, neither a known one nor a bootstrap address."""
+    """No broker can be reached, neither a known one nor a bootstrap address.
+
+    A client that has never reached a broker raises it after `bootstrap.timeout.ms`.
+    """
+
+    reached_before: bool = True
+    """False if the client has never reached a broker: its address may be wrong."""
 
 
 class CommitFailedError(KafkaError):

@@ -153,6 +153,16 @@ METADATA_OPTIONS = (
         "false. Admin clients and the Spark source never create topics this way.",
         why="A consumer that creates topics hides misspelled names.",
     ),
+    Option("bootstrap.timeout.ms", milliseconds(), 10.0, "medium").says(
+        "If a client hasn't reached any broker yet, its calls and the records of send() end with "
+        "NoBrokerAvailableError after this many milliseconds. A broker is reached once it has "
+        "answered ApiVersions and accepted the credentials; from then on this option has no "
+        "effect. A consumer's poll() keeps its own timeout. The default adds "
+        "reconnect.first.jitter.ms and applies only to calls without a timeout argument, and "
+        "not if their own option is set: default.api.timeout.ms, max.block.ms or "
+        "delivery.timeout.ms, or metadata.unavailable.timeout.ms. If this option is set, it "
+        "applies to all calls."
+    ),
     unset("metadata.unavailable.timeout.ms", milliseconds(), kip="KIP-899").says(
         "A blocked call raises NoBrokerAvailableError if no broker could be reached for this "
         "many milliseconds, instead of waiting for its own timeout. Records that were passed to "

@@ -112,7 +112,6 @@ HARMLESS: dict[str, str] = {
     # kafka-python and aiokafka
     "api.version": _VERSIONS,
     "api.version.auto.timeout.ms": _VERSIONS,
-    "bootstrap.timeout.ms": "the client connects by itself, and each call has a timeout",
     "metrics.enabled": "all metrics are recorded",
     "metric.group.prefix": "metrics have the names of Java's clients",
     "selector": "the client chooses its selector",

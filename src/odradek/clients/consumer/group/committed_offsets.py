@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
@@ -277,12 +278,12 @@ class _Commit:
         ask = self._stored.coordinator.ask
         while self._left:  # twice where some topics' ids are known and others' aren't
             self._member()
-            try:
+            with suppress(_NothingToSendError):
                 yield from ask(
                     self.what, self._body, OffsetCommitResponse, self._read, deadline, ordered=True
                 )
-            except _NothingToSendError:
-                yield from self._topics_known(deadline)
+                continue
+            yield from self._topics_known(deadline)
         if self._over:
             raise self._removed()
         if self._failed:

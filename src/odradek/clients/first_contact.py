@@ -1,0 +1,40 @@
+"""R-RB-10: `bootstrap.timeout.ms`, for clients that haven't reached any broker so far.
+
+In: a client's options. Out: the seconds after which its calls and records end. Must not: limit a
+client that has reached a broker: its own, longer timeouts save records in an outage.
+"""
+
+from __future__ import annotations
+
+import math
+
+from odradek.common.config import Config
+
+FIRST_CONTACT = "bootstrap.timeout.ms"
+AWAY = "metadata.unavailable.timeout.ms"
+API_TIMEOUT, BLOCK_TIMEOUT, DELIVERY_TIMEOUT = (
+    *("default.api.timeout.ms", "max.block.ms"),
+    "delivery.timeout.ms",
+)
+"""The options that say how long a call may take."""
+GOVERNING = {
+    API_TIMEOUT: (API_TIMEOUT, AWAY),
+    BLOCK_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
+    DELIVERY_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
+}
+"""The options with which a user says how long to wait, by the option of a call's timeout."""
+
+
+def seconds_to_reach(config: Config, governed_by: str | None) -> float:
+    """Return how long a wait may take while its client hasn't reached any broker; infinity if the
+    user has said how long it may take.
+
+    `governed_by`: the option of its timeout; None if the caller has passed a timeout.
+    """
+    limit: float = config["bootstrap.timeout.ms"]
+    jitter: float = config["reconnect.first.jitter.ms"]
+    if FIRST_CONTACT in config.given:
+        return limit
+    if governed_by is None or not config.given.isdisjoint(GOVERNING[governed_by]):
+        return math.inf
+    return limit + jitter
