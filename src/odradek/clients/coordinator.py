@@ -296,7 +296,7 @@ class FindCall(_Call):
     """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
 
     def __init__(self, brokers: Brokers, kind: CoordinatorKind, deadline: float) -> None:
-        super().__init__(brokers, f"coordinators of {_NEEDED[kind][1]}s", deadline)
+        super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
         self._until = brokers.engine.now + brokers.network.request_timeout
@@ -309,7 +309,7 @@ class FindCall(_Call):
 
     def locate(self, key: str) -> Flow[int]:
         """The id of the coordinator's broker; waits until there is one."""
-        self._keys, self.what = [key], coordinator_name(self._kind, key)
+        self._keys, self.what = [key], f"the {coordinator_name(self._kind, key)}"
         answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
         return self._read(answer)[key][0]
 

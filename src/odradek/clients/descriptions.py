@@ -198,7 +198,7 @@ def _described(
 
     names = ", ".join(map(str, topics[:NAMED])) + (" …" if len(topics) > NAMED else "")
     return Inquiry(
-        f"description of {names}",
+        f"the description of {names}",
         "topic",
         body,
         MetadataResponse,
@@ -270,7 +270,7 @@ def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[li
     so that no step takes long.
     """
     yield START
-    call = AnyBrokerCall(brokers, "list of topics", deadline)
+    call = AnyBrokerCall(brokers, "the list of topics", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: PackedMetadataRequest(topics=None, allow_auto_topic_creation=False),
         MetadataResponse,

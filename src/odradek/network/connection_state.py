@@ -34,8 +34,8 @@ ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_
 
 
 def worded(state: str) -> str:
-    """Return a state as it is shown to users."""
-    return STATES.get(state, state)
+    """Return the state of a connection, member or transaction as it is shown to users."""
+    return STATES.get(state, state.replace("_", " "))
 
 
 class ConnectionEvent(StrEnum):

@@ -95,7 +95,7 @@ class Notes:
     def put_back(self, taken: Notes, told: int) -> None:
         """Those that `take` gave last come first again, but the first so many."""
         if not 0 <= told <= taken.count:
-            raise ValueError("they weren't taken from here")
+            raise ValueError("these records weren't taken from this queue")
         self._notes[:0] = taken._notes[told:]
         del taken._notes[told:]
 
@@ -204,7 +204,7 @@ class OpenBatches:
 def check_plain(cls: Any) -> None:
     """Raise `TypeError` for a class that makes its objects by itself."""
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
 
 
 def build_reports(

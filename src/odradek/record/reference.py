@@ -187,7 +187,7 @@ def _walk(
             kept = out if keep and out.headers else None
             at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
-            raise b.BadBatchError(f"a record ends {at - end:+} bytes from where it says")
+            raise b.BadBatchError(f"a record ends {at - end:+} bytes from the end that its length states")
         timestamp = header.max_timestamp if append_time else base_time + time_delta
         if not _INT64_MIN <= timestamp <= b.INT64_MAX:
             raise b.BadBatchError("a timestamp doesn't fit into 64 bits")
@@ -405,7 +405,7 @@ def decode(
     after good ones it ends the call unfinished, so that the next call raises.
     """
     if layout not in LAYOUTS:
-        raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+        raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     out = _Columns(want_key, want_value, want_headers, raw_headers, limits)
     work = _Decoding(start_offset, until_offset, aborted, out)
     most = b.INT64_MAX if max_records is None else max_records

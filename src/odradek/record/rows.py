@@ -73,7 +73,7 @@ def blanks(cls: type[T], count: int) -> list[T]:
     them asks `collectable` first. Raises `TypeError` for a class that makes its objects by itself.
     """
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
     new = object.__new__
     return [new(cls) for _ in range(count)]
 
@@ -85,7 +85,7 @@ def become(things: list[Any], base: type, cls: type) -> None:
     has more than that, or one of the objects is of another class.
     """
     if cls.__base__ is not base or cls.__basicsize__ != base.__basicsize__:
-        raise TypeError(f"{cls!r} isn't {base!r} by another name")
+        raise TypeError(f"{cls!r} must be a subclass of {base!r} that only adds methods")
     for thing in things:
         if type(thing) is not base:
             raise TypeError(f"{type(thing)!r} isn't {base!r}")

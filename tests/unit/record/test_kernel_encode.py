@@ -224,7 +224,7 @@ def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> No
         thread.join()
         if refused:
             break
-    assert refused == ["the encoder is at work in another thread"]
+    assert refused == ["another thread is using this encoder"]
 
 
 @pytest.mark.parametrize("where", ["key", "value"])

@@ -335,7 +335,7 @@ def test_nothing_else_is_made_or_becomes_another(twin: Any) -> None:
     made = twin.blanks(Filled, 1)
     wrong = [(Filled, Larger), (Filled, Filled), (Larger, Shown), (object, Filled)]
     for base, other in wrong:
-        with pytest.raises(TypeError, match="by another name"):
+        with pytest.raises(TypeError, match="that only adds methods"):
             twin.become(made, base, other)
     with pytest.raises(TypeError, match="isn't"):
         twin.become([3], Filled, Shown)

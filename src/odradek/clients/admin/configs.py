@@ -130,7 +130,7 @@ def describe(
             yield at, item.error_code, item.error_message, entries
 
     question: Inquiry[ConfigResource, d.DescribeConfigsResponse, dict[str, ConfigEntry]] = Inquiry(
-        "description of configurations",
+        "the description of configurations",
         "configuration of",
         lambda left, _: d.DescribeConfigsRequest(
             [d.DescribeConfigsResource(RESOURCE_TYPES[at.type], at.name, only) for at in left],
@@ -159,7 +159,7 @@ def alter(
             yield at, item.error_code, item.error_message, None
 
     question: Inquiry[ConfigResource, a.IncrementalAlterConfigsResponse, None] = Inquiry(
-        "change of configurations",
+        "the change of configurations",
         "configuration of",
         lambda left, _: a.IncrementalAlterConfigsRequest(
             [a.AlterConfigsResource(RESOURCE_TYPES[at.type], at.name, wanted[at]) for at in left],
@@ -185,7 +185,7 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
     metrics_alone = wanted == {METRICS}
     numbers = [] if metrics_alone else sorted(RESOURCE_TYPES[t] for t in wanted)
     question: Inquiry[None, r.ListConfigResourcesResponse, list[ConfigResource]] = Inquiry(
-        "list of configurations",
+        "the list of configurations",
         "",
         lambda *_: r.ListConfigResourcesRequest(numbers),
         r.ListConfigResourcesResponse,

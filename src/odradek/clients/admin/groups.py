@@ -145,7 +145,7 @@ def listing(
         yield None, 0, None, groups
 
     question: Inquiry[None, ls.ListGroupsResponse, list[GroupListing]] = Inquiry(
-        "list of groups",
+        "the list of groups",
         "",
         lambda *_: ls.ListGroupsRequest(in_states, of_types),
         ls.ListGroupsResponse,
@@ -237,7 +237,7 @@ def describe_consumer(
         )
         return _led(found).settled()
 
-    return AdminCall("description of groups", flow)
+    return AdminCall("the description of groups", flow)
 
 
 def describe_share(
@@ -263,7 +263,7 @@ def describe_share(
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, SHARE, members)
 
     question: Inquiry[str, sh.ShareGroupDescribeResponse, GroupDescription] = Inquiry(
-        "description of groups",
+        "the description of groups",
         "share group",
         lambda left, _: sh.ShareGroupDescribeRequest(left, operations),
         sh.ShareGroupDescribeResponse,
@@ -292,7 +292,7 @@ def describe_streams(
             )
 
     question: Inquiry[str, st.StreamsGroupDescribeResponse, GroupDescription] = Inquiry(
-        "description of groups",
+        "the description of groups",
         "Streams group",
         lambda left, _: st.StreamsGroupDescribeRequest(left, operations),
         st.StreamsGroupDescribeResponse,
@@ -336,7 +336,7 @@ def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDe
             yield g.group_id, code, g.error_message, _classic_group(g)
 
     return Inquiry(
-        "description of groups",
+        "the description of groups",
         "group",
         lambda left, _: d.DescribeGroupsRequest(left, operations),
         d.DescribeGroupsResponse,
@@ -409,7 +409,7 @@ def _consumer(
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, CONSUMER, members)
 
     return Inquiry(
-        "description of groups",
+        "the description of groups",
         "group",
         lambda left, _: c.ConsumerGroupDescribeRequest(left, operations),
         c.ConsumerGroupDescribeResponse,
@@ -465,7 +465,7 @@ def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
 def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
     """Delete groups of any kind without members, with their committed offsets (KIP-229)."""
     question: Inquiry[str, x.DeleteGroupsResponse, None] = Inquiry(
-        "deletion of groups",
+        "the deletion of groups",
         "group",
         lambda left, _: x.DeleteGroupsRequest(left),
         x.DeleteGroupsResponse,
@@ -507,14 +507,14 @@ def remove_members(
         )
         return merged(asked.values())
 
-    return AdminCall(f"removal of members of group {group}", flow)
+    return AdminCall(f"the removal of members of group {group}", flow)
 
 
 def _leaving(
     group: str, members: dict[str, lg.MemberIdentity]
 ) -> Inquiry[str, lg.LeaveGroupResponse, None]:
     return Inquiry(
-        f"removal of members of group {group}",
+        f"the removal of members of group {group}",
         "member",
         lambda left, _: lg.LeaveGroupRequest(group, members=[members[m] for m in left]),
         lg.LeaveGroupResponse,

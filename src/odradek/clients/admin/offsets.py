@@ -72,7 +72,7 @@ def listing(
                 yield TopicPartition(topic.name, part.partition_index), part.error_code, None, found
 
     question: Inquiry[TopicPartition, m.ListOffsetsResponse, OffsetListing] = Inquiry(
-        "list of offsets",
+        "the list of offsets",
         "partition",
         body,
         m.ListOffsetsResponse,

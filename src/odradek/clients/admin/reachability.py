@@ -213,7 +213,7 @@ def _look(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
 ) -> Flow[Looked]:
     """Ask any broker for the topics, and look at their partitions."""
-    call = AnyBrokerCall(engine.brokers, "description of topics", deadline)
+    call = AnyBrokerCall(engine.brokers, "the description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
     body = MetadataRequest(
         topics=wanted,

@@ -349,7 +349,7 @@ class ConsumerCalls(GroupCalls):
     def position(self, partition: TopicPartition, timeout: float | None) -> CallerFlow[int]:
         """The offset of the next record, where it has to be waited for."""
         chosen = one_partition(partition)
-        what = f"position of {chosen}"
+        what = f"the position of {chosen}"
         return self.call(lambda d: self.engine.position(chosen, d), timeout, what)
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:

@@ -381,7 +381,7 @@ class ProducerCalls(TransactionCalls):
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
         """Wait until all records sent before have an outcome; gives how many have none: 0."""
-        what = "acknowledgement of all records"
+        what = "the acknowledgement of all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:

@@ -190,7 +190,7 @@ class ConsumerEngine(ClientEngine):
                 self.subscription.touch()
                 raise error
             if now >= deadline:
-                raise self.timeout(f"position of {state.partition}", now)
+                raise self.timeout(f"the position of {state.partition}", now)
             now = yield Wait((self.subscription.readable,), deadline)
 
     # Offsets

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.network.connection_state import worded
+
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
     from odradek.clients.producer.transaction_manager import TransactionManager
@@ -114,7 +116,7 @@ class TransactionExplanation:
     """Reason for one of the two error states."""
 
     def __str__(self) -> str:
-        text = f"transactional id {self.transactional_id}: {self.state.replace('_', ' ')}"
+        text = f"transactional id {self.transactional_id}: {worded(self.state)}"
         if self.state in HINTS:
             text += f" ({HINTS[self.state]})"
         if self.producer_id >= 0:

@@ -514,7 +514,7 @@ def line(a: AddressExplanation) -> str:
 
 
 def _in(seconds: float) -> str:
-    return "being made" if seconds < SOON else f"in {seconds:.1f} s"
+    return "in progress" if seconds < SOON else f"in {seconds:.1f} s"
 
 
 def diagnosis(

@@ -22,6 +22,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
 from odradek.common.printable import cleaned
 from odradek.network.connection import ASIDE
+from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:
     from odradek.clients.calls.client_calls import ClientCalls
@@ -194,7 +195,7 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         return None
     text = (
         f"{name} has assigned this consumer no partitions for {now - since:.0f} s "
-        f"({membership.state.value.replace('_', ' ')})"
+        f"({worded(membership.state)})"
     )
     from shlex import quote
 

@@ -186,7 +186,7 @@ class ProducerEngine(ClientEngine):
                 left = list(dict.fromkeys(leaves))
                 remaining = sum(b.count for b in left)
                 batches = "1 batch" if len(left) == 1 else f"{len(left)} batches"
-                what = f"acknowledgement of {counted(remaining)} in {batches}"
+                what = f"the acknowledgement of {counted(remaining)} in {batches}"
                 raise self.timeouts.timeout(what, now, left).leaving(remaining)
             now = yield Wait((self.batch_done,), deadline)
 
@@ -213,10 +213,10 @@ class ProducerEngine(ClientEngine):
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
-            return self.undelivered(f"acknowledgement of {counted(of)}", now)
+            return self.undelivered(f"the acknowledgement of {counted(of)}", now)
         topic, partition = of.partition
         place = f"topic {topic}" if partition == NOWHERE else of.partition
-        what = f"acknowledgement of records for {place}"
+        what = f"the acknowledgement of records for {place}"
         if isinstance(of, EarlyRecord):
             what += f" (waiting for {self.wait_reasons.of(of, now)})"
         return self.undelivered(what, now)
@@ -233,7 +233,7 @@ class ProducerEngine(ClientEngine):
             partitions = len({b.partition for b in pending})
             places = "1 partition" if partitions == 1 else f"{partitions} partitions"
             waiting = counted(sum(b.count for b in pending))
-            what = f"acknowledgement of {waiting} for {places}, the oldest first"
+            what = f"the acknowledgement of {waiting} for {places}, the oldest first"
             attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(b.deadline for b in pending)))

@@ -186,7 +186,7 @@ class ProducerIdentity:
             producer_id=NOBODY[0],
             producer_epoch=NOBODY[1],
         )
-        call = AnyBrokerCall(self._brokers, "producer id", math.inf)
+        call = AnyBrokerCall(self._brokers, "the producer id", math.inf)
         try:
             response = yield from call.ask(
                 lambda _: body, InitProducerIdResponse, _check, ours=True

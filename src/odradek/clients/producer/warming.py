@@ -52,5 +52,5 @@ def _producer_id(engine: ProducerEngine, deadline: float) -> Flow[None]:
     now = yield START
     while not engine.sender.identity.usable():
         if now >= deadline:
-            raise engine.timeout("producer id", now)
+            raise engine.timeout("the producer id", now)
         now = yield Wait((engine.network.changed,), deadline)

@@ -417,7 +417,7 @@ class BrokerSet:
         if view is None:
             return "it does not answer"
         if view.controller < 0:
-            return "it knows no controller"
+            return "it doesn't know the controller"
         absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
         if absent:
             return f"it does not know the current addresses of brokers {absent}"

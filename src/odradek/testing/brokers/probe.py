@@ -118,7 +118,7 @@ def _answer(connection: socket.socket, key: int, version: int, body: bytes) -> b
     connection.sendall(struct.pack(">i", len(request)) + request)
     (length,) = struct.unpack(">i", _receive(connection, 4))
     if not 0 < length <= _LARGEST_ANSWER:
-        raise ConnectionError(f"an answer of {length} bytes")
+        raise ConnectionError(f"a response of {length} bytes")
     return _receive(connection, length)
 
 
@@ -131,7 +131,7 @@ def _log_in(connection: socket.socket, name: str, password: str) -> None:
     ):
         (code,) = struct.unpack_from(">h", _answer(connection, key, version, body), 4)
         if code:
-            raise ConnectionError(f"the broker refuses the login (error {code})")
+            raise ConnectionError(f"the broker refuses the credentials (error {code})")
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:

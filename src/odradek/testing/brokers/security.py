@@ -368,7 +368,7 @@ def _quoted(text: str) -> str:
 def _usable(word: str) -> None:
     if not word or _UNUSABLE.intersection(word):
         raise ValueError(
-            "names and passwords of a local cluster's users can't be empty nor hold any of "
+            "names and passwords of a local cluster's users can't be empty or contain "
             + " ".join(sorted(_UNUSABLE - {" "}))
-            + " or a space: Kafka's tools don't take them"
+            + " or a space: Kafka's tools reject these characters"
         )

@@ -323,7 +323,7 @@ class FakeCluster:
         deadline = time.monotonic() + PATIENCE
         while not self._call(true):
             if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError("the cluster's topics and leaders don't settle")
+                raise TimeoutError("the cluster's topics or leaders keep changing")
             self._changed.clear()
 
     def _partition(self, topic: str, partition: int) -> SimulatedPartition:

@@ -193,7 +193,7 @@ class VirtualSocket:
         if self._up:
             self._ended, self._end = True, found
         else:
-            self._error = found or ConnectionResetError(errno.ECONNRESET, "reset amid the dial")
+            self._error = found or ConnectionResetError(errno.ECONNRESET, "connection reset while connecting")
         self._happened()
 
     def _happened(self) -> None:

@@ -163,7 +163,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         while not completion.done:
             due = time.next_at()
             if due is None and deadline is None:
-                raise StuckError(f"{self.name} waits for something that can't happen any more")
+                raise StuckError(f"{self.name} waits for an event that can no longer happen")
             if deadline is not None and (due is None or due > deadline):
                 time.run_until(deadline)
                 break

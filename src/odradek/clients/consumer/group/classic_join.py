@@ -100,7 +100,7 @@ class Joining:
 
         def body(_: float) -> JoinGroupRequest:
             if self._leaves:
-                raise IllegalStateError("the consumer leaves its group")
+                raise IllegalStateError("the consumer is leaving its group")
             return JoinGroupRequest(
                 group.group_id,
                 round(self._session_timeout * 1000),

@@ -139,7 +139,7 @@ class Leader:
             if found is None:
                 missing = topic
             if count > before:
-                return f"topic {topic} has {count} partitions, {before} before"
+                return f"topic {topic} has {count} partitions now, and had {before}"
             if count < before:
                 gone = f"topic {topic} had {before} partitions and has {count}"
         if gone is None:

@@ -496,7 +496,7 @@ class ClassicMembership(Life):
 
     def _stop(self) -> None:
         """End the flow, wherever it is."""
-        over = DisconnectedError("the consumer leaves its group")
+        over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:
                 self._engine.cancel_now(open_, over)

@@ -47,6 +47,7 @@ from odradek.clients.consumer.subscription_state import Selection, SubscriptionS
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
+from odradek.network.connection_state import worded
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ class ConsumerGroup:
             session = self.config["session.timeout.ms"]
             from shlex import quote  # only here: most consumers never wait
 
-            state, name = member.state.value.replace("_", " "), self.group_id
+            state, name = worded(member.state), self.group_id
             logger.warning(WAITS, name, now - since, state, session, quote(name))
             self._waits_since = since
 

@@ -38,6 +38,7 @@ from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaErr
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
+from odradek.network.connection_state import worded
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Signal, Wait
 
@@ -211,7 +212,7 @@ class GroupCommits:
             # offsets.
             raise lost_membership(
                 self._member.group_id,
-                f"the member's state is {membership.state.value.replace('_', ' ')}",
+                f"the member's state is {worded(membership.state)}",
             ) from self._member.error
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
