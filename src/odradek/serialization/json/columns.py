@@ -1,4 +1,4 @@
-"""Convert whole columns of JSON, framed with a JSON Schema or plain, to columns of values, and back.
+"""Convert columns of JSON, framed with a JSON Schema or plain, to columns of values, and back.
 
 In: an Arrow column of bytes, as `Consumer.poll_arrow` returns it, or of values. Out: a column of
 the other kind with the same length, and by row the reason why it can't be converted. Must not: fail
