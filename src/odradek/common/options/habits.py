@@ -1,8 +1,8 @@
-"""What users of other Kafka clients type, and what to write here instead.
+"""Suggest what to write instead of names from other Kafka clients.
 
-In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
-kafka-python and aiokafka have them. Out: whether a setting means nothing here, and the cure for
-what isn't taken. Must not: repeat what `spellings` has, names that mean one of our options.
+In: names of settings, methods and classes of Java's client, librdkafka with confluent-kafka,
+kafka-python and aiokafka. Out: whether a setting has no effect here, and the replacement for a name
+that isn't supported. Must not: repeat names that mean one of our options, which `spellings` has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_SERIALIZERS = frozenset(
         *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
     )
 )
-"""What a serializer is given, and Java's reads among a client's settings."""
+"""Settings of a serializer, which Java reads from a client's settings."""
 IDLE = frozenset(
     (
         # Java: what its machine measures and buffers
@@ -97,7 +97,7 @@ INSTEAD = {
     "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
     "check.crcs": "the checksum of every batch is verified",
 }
-"""Of those that somebody may miss: what there is here, in words that fit after a colon."""
+"""Replacements for settings that users may miss, in words that fit after a colon."""
 IDLE_FOR = {
     "client.rack": (PRODUCER, ADMIN),
     "max.in.flight": (CONSUMER, ADMIN),
@@ -115,7 +115,7 @@ IDLE_IN_FILES = frozenset(
 )
 """And for those of a properties file: what a program of another client reads there for itself."""
 OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
-"""What settings of a registry's client begin with."""
+"""Prefixes of the settings of a registry's client."""
 IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
 
 _BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
@@ -179,7 +179,7 @@ CURES: dict[str, str] = {
     "sasl.kerberos.name": "set sasl.kerberos.service.name",
     "rebalance.timeout.ms": "set max.poll.interval.ms, which also limits the time for a rebalance",
 }
-"""What isn't taken, in dots; what is written instead."""
+"""Replacements for unsupported settings, by dotted name."""
 
 _PRODUCER = "Producer(config)"
 _LOOP_PRODUCER = "AsyncProducer(config)"
@@ -316,7 +316,7 @@ KEYWORDS: dict[str, dict[str, str]] = {
         "group_id": "group=consumer.group_metadata()",
     },
 }
-"""Keywords of theirs, by our method."""
+"""Keyword arguments of other clients, by our method."""
 
 
 def is_idle(name: str, client: str | None) -> bool:

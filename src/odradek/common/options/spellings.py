@@ -71,7 +71,7 @@ REFUSED: dict[str, str] = {
     f"{OAUTH}.assertion.template.file": f"set {OAUTH}.assertion.claim.* instead",
     f"{OAUTH}.assertion.jwt.template.file": f"set {OAUTH}.assertion.claim.* instead",
 }
-"""What others have and this release hasn't, with what to do instead."""
+"""Options of other clients that this release doesn't support, and what to do instead."""
 
 
 def dotted(name: object) -> str:
@@ -108,12 +108,10 @@ def sealed(given: Any) -> dict[str, Any]:
 
 
 def _means_secret(name: str, value: Any) -> bool:
-    """Whether an option holds a secret, or may do so under a name that is none.
+    """Return whether the value of an option is a secret, or may be one.
 
-    What nobody knows is refused by its name, so nobody needs its value; and it may be a password
-    (`passwd`, `SASL.PASSWORD`).
-
-    A text in place of a token function may be a token.
+    An unknown option is refused by its name, so its value isn't needed; it may be a password
+    (`passwd`, `SASL.PASSWORD`). A text in place of a token function may be a token.
     """
     meaning = ALIASES.get(name, name)
     if meaning == f"{OAUTH}.token.provider":

@@ -1,9 +1,9 @@
-"""Asks one broker who is there, or for a topic: round trips in plain `struct`, a blocking socket.
+"""Ask one broker for the cluster or a topic: round trips with plain `struct` on a blocking socket.
 
-In: an address. Out: the brokers it knows and the partitions without a leader, or what became of the
-topic; None when it doesn't answer. `login` is a name and a password for SASL PLAIN, where the
-broker asks. Must not: use our own client, which is what the cluster is there to test. (Kafka's own
-tool does the same, and takes a second of a processor for its JVM.)
+In: an address. Out: the brokers that it knows and the number of partitions without a leader, or the
+state of a topic; None if it doesn't answer. `login` is a name and a password for SASL PLAIN, if the
+broker requires them. Must not: use Odradek's client, which these clusters test.
+(Kafka's own tool does the same, but takes a second of processor time for its JVM.)
 """
 
 from __future__ import annotations
