@@ -53,8 +53,13 @@ AREAS = {
 """Areas, and how the paths of their modules begin; a module belongs to the first that fits."""
 LEFT_OUT = ("protocol/messages/", "api/public_names.py")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
-LOGGED = re.compile(r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE)
-PROSE = re.compile(r"(?!bold )[A-Za-z'’]+[,;:.]? +(?:\{.*?\} +)?[A-Za-z'’]+[,;:.]? +|[a-z]{2,} [a-z]{2,}")
+LOGGED = re.compile(
+    r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
+)
+PROSE = re.compile(r"(?!bold )(?:[A-Za-z']+[,;:.]? +(?:\{.*?\} +)?){2}|[a-z]{2,} [a-z]{2,}")
+"""At least two words; a text that is neither an error nor a log message nor help needs them."""
+FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
+LETTER = re.compile("[A-Za-z]")
 INTRODUCTION = """\
 # Messages
 
@@ -108,7 +113,7 @@ class Texts(ast.NodeVisitor):
 
     def _add(self, text: str, kind: str) -> None:
         text = " ".join(text.split())
-        if kind != "AssertionError" and re.search("[A-Za-z]", text) and (kind or PROSE.search(text)):
+        if kind != "AssertionError" and (PROSE if kind == "" else LETTER).search(text):
             self.found.append((kind, text))
 
     def _body(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -132,8 +137,9 @@ class Texts(ast.NodeVisitor):
             self._kind = f"log {logged[1]}"
             text = text_of(node.args[0]) or ""
             for value in arguments(node.args[1:]):
-                text = re.sub(r"%[.\d]*[sdrfgo]", "{" + value.replace("\\", r"\\") + "}", text, count=1)
+                text = FORMAT.sub(lambda _, shown=value: f"{{{shown}}}", text, count=1)
             self._add(text, self._kind)
+            self._kind = ""
             self.visit_all(node.args[1:])
         else:
             self._kind = name.rpartition(".")[2] if ERROR.search(name) else ""

@@ -82,7 +82,7 @@ def elsewhere(option: Described) -> str | None:
     """The defaults of other clients where they differ from ours, and why."""
     others = (("Java", option.get("java")), ("librdkafka", option.get("librdkafka")))
     said = ", ".join(f"{whose} {value}" for whose, value in others if value)
-    return f"{said}. {option['why'] or 'The default here is Java's.'}" if said else None
+    return f"{said}. {option['why'] or 'The default here is that of Java.'}" if said else None
 
 
 def options(

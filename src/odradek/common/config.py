@@ -189,7 +189,7 @@ class Config:
         )
 
     def _settle_delivery(self) -> None:
-        """Ensure that delivery allows for linger and one request; adjust timeouts that weren't set."""
+        """Allow for linger and one request in the delivery time; adjust what isn't set."""
         values, given = self._values, self.given
         linger, delivery = values["linger.ms"], values["delivery.timeout.ms"]
         least = linger + values["request.timeout.ms"]

@@ -126,7 +126,7 @@ def _shown(value: Any) -> Any:
 
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
-    """Return an event as a JSON line: fields, seconds since the epoch, host, process, client, kind."""
+    """Return an event as a JSON line: fields, seconds since 1970, host, process, client, kind."""
     from json import dumps  # only here: most clients start without it
 
     fields = {str(name): _plain(value) for name, value in event.fields.items()}

@@ -187,7 +187,9 @@ def _walk(
             kept = out if keep and out.headers else None
             at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
-            raise b.BadBatchError(f"a record ends {at - end:+} bytes from the end that its length states")
+            raise b.BadBatchError(
+                f"a record ends {at - end:+} bytes from the end that its length states"
+            )
         timestamp = header.max_timestamp if append_time else base_time + time_delta
         if not _INT64_MIN <= timestamp <= b.INT64_MAX:
             raise b.BadBatchError("a timestamp doesn't fit into 64 bits")

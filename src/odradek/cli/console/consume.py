@@ -97,7 +97,7 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     refuse_what_is_not_there(params, NOT_THERE)
     if bool(params.get("topic")) == bool(params.get("include")):
         both = params.get("topic")
-        refuse("give --topic or --include" + (", not both" if both else ": one is missing"))
+        refuse("use --topic or --include" + (", not both" if both else ": one is missing"))
     pattern = params.get("include")
     if pattern is not None:
         try:

@@ -91,7 +91,7 @@ def tables(
     Example: odradek events tables events --out tables --picture storms.svg
     """
     if (folder is None) == (topic is None):
-        raise typer.BadParameter("give either a folder or --topic")
+        raise typer.BadParameter("use either a folder or --topic")
     if picture is not None and picture.suffix != ".svg":
         raise typer.BadParameter("--picture must end with .svg")
     options = {}

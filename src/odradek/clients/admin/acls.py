@@ -149,7 +149,13 @@ def delete(
             yield wanted, code, reason, sorted(_gone(acl) for acl in result.matching_acls)
 
     question: Inquiry[AclBindingFilter, x.DeleteAclsResponse, list[AclBinding]] = Inquiry(
-        "the deletion of ACLs", "ACLs", body, x.DeleteAclsResponse, read, right="ALTER", changes=True
+        "the deletion of ACLs",
+        "ACLs",
+        body,
+        x.DeleteAclsResponse,
+        read,
+        right="ALTER",
+        changes=True,
     )
     return by_any(question, fields)
 

@@ -149,7 +149,8 @@ def names(include_internal: bool) -> AdminCall[list[str]]:
     """List the names of all topics."""
     internal = flag("include_internal", include_internal)
     return AdminCall(
-        "the list of topics", lambda e, deadline: list_topics(e.brokers, deadline, internal=internal)
+        "the list of topics",
+        lambda e, deadline: list_topics(e.brokers, deadline, internal=internal),
     )
 
 

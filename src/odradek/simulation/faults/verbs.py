@@ -93,7 +93,10 @@ PLAIN: dict[str, Verb] = {
         "kill a broker; it stays down until it is restarted or the faults end",
         ONE, _on_broker("crash"), 3,
     ),
-    "stop": Verb("shut a broker down cleanly: it moves its leaderships to other brokers first", ONE, _on_broker("stop")),
+    "stop": Verb(
+        "shut a broker down cleanly: it moves its leaderships to other brokers first",
+        ONE, _on_broker("stop"),
+    ),
     "restart": Verb(
         "start a broker that is down",
         {**ONE, "after": seconds(0, 2, optional=True), "new_address": FLAG},
@@ -109,7 +112,8 @@ PLAIN: dict[str, Verb] = {
         "let a broker accept connections and reset them", ONE, _on_broker("accept_then_reset"), 3
     ),
     "ready_then_close": Verb(
-        "let a broker answer ApiVersions and then close the connection", ONE, _on_broker("ready_then_close"), 3
+        "let a broker answer ApiVersions and then close the connection",
+        ONE, _on_broker("ready_then_close"), 3,
     ),
     "go_silent": Verb("let a broker read everything and answer nothing", ONE,
                       _on_broker("go_silent"), 3),
