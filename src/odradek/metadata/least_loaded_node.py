@@ -1,7 +1,8 @@
 """Choose the broker to ask for metadata (R-MD-2), as a pure function.
 
-In: the connected candidates of a round with their state; the next address to connect to. Out: use this connection, wait, connect to this address, or nothing can be done
-now. Must not: open, send or remember anything.
+In: the connected candidates of a round with their state; the next address to connect to. Out: use
+this connection, wait, connect to this address, or nothing can be done now. Must not: open, send or
+remember anything.
 """
 
 from __future__ import annotations

@@ -280,9 +280,9 @@ def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
     assert notes.take(-1).count == notes.take(0).count == 0
     rest = notes.take(1000)
     assert (rest.items(), notes.items(), notes.calls) == (wanted[4:], [], [])
-    with pytest.raises(ValueError, match="taken from here"):
+    with pytest.raises(ValueError, match="taken from this queue"):
         notes.put_back(rest, 47)
-    with pytest.raises(ValueError, match="taken from here"):
+    with pytest.raises(ValueError, match="taken from this queue"):
         notes.put_back(rest, -1)
     del notes, first, wanted, note
     assert sys.getrefcount(held) == before + 46

@@ -352,7 +352,7 @@ def _done(
     response: Any,
     already: tuple[type[KafkaError], ...],
 ) -> AdminCall[None]:
-    """A change whose answer only says whether it is done."""
+    """Return a call whose response only reports success or an error."""
 
     def read(answer: Any) -> list[tuple[None, int, str | None, None]]:
         return [(None, answer.error_code, answer.error_message, None)]

@@ -257,11 +257,11 @@ def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str,
     return _of_one(group, question, wanted)
 
 
-# What these have in common
+# Helpers of these calls
 
 
 def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
-    """The partitions asked for by group; None stands for all that have an offset."""
+    """Return the requested partitions by group; None means all that have an offset."""
     if isinstance(groups, Mapping):
         found = {g: None if p is None else some_partitions(p) for g, p in groups.items()}
         keys("groups", list(found), "groups' ids")

@@ -178,8 +178,9 @@ def of_coordinators(
 def of_all_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
-    """Send every broker (or these) a request for its own items; results and errors are by
-    broker.
+    """Send every broker (or these) a request for its own items.
+
+    Results and errors are by broker.
     """
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
@@ -318,7 +319,7 @@ def _described(
 
 
 def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
-    """The same with the coordinators that described them."""
+    """Return the outcome with the coordinators that described the groups."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return Outcome(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 
@@ -330,7 +331,7 @@ def _ids(groups: Any) -> list[str]:
 def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDescription]:
     def read(answer: d.DescribeGroupsResponse) -> Iterator[Said[str, GroupDescription]]:
         for g in answer.groups:
-            # Before version 6 a group that isn't there is described as a dead one.
+            # Before version 6, a group that doesn't exist is described as a dead one.
             missing = g.group_state == DEAD and not g.error_code
             code = GroupIdNotFoundError.code if missing else g.error_code
             yield g.group_id, code, g.error_message, _classic_group(g)
@@ -378,7 +379,7 @@ def _owned(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _read_of(read: Callable[[bytes], tuple[Any, ...]], data: Any) -> tuple[Any, ...]:
-    """What members tell each other; nothing from one whose words aren't a consumer's."""
+    """Decode data that members exchange; nothing if it isn't a consumer's."""
     try:
         return read(bytes(data)) if len(data) else ()
     except MalformedMessageError:

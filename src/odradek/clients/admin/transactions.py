@@ -378,7 +378,7 @@ def hanging(
 def _known(
     engine: AdminEngine, producer_ids: set[int], deadline: float
 ) -> Flow[set[tuple[int, TopicPartition]]]:
-    """The partitions of these producers' transactions of which their coordinators know."""
+    """Return the partitions of these producers' transactions that their coordinators know."""
     if not producer_ids:
         return set()
     listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""What Kafka takes for SCRAM."""
+"""Iterations that Kafka accepts for SCRAM."""
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
@@ -220,8 +220,10 @@ def _unsalted(given: UserScramCredentialUpsertion, rng: Rng) -> _Unsalted:
 def _salted(
     engine: AdminEngine, change: au.ScramCredentialDeletion | _Unsalted, deadline: float
 ) -> Flow[ScramChange]:
-    """The change as it is sent. Salting takes some milliseconds, so a thread does it: an event
-    loop, and all other calls of this client, go on meanwhile.
+    """Return the change as it is sent.
+
+    Salting takes some milliseconds, so a thread does it: an event loop, and all other calls of this
+    client, continue meanwhile.
     """
     if not isinstance(change, _Unsalted):
         return change

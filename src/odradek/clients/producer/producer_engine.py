@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ProducerEngine(ClientEngine):
-    """What a producer is made of."""
+    """The engine of a producer."""
 
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
@@ -128,9 +128,10 @@ class ProducerEngine(ClientEngine):
         return self.transactions
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Return every batch without an outcome, open ones and early records included. Any thread
-        may ask: a batch between two queues still holds memory; early records come first, as they
-        become batches.
+        """Return every batch without an outcome, open ones and early records included.
+
+        Any thread may call this: a batch between two queues still holds memory; early records come
+        first, as they become batches.
         """
         found = dict.fromkeys(leaf for early in self.early.incomplete() for leaf in early.leaves())
         found.update(dict.fromkeys(self.accumulator.live()))
@@ -159,8 +160,9 @@ class ProducerEngine(ClientEngine):
         return self._partition_load.table(topic, brokers, self.now)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
-        """The topic as it is now, for rows that name a partition which may just have been added. It
-        looks once: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
+        """Return newer metadata of a topic, for rows with a partition that may be new.
+
+        It refreshes once: an invalid row shouldn't block its caller for `max.block.ms`.
         """
         now = yield START
         before = self.metadata.refreshed_at
@@ -172,7 +174,7 @@ class ProducerEngine(ClientEngine):
         return (yield from self.topic(topic.name, deadline))
 
     def leave_line(self, owner: object) -> None:
-        """Nobody waits for that room any more, or wants what was or will be granted."""
+        """Stop waiting for memory, and release what was or will be reserved."""
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
@@ -207,11 +209,11 @@ class ProducerEngine(ClientEngine):
         return f"{counted(total)}{some} {were(sent)} sent; {known}"
 
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for records, or for their memory."""
+        """Return the error of a call that waited for records, or for their memory."""
         return self.timeouts.timeout(what, now, self.incomplete())
 
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for a batch, or for a number of rows."""
+        """Return the error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
             return self.undelivered(f"the acknowledgement of {counted(of)}", now)
         topic, partition = of.partition
@@ -227,7 +229,7 @@ class ProducerEngine(ClientEngine):
         return waits and self.updater.refusals.got_in()
 
     def waits(self) -> list[tuple[str, float]]:
-        """What callers wait for, and the records that have no outcome yet."""
+        """Return what callers wait for, and the records without an outcome."""
         found, pending = super().waits(), self.incomplete()
         if pending:
             partitions = len({b.partition for b in pending})
