@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class ConnectionState(StrEnum):
-    """The state of one connection. Ended connections aren't used again: a dial makes a new one."""
+    """The state of one connection. Ended connections aren't reused."""
 
     RESOLVING = "resolving"
     CONNECTING = "connecting"
@@ -39,7 +39,7 @@ def worded(state: str) -> str:
 
 
 class ConnectionEvent(StrEnum):
-    """What can happen to a connection."""
+    """Events of a connection."""
 
     RESOLVED = "resolved"
     CONNECTED = "connected"
@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
 
 
 def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
-    """The state after the event; refuses what the table doesn't allow."""
+    """Return the state after the event; raise if the table doesn't allow it."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

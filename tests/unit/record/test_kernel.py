@@ -475,7 +475,7 @@ def test_raw_headers_are_read_within_their_column() -> None:
 )
 def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
     ends = array("i", (0, len(raw)))
-    with pytest.raises(ValueError, match="aren't headers"):
+    with pytest.raises(ValueError, match="aren't the headers"):
         for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
             tuple(each)  # many are read only now
 

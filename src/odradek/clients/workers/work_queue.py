@@ -281,7 +281,7 @@ class WorkQueue:
         heapq.heapify(self._later)
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget these partitions (None: all). Their running records continue, and hold their lanes."""
+        """Forget these partitions (None: all). Running records continue, and hold their lanes."""
         chosen = list(self._partitions) if partitions is None else partitions
         gone = [tp for tp in chosen if tp in self._partitions]
         self.hold(gone)
