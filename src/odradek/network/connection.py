@@ -27,8 +27,9 @@ BESIDE, ASIDE, PROBE = "beside", "aside", "probe"
 """Purposes of connections beside the first one.
 
 A long fetch must never delay a heartbeat, nor held writes a metadata request, nor a held JoinGroup
-a commit, nor a held fetch another request to its broker. The connections for these three, METADATA, BESIDE and ASIDE, are only created then. A PROBE only
-shows whether an address still answers (R-RB-9). Backoff is per address anyway.
+a commit, nor a held fetch another request to its broker. The connections for these three, METADATA,
+BESIDE and ASIDE, are only created then. A PROBE only shows whether an address still answers
+(R-RB-9). Backoff is per address anyway.
 """
 ASIDE_IDLE = 10.0
 """Seconds for which a connection beside a held fetch is kept without use."""

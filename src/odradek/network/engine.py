@@ -252,8 +252,8 @@ class Engine:
     def let_go(self) -> None:
         """Close the flows of an ended engine, rather than in the garbage collector.
 
-        In the collector, an exception from outside during a `finally` would be lost. Here it is raised, and
-        another call continues with the remaining flows.
+        In the collector, an exception from outside during a `finally` would be lost. Here it is
+        raised, and another call continues with the remaining flows.
         """
         for task in list(self._tasks):
             try:

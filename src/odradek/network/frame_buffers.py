@@ -97,7 +97,7 @@ class FrameBuffers:
         return buffer
 
     def _least_useful(self) -> int:
-        """Return the smallest free buffer, else the oldest in use, which ends with its last view."""
+        """Return the smallest free buffer, else the oldest one in use."""
         free = [i for i, buffer in enumerate(self._buffers) if _is_free(buffer)]
         return min(free, key=lambda i: len(self._buffers[i]), default=0)
 
