@@ -147,7 +147,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             *(at(1.1, "dial_failed", "10.0.1.15:9092", connection=15, **FAILED), dial(2.1, 20)),
         ],
         [dial(2.11, 21)],
-        "a dial",
+        "a connection attempt",
     ),
 }
 

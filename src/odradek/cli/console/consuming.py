@@ -47,7 +47,7 @@ class LineFormatter(Protocol):
     """Formats a record as a line."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """The line with its end. Raises `FormatError`."""
+        """Return the line with its end. Raises `FormatError`."""
 
 
 Tell = Callable[[str], None]
@@ -126,7 +126,7 @@ def there(
 def fitting(
     consumer: Consumer, pattern: str, *, patience: float, tell: Tell = say
 ) -> list[TopicPartition]:
-    """The partitions of all topics whose whole name fits a pattern."""
+    """Return the partitions of all topics whose whole name matches a pattern."""
     names = patiently(consumer.list_topics, patience, tell, "the list of topics")
     chosen = [name for name in names if re.fullmatch(pattern, name)]
     if not chosen:
