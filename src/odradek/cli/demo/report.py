@@ -48,7 +48,7 @@ class DemoResult:
     producer_recovery_s: float | None
     source_recovery_s: float | None
     rebootstraps: int
-    dials: int
+    connection_attempts: int
     metadata_requests: int
     matches_reference: bool
 
@@ -122,7 +122,7 @@ def build(
         producer_recovery_s=recovery.producer,
         source_recovery_s=recovery.source,
         rebootstraps=sum(e.kind == "rebootstrap" for e in events),
-        dials=sum(e.kind == "dial" for e in events),
+        connection_attempts=sum(e.kind == "dial" for e in events),
         metadata_requests=sum(e.kind == "metadata_request" for e in events),
         matches_reference=same(table, reference),
     )

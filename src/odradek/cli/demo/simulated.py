@@ -47,14 +47,14 @@ class Dialling:
     """Work of a client between the outage's begin and its own first metadata afterwards."""
 
     client: str
-    dials: int
+    connection_attempts: int
     refused: int
     most_in_a_second: int
     metadata_requests: int
 
     def __str__(self) -> str:
         return (
-            f"{self.client} during the outage: {self.dials} connection attempts, "
+            f"{self.client} during the outage: {self.connection_attempts} connection attempts, "
             f"{self.refused} of them refused, at most {self.most_in_a_second} per second; "
             f"metadata requests: {self.metadata_requests}"
         )
@@ -288,7 +288,7 @@ class Simulated:
         at = [d.at for d in dials]
         return Dialling(
             client,
-            dials=len(dials),
+            connection_attempts=len(dials),
             refused=sum(d.outcome == "refused" for d in dials),
             most_in_a_second=max((sum(a <= b < a + 1 for b in at) for a in at), default=0),
             metadata_requests=sum(e.kind == "metadata_request" and e.time <= end for e in mine),
