@@ -23,6 +23,7 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.echoes import without_echo
 from odradek.common.errors import KafkaError
+from odradek.common.outage import number
 from odradek.common.patience import shared
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import shown
@@ -128,7 +129,7 @@ class RestServers:
             if lasting or self._clock.now() + wait >= deadline:
                 if last is not None:
                     return last
-                raise NoAnswerError("; ".join(words) + f" ({failures} attempts)")
+                raise NoAnswerError("; ".join(words) + f" ({number(failures, 'attempt')})")
             self._clock.pause(wait)
 
     def _prefer(self, url: str) -> None:

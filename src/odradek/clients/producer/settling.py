@@ -53,6 +53,7 @@ from odradek.common.errors.kafka import (
     error_for,
 )
 from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
+from odradek.common.outage import number
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import NO_ID, Topic
 from odradek.metadata.metadata import Metadata
@@ -168,7 +169,7 @@ class Settling:
     def absent(self, queue: PartitionQueue, count: int) -> None:
         """Give up all batches of a partition that the topic doesn't have."""
         for batch in list(queue.waiting):
-            text = f"{batch.partition} doesn't exist: the topic has {count} partitions"
+            text = f"{batch.partition} doesn't exist: the topic has {number(count, 'partition')}"
             error = error_for(UnknownTopicOrPartitionError.code or 3, text)
             self._give_up(
                 queue, batch, in_doubt(batch, error), "its partition doesn't exist any more"
@@ -194,8 +195,9 @@ class Settling:
             return True
         else:
             outcome = (
-                f"The topic has {topic.count} partitions now, and had {placed.partitions} when the "
-                f"partition was chosen. {they} {were(batch.count)} not written: send {them} again."
+                f"The topic has {number(topic.count, 'partition')} now, and had "
+                f"{placed.partitions} when the partition was chosen. "
+                f"{they} {were(batch.count)} not written: send {them} again."
             )
         error = TopicRecreatedError(
             batch.partition,

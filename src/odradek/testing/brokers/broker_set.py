@@ -423,7 +423,7 @@ class BrokerSet:
             return f"it does not know the current addresses of brokers {absent}"
         # While brokers are down on purpose, partitions without a leader may be the point.
         if view.leaderless and len(expected) == len(self.brokers):
-            return f"{view.leaderless} partitions have no leader"
+            return f"partitions without a leader: {view.leaderless}"
         return ""
 
     def _failure(self, broker: LocalBroker, what: str) -> str:

@@ -139,9 +139,9 @@ class Leader:
             if found is None:
                 missing = topic
             if count > before:
-                return f"topic {topic} has {count} partitions now, and had {before}"
+                return f"the partitions of topic {topic} were increased from {before} to {count}"
             if count < before:
-                gone = f"topic {topic} had {before} partitions and has {count}"
+                gone = f"the partitions of topic {topic} were decreased from {before} to {count}"
         if gone is None:
             self._gone_since = math.inf
         elif self._gone_since == math.inf:
