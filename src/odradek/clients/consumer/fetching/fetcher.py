@@ -277,11 +277,7 @@ class Fetcher:
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
-        """Fetch partitions that aren't in the fetch that the broker holds.
-
-        Only if that isn't about to be answered, and if nothing of this leader is buffered for the
-        caller, so that the budget is kept.
-        """
+        """Fetch partitions that aren't in the fetch that the broker holds, within the budget."""
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
@@ -308,11 +304,7 @@ class Fetcher:
         return self._send(aside, connection, parts, most, now)
 
     def _comes_aside(self, address: Address, now: float) -> bool:
-        """Return whether a second request of this leader is in flight, for existing records.
-
-        Its partitions are to be in the next fetch with the others, so that waits for it for a
-        moment.
-        """
+        """Return whether a second request of this leader is in flight, for existing records."""
         aside = self._aside.get(address)
         if aside is None or not aside.under_way or now >= aside.sent_at + HOLDS:
             return False
@@ -320,11 +312,7 @@ class Fetcher:
         return True
 
     def _release(self, snapshot: Cluster, now: float) -> None:
-        """Check everything again after new metadata.
-
-        The response of a former leader, which may be silent for request.timeout.ms, isn't waited
-        for.
-        """
+        """Check everything again after new metadata; don't wait for former leaders."""
         here = {broker.address for broker in snapshot.brokers.values()}
         for asked in self._all_asked():
             asked.give_back()
@@ -442,10 +430,7 @@ class Fetcher:
     def _same_topic(
         self, state: PartitionState, topic: Topic, partition: Partition, now: float
     ) -> bool:
-        """Treat a topic with another id as another topic, whose offsets begin again (KIP-516).
-
-        If the group has not assigned that one, another assignment or newer metadata is on its way.
-        """
+        """Treat a topic with another id as another topic, whose offsets begin again (KIP-516)."""
         if not state.is_assigned(topic.topic_id):
             self._due = True
             self._leaderless(state, partition, now)
@@ -634,11 +619,7 @@ class Fetcher:
     def _too_large(
         self, states: list[PartitionState], error: AnswerTooLargeError, now: float
     ) -> None:
-        """Handle a response that was too large.
-
-        Only a first batch is sent whole (KIP-74), and its partition isn't known: the partitions are
-        fetched one by one, and only the one with the large batch fails.
-        """
+        """Fetch partitions one by one (KIP-74), to find the one with the large batch."""
         guilty = states if len(states) == 1 else [s for s in states if s.oversized]
         if not guilty:
             for state in states:
