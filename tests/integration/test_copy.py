@@ -144,7 +144,7 @@ def test_what_can_not_be_meant(fakes: tuple[FakeCluster, FakeCluster], source: s
         ((source, few), 1, f"{few} has 1 partition, but needs at least 2, as {source} has"),
         ((source, full), 1, "Use --restart to copy them again"),
         ((source, full, "--follow", "--until", "end"), 2, "--follow can't be given with --until"),
-        ((source, full, "--offset", "stored"), 2, "stored can't be given here"),
+        ((source, full, "--offset", "stored"), 2, "--offset stored can't be given"),
         ((source, full, "--to-command-property", "nix=1"), 2, "unknown option 'nix'"),
         ((f"{source}-none", full), 1, f"{source}-none doesn't exist at 127"),
     ):

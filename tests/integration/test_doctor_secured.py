@@ -119,7 +119,9 @@ def test_all_is_well(strict: LocalCluster, settings: Settings) -> None:
     assert steps["TLS"]["detail"].startswith("the certificate expires in ")
     assert steps["login"]["detail"] == "PLAIN"
     assert float(steps["clocks"]["detail"].partition(" ")[0]) < 2.0, "one machine, one clock"
-    assert steps["rights"]["detail"].startswith(f"{MINE}: ALTER, ALTER_CONFIGS, CREATE, DELETE")
+    assert steps["permissions"]["detail"].startswith(
+        f"{MINE}: ALTER, ALTER_CONFIGS, CREATE, DELETE"
+    )
 
 
 @pytest.mark.parametrize(

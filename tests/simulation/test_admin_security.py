@@ -135,7 +135,7 @@ def test_passwords_are_salted_in_a_thread_within_the_timeout(
     assert len(at) == 3
     assert stage.world.now - begin > 0.7
     assert sorted(stage.cluster.admin.scram) == ["u0", "u1", "u2"]
-    with pytest.raises(KafkaTimeoutError, match="waiting for change of SCRAM credentials"):
+    with pytest.raises(KafkaTimeoutError, match="waiting for the change of SCRAM credentials"):
         admin.alter_user_scram_credentials(users, timeout=0.4)
     assert admin.describe_user_scram_credentials()
 

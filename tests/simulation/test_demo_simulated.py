@@ -72,8 +72,8 @@ def test_dials_are_counted_as_the_network_saw_them(made: type[Simulated]) -> Non
     told = story(made)
     assert [one.client for one in told.dialling] == [PRODUCER, CONSUMER]
     for one in told.dialling:
-        assert 5 < one.dials < 30
-        assert one.refused == one.dials - 1  # the last one found the cluster
+        assert 5 < one.connection_attempts < 30
+        assert one.refused == one.connection_attempts - 1  # the last one found the cluster
         assert 1 <= one.most_in_a_second <= 6
         assert one.metadata_requests >= 1
 

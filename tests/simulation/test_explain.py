@@ -69,7 +69,7 @@ def test_refused(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     assert "none of the 3 known brokers" in rebootstrap.why
     assert {a.address for a in picture.attempts} == {a.address for a in picture.addresses}
     assert picture.attempts[-1].age < 1.5
-    assert [what for what, _ in picture.waiting] == ["description of the cluster"]
+    assert [what for what, _ in picture.waiting] == ["the description of the cluster"]
     assert json.loads(json.dumps(picture.to_dict()))["outage"]["total"] is True
 
 
@@ -187,7 +187,7 @@ def test_a_producers_records_wait(
         producer.send("t", b"more", partition=n % 2)
     world.advance(10.0)
     ((what, left),) = producer.explain().waiting
-    assert what == "acknowledgement of 5 records for 2 partitions, the oldest first"
+    assert what == "the acknowledgement of 5 records for 2 partitions, the oldest first"
     assert left == pytest.approx(110.0, abs=0.1)
     every_broker(cluster, "restart")
     producer.flush(timeout=10.0)

@@ -294,8 +294,8 @@ def test_shrinking_ends_when_its_time_is_up() -> None:
 
 
 def test_kinds_of_violations_are_compared_without_their_numbers() -> None:
-    assert kind("Violation: 1.5: 10.0.0.2:9092 is dialled 0.1 s too soon") == kind(
-        "Violation: 22.0: 10.0.0.7:9092 is dialled 0.333 s too soon"
+    assert kind("Violation: 1.5: 10.0.0.2:9092 is connected 0.1 s too soon") == kind(
+        "Violation: 22.0: 10.0.0.7:9092 is connected 0.333 s too soon"
     )
     assert kind("Violation: 1.5: a hot loop") != kind("Violation: 1.5: a lost record")
     assert kind(None) is None

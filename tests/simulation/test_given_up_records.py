@@ -122,7 +122,7 @@ def test_a_record_that_close_gives_up(
     future = happens(fate)
     fate.stage.world.advance(0.3)
     with pytest.raises(
-        KafkaTimeoutError, match="^timed out waiting for acknowledgement of 1 record in 1 batch"
+        KafkaTimeoutError, match="^timed out waiting for the acknowledgement of 1 record in 1 batch"
     ):
         fate.producer.close(0)
     with pytest.raises(ClientClosedError, match=wanted):

@@ -377,7 +377,7 @@ def test_why_a_client_has_no_id() -> None:
     stage.cluster.crash(1)
     with stage.producer() as producer:
         begun = stage.world.now
-        with pytest.raises(KafkaTimeoutError, match="id of this client"):
+        with pytest.raises(KafkaTimeoutError, match="waiting for the id of this client"):
             producer.client_instance_id(3.0)
         assert stage.world.now - begun == pytest.approx(3.0, abs=0.1)
         stage.cluster.restart(1)

@@ -67,7 +67,7 @@ def test_what_misses_a_goal_is_said() -> None:
     late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
     many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])
-    assert many["missed"] == ["331 dials in the outage, goal 330"]
+    assert many["missed"] == ["331 connection attempts in the outage, goal 330"]
     assert set(GOALS) == set(RecoveryFault)
 
 

@@ -69,7 +69,7 @@ class AsyncClient(Facade[E]):
 
         See `Client.client_instance_id`.
         """
-        return await self._call(self._calls.client_instance_id, timeout, "id of this client")
+        return await self._call(self._calls.client_instance_id, timeout, "the id of this client")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections within `timeout` seconds; closing twice has no effect.

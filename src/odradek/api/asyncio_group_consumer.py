@@ -179,7 +179,7 @@ class AsyncGroupConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         """
         wanted = names("topics", topics)
         return await self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
+            lambda d: self._engine.describe(wanted, d), timeout, "the description of topics"
         )
 
     async def list_topics(
@@ -191,7 +191,7 @@ class AsyncGroupConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         """
         internal = flag("include_internal", include_internal)
         return await self._call(
-            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
+            lambda d: self._engine.list_topics(d, internal=internal), timeout, "the list of topics"
         )
 
     # The end

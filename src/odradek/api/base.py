@@ -185,7 +185,7 @@ class Client(Facade[E]):
         Raises `IllegalStateError` with `enable.metrics.push=false`, `UnsupportedVersionError` if
         the brokers have no metrics receiver, and `KafkaTimeoutError`.
         """
-        return self._call(self._calls.client_instance_id, timeout, "id of this client")
+        return self._call(self._calls.client_instance_id, timeout, "the id of this client")
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections within `timeout` seconds; closing twice has no effect.

@@ -239,7 +239,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         """
         wanted = names("topics", topics)
         return self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
+            lambda d: self._engine.describe(wanted, d), timeout, "the description of topics"
         )
 
     def list_topics(
@@ -248,7 +248,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         """Return the names of all topics that this client may see, sorted."""
         internal = flag("include_internal", include_internal)
         return self._call(
-            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
+            lambda d: self._engine.list_topics(d, internal=internal), timeout, "the list of topics"
         )
 
     # The end

@@ -146,14 +146,14 @@ def build(wanted: str | None) -> typer.Typer:
 INTERRUPTED = 130
 """The exit status after Ctrl-C."""
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
-"""What a full disk or a reader that has gone answers to what a command prints."""
+"""Errors of writing to a full disk, or to a closed pipe."""
 
 COMPLETION = "_ODRADEK_COMPLETE"
-"""Set by a shell that asks this program how a line goes on (typer's own protocol)."""
+"""Set by a shell that asks this program to complete a line (typer's own protocol)."""
 
 
 def completed_words(environment: Mapping[str, str]) -> list[str]:
-    """The words of the line that a shell completes, without the program's name."""
+    """Return the words of the line that a shell completes, without the program's name."""
     line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:]
 
@@ -161,8 +161,8 @@ def completed_words(environment: Mapping[str, str]) -> list[str]:
 def main() -> None:
     """Run the command line of this process.
 
-    Whoever reads what is printed may go when it has seen enough (`| head`): that is no failure, so
-    the exit status is 0, unless the command had ended with another one.
+    The reader of the output may end early (`| head`): that is no failure, so the exit status is 0,
+    unless the command had ended with another one.
     """
     _open_streams()
     # Commands say in their own words what clients would tell a program without logging (R-IN-6).
@@ -184,7 +184,7 @@ def main() -> None:
         except MissingExtraError as error:
             sys.stderr.write(f"odradek {wanted or ''}: {error}\n")
             status = 1
-        sys.stdout.flush()  # here, where somebody can be told that it can't be done
+        sys.stdout.flush()  # here, where a failure can be reported
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
@@ -197,8 +197,9 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Have nothing behind each stream that the shell closed (`>&-`), where Python has None. A
-    socket would get its number else, and what some library prints there.
+    """Open each stream that the shell closed (`>&-`), which Python sets to None.
+
+    Otherwise a socket would get its number, and the output of a library.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -80,10 +80,10 @@ def _of_spark(group: str, option: option_table.SparkOption) -> Described:
 
 
 def elsewhere(option: Described) -> str | None:
-    """The defaults of other clients where they differ from ours, and why."""
+    """Return the defaults of other clients if they differ from ours, and why."""
     others = (("Java", option.get("java")), ("librdkafka", option.get("librdkafka")))
     said = ", ".join(f"{whose} {value}" for whose, value in others if value)
-    return f"{said}. {option['why'] or 'Ours is that of Java.'}" if said else None
+    return f"{said}. {option['why'] or 'The default here is that of Java.'}" if said else None
 
 
 def options(
@@ -111,7 +111,7 @@ def options(
 
 
 def _named(given: str, among: list[Described], client: ClientKind | None) -> list[Described]:
-    """The options of that name; ends the command where there is none."""
+    """Return the options of that name; end the command if there is none."""
     name = dotted(given.strip().removeprefix("kafka.")).lower()
     meant = ALIASES.get(name, name)
     found = [one for one in among if one["name"].lower() == meant]
@@ -135,7 +135,7 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
 
 
 def _lines(found: list[Described]) -> Iterator[str]:
-    """A line for each option: name, default and first sentence."""
+    """Yield a line for each option: name, default and first sentence."""
     group = ""
     for one in found:
         if one["group"] != group:

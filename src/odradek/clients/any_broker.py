@@ -68,7 +68,9 @@ class Brokers:
         denied: Callable[[Connection, object, int | None, int, int], None],
         just_created: Callable[[str], bool],
     ) -> None:
-        """`denied` is called if a broker isn't the leader or coordinator that it was taken for;
+        """Set the callbacks of a call.
+
+        `denied` is called if a broker isn't the leader or coordinator that metadata says;
         `just_created` returns whether this client created a topic that brokers may not know yet.
         """
         self.engine = engine
@@ -125,13 +127,14 @@ class AnyBrokerCall:
         idempotent: bool = True,
         ours: bool = False,
     ) -> Flow[M]:
-        """Ask until `check` finds no retriable error in an answer; other errors are raised.
+        """Send requests until `check` finds no retriable error in a response; raise other errors.
 
-        `body` gets the seconds that are left. While the first broker is silent, one more is asked,
-        and the first answer counts, however late it is (R-RB-9); a request that isn't
-        `idempotent` is sent to nobody else meanwhile. It, and one that is for `ours` alone, goes to
-        no broker of which it isn't known that it belongs to our cluster (R-RB-5). `read` reads the
-        next piece of a large answer before it is checked, and says whether that was the last.
+        `body` is called with the remaining seconds. While the first broker is silent, one more is
+        asked, and the first response counts, however late it is (R-RB-9); a request that isn't
+        `idempotent` is sent to no other broker meanwhile. Such a request, and one that is for
+        `ours` alone, is only sent to brokers that are known to belong to this cluster (R-RB-5).
+        `read` reads the next piece of a large response before it is checked, and returns whether
+        that was the last.
         """
         now = yield START
         self._ours = ours or not idempotent
@@ -185,13 +188,13 @@ class AnyBrokerCall:
         return now
 
     def timed_out(self, now: float) -> KafkaError:
-        """The error at the deadline, with every attempt of this call."""
+        """Return the error at the deadline, with every attempt of this call."""
         return self._timeout(self.what, now, list(self.attempts))
 
     def _one_answer(
         self, body: Callable[[float], AnyRequest], idempotent: bool, now: float
     ) -> Flow[tuple[M, Connection, float]]:
-        """The next answer of those who are asked; raises when one of them fails instead."""
+        """Return the next response; raise if a request fails instead."""
         out = self._out
         while True:
             for sent in out:
@@ -234,7 +237,7 @@ class AnyBrokerCall:
         idempotent: bool,
         now: float,
     ) -> Completion[Message]:
-        """The caller's deadline ends the call, but not the connection, which others share."""
+        """Send a request; the caller's deadline ends the call, but not the shared connection."""
         network = self._network
         left, limit = self.deadline - now, network.request_timeout
         # A broker may rightly think about a change for as long as it was given.
@@ -246,7 +249,7 @@ class AnyBrokerCall:
         ).reply
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
-        """The version that a request of this call has there."""
+        """Return the version of this call's request on a connection."""
         version = self._network.version_for(connection, request)
         return version if self.newest is None else min(version, self.newest)
 
@@ -258,8 +261,9 @@ class AnyBrokerCall:
         return self.timed_out(now)
 
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """A usable connection to a broker that isn't asked already (the one with the least to do),
-        or when to look again, after a dial where one is allowed.
+        """Return the least busy connection to an unasked broker, or when to look again.
+
+        A connection attempt is started if one is allowed.
         """
         network, asked = self._network, {sent.connection.address for sent in self._out}
         snapshot = self._metadata.snapshot

@@ -1,12 +1,12 @@
-"""What a call of many items asks, of whom, and what becomes of each item.
+"""Run a call with many items: which brokers to ask, and the result of each item.
 
-In: an `Inquiry` (one API, how items are put into a request and read from an answer) and the items.
-Out: an `Outcome`: each item's result or its error, so that one that fails hides no other (R-RT-4).
-It goes to any broker (a KRaft broker forwards what only the controller can do), to one broker, to
-each partition's leader, or to a coordinator, and follows those that move (R-RT-5). R-RT-1: what is
-refused for now is asked again after a backoff, only for the items that are left; R-RT-2: the
-deadline is the only limit, and items that are left then fail with all that was tried.
-Must not: know what any API is for.
+In: an `Inquiry` (one API, how items are put into a request and read from a response) and the items.
+Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
+The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
+broker, to each partition's leader, or to a coordinator, and follows those that move (R-RT-5).
+R-RT-1: retriable errors are retried after a backoff, only for the remaining items; R-RT-2: the
+deadline is the only limit, and the remaining items then fail with all attempts in their error. Must
+not: know the purpose of any API.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ FINAL = (
     errors.ReplicaNotAvailableError,
     errors.KafkaStorageError,
 )
-"""Retriable by Kafka's table, but not by waiting alone: somebody has to make the topic, or mend a
-disk. Whoever calls decides that."""
+"""Errors that are retriable by Kafka's table, but not cured by waiting alone.
+
+A topic must be created, or a disk repaired. The caller decides whether to retry.
+"""
 PERHAPS_DONE = (errors.RequestTimedOutError, errors.NetworkExceptionError)
 """A controller that says this may have carried a change out, or may do it still. One that asks to
 wait (KIP-599) hasn't begun, nor has one that isn't the controller."""
@@ -83,36 +85,40 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     what: str
     """The subject of the call, a text to follow "timed out waiting for"."""
     thing: str
-    """What an item is: "topic" …"""
+    """Kind of an item: "topic" …"""
     body: Callable[[list[K], int], AnyRequest]
-    """The request for these items, which may take so many milliseconds."""
+    """Returns the request for these items, with a timeout in milliseconds."""
     response: type[M]
     read: Callable[[M], Iterable[Said[K, V]]]
     right: str = ""
     """The right that it takes, with Kafka's name."""
     already: tuple[type[KafkaError], ...] = ()
-    """What a broker says when the change was made before: success, where an answer was lost."""
+    """Errors of a broker if an earlier attempt succeeded: success, if a response was lost."""
     changes: bool = False
     """It isn't asked of a second broker while the first is silent, and not of a foreign one."""
     moving: tuple[type[KafkaError], ...] = ()
     """The errors after which the item is another broker's affair."""
     hurried: bool = False
-    """Also what is refused for now, or left out, isn't waited for: who asks has others to go on
-    with, and asks again."""
+    """Whether retriable errors and missing items end the call as well.
+
+    The caller has other work meanwhile, and asks again.
+    """
     newest: int | None = None
     """The highest version of the API to speak, where that depends on more than the two sides."""
     whole: bool = True
     """The error of an answer as a whole is read here; else `read` does it, for its one item."""
     unsettled: Callable[[V], KafkaError | None] | None = None
-    """Why a result is to be asked for again, though it is there: it counts when time is up."""
+    """Returns why an existing result is requested again; it counts once the time is up."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
-    """What to think of an answer as a whole, before it is read. An API without a look at the
-    cluster's id here is asked of no broker of which it isn't known to be one of ours (R-RB-5).
+    """Checks a response as a whole, before it is read.
+
+    An API without a check of the cluster's id is only sent to brokers that are known to belong to
+    this cluster (R-RB-5).
     """
 
 
 class Outcome(Generic[K, V]):
-    """What became of each item."""
+    """Result or error of each item."""
 
     __slots__ = ("errors", "led", "moved", "results", "unsettled")
 
@@ -134,8 +140,9 @@ class Outcome(Generic[K, V]):
         """Who gave each result, where its leader or coordinator was asked: a broker's id."""
 
     def settled(self) -> dict[K, V]:
-        """All results; or raises the first error, which knows of all others. That of the one thing
-        that a call is about, item None, stands alone: there are no items to tell apart.
+        """Return all results, or raise the first error, which contains all others.
+
+        The error of the only item None is raised unchanged: there are no items to distinguish.
         """
         for item, first in self.errors.items():
             if item is None:
@@ -159,12 +166,12 @@ class LeftOutError(KafkaError):
 
 
 def milliseconds(seconds: float) -> int:
-    """A request's time limit."""
+    """Return a request's time limit."""
     return max(1, min(int(seconds * 1000), INT32_MAX))
 
 
 def resource_name(item: object) -> str:
-    """The name of what a right is to be had on."""
+    """Return the name of the resource that a permission is needed on."""
     for attribute in ("topic", "name"):
         found = getattr(item, attribute, None)
         if isinstance(found, str):
@@ -173,7 +180,7 @@ def resource_name(item: object) -> str:
 
 
 class _Taken(Generic[K, M, V]):
-    """What answers have said so far, and the items that are left."""
+    """Results of responses so far, and the remaining items."""
 
     def __init__(self, brokers: Brokers, question: Inquiry[K, M, V], items: Iterable[K]) -> None:
         self.question = question
@@ -184,14 +191,16 @@ class _Taken(Generic[K, M, V]):
         self._doubtful: set[K] = set()
 
     def body(self, seconds: float) -> AnyRequest:
-        """The next request."""
+        """Return the next request."""
         return self.question.body([*self.left], milliseconds(seconds))
 
     def take(
         self, answer: M, lost: bool, connection: Connection | None = None
     ) -> KafkaError | None:
-        """Take an answer in; gives why to ask again, if that is to be. `lost`: an earlier one may
-        have been, so that what it asked may be done.
+        """Apply a response; return why to ask again, if necessary.
+
+        With `lost`, an earlier response may have been lost, so that its request may have been
+        executed.
         """
         question = self.question
         if question.check is not None and connection is not None:
@@ -205,7 +214,7 @@ class _Taken(Generic[K, M, V]):
         again: KafkaError | None = None
         for item, code, reason, value in question.read(answer):
             if item not in self.left:
-                continue  # nobody asked for it: it says nothing about those that are left
+                continue  # it wasn't requested, and says nothing about the remaining items
             if not code:
                 why = question.unsettled(value) if question.unsettled is not None else None
                 if why is None:
@@ -252,7 +261,7 @@ class _Taken(Generic[K, M, V]):
         self.left.clear()
 
     def ended(self) -> Outcome[K, V]:
-        """The outcome, in the order in which items were given."""
+        """Return the outcome, in the order of the items."""
         done = self.outcome
         return Outcome(
             {i: done.results[i] for i in self._order if i in done.results},
@@ -332,8 +341,9 @@ def ask_brokers(
     items: Mapping[int, Collection[K]],
     deadline: float,
 ) -> Flow[dict[int, Outcome[K, V]]]:
-    """Ask each of these brokers for items of its own, all at once: one that doesn't answer holds
-    up no other.
+    """Ask each of these brokers for its own items, all at once.
+
+    A broker that doesn't answer delays no other.
     """
     yield START
     found = yield from gather(
@@ -345,7 +355,7 @@ def ask_brokers(
     )
     snapshot = brokers.metadata.snapshot
     for broker, outcome in zip(items, found, strict=True):
-        outcome.errors.update(outcome.moved)  # nobody else is to be asked
+        outcome.errors.update(outcome.moved)  # no other broker can be asked
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
             for error in {id(e): e for e in outcome.errors.values()}.values():  # some are shared
@@ -378,8 +388,9 @@ def ask_coordinator(
 
 
 def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
-    """Run flows beside each other and wait for all; what a flow raises comes out then. Not more
-    than `most` of them are younger than `HELD_UP`. A caller who gives up ends them all.
+    """Run flows concurrently and wait for all of them; raise the error of a flow at the end.
+
+    At most `most` of them are younger than `HELD_UP`. A caller that gives up ends them all.
     """
     yield START
     waiting = list(flows)
@@ -454,8 +465,9 @@ def follow_leaders(
     leaders: Leaders[K],
     doubt: Callable[[K], None] = lambda _: None,
 ) -> Flow[Outcome[K, V]]:
-    """Ask whoever leads each item, and follow those that move. `doubt` is told of items whose
-    leader isn't to be taken from memory any more.
+    """Ask the leader of each item, and follow leaders that move.
+
+    `doubt` is called with items whose known leader is no longer valid.
     """
     order = list(dict.fromkeys(items))
     asking = _LeadersAsked(brokers, what, asked, order, deadline, leaders, doubt)
@@ -490,7 +502,7 @@ class _LeadersAsked(Generic[K, V]):
     ) -> None:
         self.outcome: Outcome[K, V] = Outcome()
         self.running: dict[int, tuple[Completion[Outcome[K, V]], list[K]]] = {}
-        """What leaders are asked now, by their ids."""
+        """Running requests by leader id."""
         self._brokers = brokers
         self._engine = brokers.engine
         self._asked = asked
@@ -526,7 +538,7 @@ class _LeadersAsked(Generic[K, V]):
                     self._fail(error)
 
     def _begin(self) -> Flow[KafkaError | None]:
-        """Ask the leaders of what is left; gives why some can't be asked yet."""
+        """Ask the leaders of the remaining items; return why some can't be asked yet."""
         found = yield from self._leaders(self._brokers, [*self._left], self._deadline)
         for item, error in found.errors.items():
             self.outcome.errors[item] = error
@@ -545,7 +557,7 @@ class _LeadersAsked(Generic[K, V]):
         return why
 
     def _collect(self) -> KafkaError | None:
-        """Take in what is answered; gives why some items have to be asked elsewhere, or again."""
+        """Apply responses; return why some items have to be asked elsewhere, or again."""
         why: KafkaError | None = None
         for leader, (asked, _) in list(self.running.items()):
             if asked.done:
@@ -561,7 +573,7 @@ class _LeadersAsked(Generic[K, V]):
         return why
 
     def _look(self) -> Flow[None]:
-        """Nobody answers: see whether what they are asked is still theirs, until one does."""
+        """Check whether the asked leaders still lead their items, until one answers."""
         those = {i: leader for leader, (_, asked) in self.running.items() for i in asked}
         for item in those:
             self._doubt(item)

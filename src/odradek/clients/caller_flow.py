@@ -1,10 +1,10 @@
-"""Flows that run in the caller, and not in the engine's step.
+"""Run flows in the caller, instead of the engine's step.
 
-Such a flow yields what its caller has to do for it, and gets the time back: a `Wait` for one
-completion, at most until a deadline; `START`, for the time alone; `DUE`, for what can be done now;
-`BREATH`; or a `Do`. What goes wrong meanwhile is thrown into the flow. Whoever carries it out
-closes it at the end, whatever happens: a flow that is left gets `GeneratorExit` where it stands,
-and then it may tidy up, but not wait.
+Such a flow yields what its caller has to do for it, and receives the time: a `Wait` for one
+completion, at most until a deadline; `START`, for the time alone; `DUE`, for work that can be done
+now; `BREATH`; or a `Do`. Errors meanwhile are thrown into the flow. The caller that runs a flow
+closes it at the end, whatever happens: an abandoned flow gets `GeneratorExit` at its current point,
+and may then clean up, but not wait.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ S = TypeVar("S")
 DUE = Wait((), 0.0)
 """Let the client do what is due now, without waiting."""
 BREATH = Wait()
-"""Between two pieces of much work: an event loop that this call keeps for long may go on."""
+"""Between two pieces of much work: lets the event loop of the caller run."""
 
 
 class Do(NamedTuple):
-    """Something that may take its time: a user's callback, a method of the client that its user may
-    have replaced (what it gives is awaited where it can be), or the end of the host.
+    """Work that may take time: a user's callback, an overridden method, or the end of the host.
+
+    If the result is awaitable and the caller can await, it is awaited.
     """
 
     action: Callable[[], object]
@@ -58,13 +59,13 @@ CallerFlow = Generator[Wait | Do, float, T]
 def whatever_happens(
     first: Generator[Y, S, T], last: Generator[Y, S, object]
 ) -> Generator[Y, S, T]:
-    """A flow, and then another one, also where the first fails; then its error comes out.
+    """Run a flow, and then another one, even if the first fails; then raise its error.
 
-    Nothing is called between the two, so no signal comes there.
+    Nothing is called between the two, so no signal can interrupt there.
     """
     try:
         result = yield from first
-    except GeneratorExit:  # it is left, and nobody carries out the other one
+    except GeneratorExit:  # it is abandoned, so the other one can't run
         raise
     except BaseException:
         yield from last

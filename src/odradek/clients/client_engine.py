@@ -60,14 +60,17 @@ UNFINISHED = {
 
 
 def again(error: KafkaError) -> KafkaError:
-    """Return the same error for one more caller, with a traceback of its own."""
+    """Return the same error for another caller, with a traceback of its own."""
     made = copy(error)
     made.__cause__ = error.__cause__
     return made
 
 
 class Parts(NamedTuple):
-    """What decides when a client dials and whom it asks; simulations try other clients' rules."""
+    """Parts that decide when a client connects and which broker it asks.
+
+    Simulations use the rules of other clients.
+    """
 
     network: type[NetworkClient] = NetworkClient
     updater: type[MetadataUpdater] = MetadataUpdater
@@ -94,7 +97,7 @@ class ClientEngine(Engine):
         self.traces: Traces | None = None
         """Who hears of what its callers do."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
-        # What a host tells is the network's; `not_sent` is beside it.
+        # A host calls the network; `not_sent` is in this class.
         self.connected, self.disconnected = network.connected, network.disconnected
         self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
         self.sent, self.received = network.sent, network.received
@@ -115,7 +118,7 @@ class ClientEngine(Engine):
         self.updater.refusals.told_to(self._refused)
         self._callers: dict[Completion[Any], str] = {}
         self.waiting: dict[str, tuple[float, str]] = {}
-        """What callers wait for, and until when: for `explain()`."""
+        """The calls that wait, with their deadlines and reasons: for `explain()`."""
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
         self.brokers = Brokers(
@@ -142,7 +145,7 @@ class ClientEngine(Engine):
         self.start(self.missing.run())
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
-        """A request couldn't be put into bytes: its fault, so the address has not failed."""
+        """Fail a request that couldn't be encoded; the address has not failed."""
 
         def give_back(_: float) -> None:
             for found in self.network.connections.values():
@@ -154,7 +157,7 @@ class ClientEngine(Engine):
 
     @property
     def denials(self) -> Denials:
-        """What its brokers deny; most clients never hear of any."""
+        """Return the tracker of denied roles; most clients never need it."""
         if self._denials is None:
             from odradek.metadata.denials import Denials
 
@@ -163,7 +166,7 @@ class ClientEngine(Engine):
         return self._denials
 
     def traced_by(self, traces: Traces) -> None:
-        """Have it hear of what callers do from now on."""
+        """Report what callers do from now on to `traces`."""
         self.traces = traces
 
     # Flows that calls share
@@ -241,7 +244,7 @@ class ClientEngine(Engine):
     def timeout(
         self, what: str, now: float, own_attempts: Sequence[Attempt] = ()
     ) -> KafkaTimeoutError:
-        """The error of a call whose time is up, with every address tried and why it failed."""
+        """Return the error of a call that timed out, with every address tried and why it failed."""
         return self.timed_out(f"timed out waiting for {what}", now, own_attempts)
 
     def timed_out(
@@ -328,12 +331,13 @@ class ClientEngine(Engine):
             self.cancel_now(call, self.unreached(what, now))
 
     def callers(self) -> list[tuple[Completion[Any], str]]:
-        """The calls that wait, and for what."""
+        """Return the waiting calls, and what they wait for."""
         return list(self._callers.items())
 
     def recent_attempts(self, now: float) -> list[Attempt]:
-        """The last failure of each address that is failing now, and of the metadata requests. It
-        walks over copies, as callers ask while the host's thread dials and closes.
+        """Return the last failure of each failing address, and of the metadata requests.
+
+        It iterates over copies, because the host's thread connects and closes meanwhile.
         """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED
@@ -373,8 +377,9 @@ class ClientEngine(Engine):
         deadline: float,
         unreached_until: float = math.inf,
     ) -> None:
-        """Note what a caller waits for, for `explain()`; end it at `unreached_until` if the client
-        has reached no broker by then.
+        """Note what a caller waits for, for `explain()`.
+
+        The wait ends at `unreached_until` if the client has reached no broker by then.
         """
         self.waiting[what] = (min(deadline, unreached_until), "")
         if unreached_until < deadline:
@@ -391,11 +396,11 @@ class ClientEngine(Engine):
             self.start(self._refuse(completion, what))
 
     def waits(self) -> list[tuple[str, float]]:
-        """What callers wait for, and until when: for `explain()`."""
+        """Return what callers wait for, and until when: for `explain()`."""
         return [(what + so_far, until) for what, (until, so_far) in list(self.waiting.items())]
 
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
-        """The error of a caller whose time is up, with what the flow that he waits for knows."""
+        """Return the error of a caller that timed out, with the state of the flow it waits for."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
@@ -412,17 +417,17 @@ class ClientEngine(Engine):
     # Refusals (R-CS-4)
 
     def patient(self, what: str) -> bool:
-        """Whether a call goes on waiting while nobody takes this client in."""
+        """Return whether a call continues to wait while no broker accepts this client."""
         return False
 
     def _refused(self, refusal: Refusal) -> None:
-        """Nobody takes us in, and waiting won't mend it: every call that waits is told so."""
+        """Fail every waiting call, because no broker accepts us and waiting won't help."""
         for completion, what in list(self._callers.items()):
             if not completion.done and not self.patient(what):
                 self.cancel_now(completion, again(refusal.error))
 
     def _refuse(self, completion: Completion[Any], what: str) -> Flow[None]:
-        """The same for a call that begins before the next attempt, unless it needs no broker."""
+        """Fail a call that begins before the next attempt, unless it needs no broker."""
         now = yield START
         error = self.updater.refusals.standing(now)
         if error is not None and not completion.done and not self.patient(what):

@@ -1,11 +1,14 @@
-"""Does a connection lead to our cluster? Asked before records go there by name, topics are made or
-deleted, a producer id is obtained, or offsets are looked up.
+"""Check that a connection leads to our cluster, before requests that only name topics.
 
-In: a connection that is ready. Out: whether it can be trusted. An address may be given to another
-cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, but older brokers
-would write them to another cluster's topic of the same name. The snapshot that named the address
-may be minutes old, so each connection is asked once, unless it has brought a snapshot itself. So is
-one on which a topic's id isn't known. Must not: take part in refreshes (R-MD-4 allows one).
+Such requests write records by name, create or delete topics, obtain a producer id, or look up
+offsets.
+
+In: a connection that is ready. Out: whether it can be trusted. An address may be reassigned to
+another cluster (R-RB-5); from Produce 13 and Fetch 13 on, topic ids keep records apart, but older
+brokers would write them to another cluster's topic of the same name. The snapshot that named the
+address may be minutes old, so each connection is checked once, unless it has returned a snapshot
+itself. So is a connection on which a topic's id isn't known. Must not: take part in refreshes
+(R-MD-4 allows one).
 """
 
 from __future__ import annotations
@@ -37,8 +40,10 @@ class ClusterCheck:
         self._metadata = metadata
 
     def agreed(self, connection: Connection, now: float) -> bool:
-        """The same for what isn't a record: it is enough that the broker was told whom we mean, and
-        had nothing against it (KIP-1242). What answers may be a proxy that doesn't look.
+        """Return whether a connection can be trusted for requests without records.
+
+        It is enough that the broker was told the expected cluster and didn't object (KIP-1242). A
+        proxy that answers may ignore that.
         """
         return connection.broker_id is not None or self.passed(connection, now)
 
@@ -61,7 +66,7 @@ class ClusterCheck:
         return False
 
     def doubt(self, address: Address, now: float) -> None:
-        """A broker there doesn't know a topic's id: perhaps it is none of ours, and never will."""
+        """Doubt an address whose broker doesn't know a topic's id: it may be another cluster's."""
         connection = self._network.connection(address)
         if connection is not None and connection.ready:
             self.passed(connection, now)

@@ -1,11 +1,11 @@
-"""The coordinator of one group or one transactional id: where it is, and how it is asked.
+"""Find and ask the coordinator of one group or one transactional id.
 
-In: requests of memberships, commits and transactions. Out: their answers, or an error that lists
-the attempts. What is kept is a broker's id, never its host and port: every request looks the
-address up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything
-that makes the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks,
-a rebootstrap) forgets it, and any broker is asked again (FindCoordinator).
-Must not: know what a group or a transaction is.
+In: requests of memberships, commits and transactions. Out: their responses, or an error that lists
+the attempts. Only the broker's id is kept, never its host and port: every request looks the address
+up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything that makes
+the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks, a
+rebootstrap) forgets it, and any broker is asked again (FindCoordinator). Must not: know what a
+group or a transaction is.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOSING = (
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated, with Kafka's numbers."""
+    """Kinds of coordinators, with Kafka's numbers."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -79,7 +79,7 @@ _NEEDED = {
 
 
 def coordinator_name(kind: CoordinatorKind, key: str) -> str:
-    """How texts call it."""
+    """Return the coordinator's name in messages."""
     return f"coordinator of {_NEEDED[kind][1]} {key!r}"
 
 
@@ -94,7 +94,7 @@ class Coordinator:
         self.kind = kind
         self.key = key
         self.right, self.thing = _NEEDED[kind]
-        """What nearly all requests to it need, and what that is a right to."""
+        """The operation that nearly all requests need, and its resource type."""
         self.name = coordinator_name(kind, key)
         self.broker: int | None = None
         """Its broker's id; None while it has to be found."""
@@ -104,7 +104,7 @@ class Coordinator:
         self.changed = Signal()
         """Notified when it was found or lost."""
         self._newest: _CoordinatorCall | None = None
-        """The call that began last, which may go on."""
+        """The latest call, which may still run."""
         self._finding = False
         self._looking: Completion[None] | None = None
         self._looks = Backoff(LOOK_AT_SILENT, brokers.rng)
@@ -136,8 +136,9 @@ class Coordinator:
             self.changed.notify()
 
     def version(self, request: type[AnyRequest]) -> int | None:
-        """The version of an API that is spoken with it; None before it was ever connected. Inside
-        `body` of `ask` it is the one of the connection that the request goes out on.
+        """Return the coordinator's version of an API; None before it was ever connected.
+
+        Inside `body` of `ask` it is the version of the connection that the request is sent on.
         """
         connection = self._in_use
         if connection is None or not connection.versions:
@@ -204,8 +205,9 @@ class Coordinator:
             self._looking = self._engine.start(self._look())
 
     def look_at_silent(self, now: float) -> float:
-        """The same for one that is silent, where it is due: the first time at once, as it may be
-        down. Gives when to look next.
+        """Check a silent coordinator if it is due, the first time at once, as it may be down.
+
+        Returns when to check next.
         """
         if now >= self._looks.until:
             self._looks.failed(now)
@@ -223,7 +225,7 @@ class Coordinator:
             self._found(broker, "moved", self._engine.now)
 
     def is_at(self, broker: int | None) -> bool:
-        """Whether nobody has found it elsewhere; while it is only lost an answer may still come."""
+        """Return whether it wasn't found elsewhere; a lost one may still answer."""
         return self.broker is None or self.broker == broker
 
     def address(self, now: float) -> Address:
@@ -237,11 +239,11 @@ class Coordinator:
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
 
     def using(self, connection: Connection) -> None:
-        """The connection that the next request goes out on."""
+        """Set the connection that the next request is sent on."""
         self._in_use = connection
 
     def answered(self) -> None:
-        """It is the coordinator, and it works."""
+        """Note that it is the coordinator, and that it works."""
         self._backoff.succeeded()
         self._looks.succeeded()
 
@@ -261,7 +263,7 @@ class Coordinator:
 
 
 class _Call(AnyBrokerCall):
-    """What both calls share: a deadline ends the call, but not the connection it waits on."""
+    """A call whose deadline ends it, but not the connection that it waits on."""
 
     timeout: float | None = None
     patience = 0.0
@@ -272,7 +274,7 @@ class _Call(AnyBrokerCall):
         self._backoff = Backoff(ExponentialBackoff(base, base), brokers.rng)
 
     def using(self, connection: Connection) -> None:
-        """The connection that the next request goes out on."""
+        """Set the connection that the next request is sent on."""
         raise NotImplementedError
 
     def _send(
@@ -296,26 +298,27 @@ class FindCall(_Call):
     """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
 
     def __init__(self, brokers: Brokers, kind: CoordinatorKind, deadline: float) -> None:
-        super().__init__(brokers, f"coordinators of {_NEEDED[kind][1]}s", deadline)
+        super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
         self._until = brokers.engine.now + brokers.network.request_timeout
         """Till then an answer that is no refusal only says something about who gave it."""
 
     def using(self, connection: Connection) -> None:
-        """The form of the question depends on the version."""
+        """Choose the form of the request by the connection's version."""
         version = self._network.version_for(connection, FindCoordinatorRequest)
         self._by_keys = version >= BY_KEYS
 
     def locate(self, key: str) -> Flow[int]:
-        """The id of the coordinator's broker; waits until there is one."""
-        self._keys, self.what = [key], coordinator_name(self._kind, key)
+        """Return the id of the coordinator's broker; wait until there is one."""
+        self._keys, self.what = [key], f"the {coordinator_name(self._kind, key)}"
         answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
         return self._read(answer)[key][0]
 
     def locate_each(self, keys: Iterable[str]) -> Flow[dict[str, int | KafkaError]]:
-        """The ids of their brokers, or why one isn't told just now: that of one key holds up no
-        other. Raises where there is no answer.
+        """Return the ids of coordinators' brokers, or the error of each key.
+
+        An unavailable coordinator delays no other. Raises if there is no response.
         """
         found: dict[str, int | KafkaError] = {}
 
@@ -354,7 +357,7 @@ class FindCall(_Call):
         return FindCoordinatorRequest(self._keys[0], self._kind)
 
     def _read(self, answer: FindCoordinatorResponse) -> dict[str, tuple[int, KafkaError | None]]:
-        """What is said of each key that was asked for."""
+        """Return the result for each requested key."""
         if not self._by_keys:
             said = {self._keys[0]: (answer.node_id, answer.error_code, answer.error_message)}
         else:
@@ -460,8 +463,9 @@ class _CoordinatorCall(_Call):
     def _wait(
         self, connection: Connection, now: float, reply: Completion[Message] | None = None
     ) -> Flow[float]:
-        """Wait for a while. Only this broker can answer, so a silent one is waited for (R-RB-9),
-        and others are asked whether it still coordinates.
+        """Wait for a while, and check meanwhile whether this broker is still the coordinator.
+
+        Only this broker can answer, so a silent one is waited for (R-RB-9).
         """
         coordinator, until = self._coordinator, self.deadline
         if connection.suspect:
@@ -476,8 +480,10 @@ class _CoordinatorCall(_Call):
         return now
 
     def _behind_others(self, now: float) -> Flow[float]:
-        """Wait for the answer to an earlier request whose caller gave up: on another connection
-        this one could overtake it. A broker that coordinates no more won't carry it out.
+        """Wait for the response to an earlier request whose caller gave up.
+
+        On another connection, this request could overtake it. A former coordinator won't execute
+        it.
         """
         coordinator = self._coordinator
         last = coordinator.unanswered
@@ -491,7 +497,7 @@ class _CoordinatorCall(_Call):
         return now
 
     def _connected(self, now: float) -> Flow[Connection]:
-        """A usable connection to the coordinator; raises when it can't be had."""
+        """Return a usable connection to the coordinator; raise if it is unavailable."""
         coordinator, network = self._coordinator, self._network
         now = yield from coordinator.find(self, now)
         self.asked, self._looked_at = coordinator.broker, now
@@ -501,7 +507,7 @@ class _CoordinatorCall(_Call):
             if purpose != (purpose := self._purpose(address)):
                 dialled = network.connection(address, purpose)
             found = network.ready(address, now, purpose=purpose)
-            # A foreign one would take commits, and give offsets that are none of ours (R-RB-5).
+            # A different cluster would accept commits, and return offsets of its own (R-RB-5).
             if found is not None and not found.suspect and coordinator.whose.agreed(found, now):
                 return found
             there = network.connection(address, purpose)
@@ -523,9 +529,11 @@ class _CoordinatorCall(_Call):
                 raise NotCoordinatorError(f"{address} is no longer the {coordinator.name}")
 
     def _purpose(self, address: Address) -> str:
-        """Brokers answer a connection's requests in order: nothing may wait for a JoinGroup that is
-        held until all members have come, or for another slow answer. So a commit goes on a second
-        connection beside the first, and a heartbeat beside a slow commit.
+        """Return the connection for a request, as brokers answer a connection's requests in order.
+
+        No request may wait for a JoinGroup that is held until all members have joined, or for
+        another slow response. So a commit is sent on a second connection, and a heartbeat on a
+        second one beside a slow commit.
         """
         connection = self._network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:
@@ -534,7 +542,7 @@ class _CoordinatorCall(_Call):
         return BESIDE if slow or connection.may_hold() else COORDINATOR
 
     def _doubt(self, error: KafkaError, now: float) -> None:
-        """Have it found again, unless somebody else has found it meanwhile."""
+        """Find the coordinator again, unless another call has found it meanwhile."""
         if isinstance(error, ConnectionFailedError):
             self._metadata.request(f"{self.what}: {type(error).__name__}")
         if self._coordinator.broker == self.asked:

@@ -1,7 +1,7 @@
-"""What a cluster and its topics look like to a user, and how that is asked for.
+"""Describe a cluster and its topics for users.
 
-In: answers to Metadata and DescribeCluster. Out: frozen dataclasses. Must not: touch the client's
-own snapshot: describing is a call of its own (R-MD-4).
+In: responses to Metadata and DescribeCluster. Out: frozen dataclasses. Must not: change the
+client's own snapshot: describing is a call of its own (R-MD-4).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TopicDescription(Shown):
 
 
 def topic_description(item: MetadataResponseTopic) -> TopicDescription:
-    """One topic of a metadata answer. A partition that stands there twice is one."""
+    """Return one topic of a metadata response, with a repeated partition only once."""
     each = {p.partition_index: p for p in item.partitions}
     partitions = tuple(
         PartitionDescription(
@@ -107,7 +107,7 @@ NOT_ASKED = -(2**31)
 
 
 def authorized_operations(bits: int) -> frozenset[str] | None:
-    """The operations of a bit field, one bit for each number; None where it wasn't asked for."""
+    """Return the operations of a bit field; None if they weren't requested."""
     if bits == NOT_ASKED:
         return None
     return frozenset(name for number, name in enumerate(OPERATIONS) if bits >> number & 1)
@@ -116,7 +116,7 @@ def authorized_operations(bits: int) -> frozenset[str] | None:
 def check_metadata(
     brokers: Brokers,
 ) -> Callable[[MetadataResponse, Connection], KafkaError | None]:
-    """What to think of an answer as a whole: a foreign cluster's is refused (R-RB-5)."""
+    """Check a response as a whole: one of a different cluster is refused (R-RB-5)."""
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = brokers.metadata.cluster_id
@@ -155,9 +155,10 @@ def describe_each(
     operations: bool = False,
     hurried: bool = False,
 ) -> Flow[Outcome[str | UUID, TopicDescription]]:
-    """Describe topics by name or id, each with its own error; retries while a broker says "not
-    now". A topic that isn't there fails at once, unless this client has just made it. `hurried`
-    doesn't wait for topics that can't be described now: the outcome's `moved` has them.
+    """Describe topics by name or id, each with its own error; retry retriable errors.
+
+    A missing topic fails at once, unless this client has just created it. With `hurried`, topics
+    that can't be described now aren't waited for: they are in the outcome's `moved`.
     """
     yield START
     found: Outcome[str | UUID, TopicDescription] = Outcome()
@@ -198,7 +199,7 @@ def _described(
 
     names = ", ".join(map(str, topics[:NAMED])) + (" …" if len(topics) > NAMED else "")
     return Inquiry(
-        f"description of {names}",
+        f"the description of {names}",
         "topic",
         body,
         MetadataResponse,
@@ -225,8 +226,9 @@ def leaders(
     partitions: Collection[TopicPartition],
     deadline: float,
 ) -> Flow[Outcome[TopicPartition, int]]:
-    """The id of each partition's leader, -1 while there is none. A topic of which nothing is said
-    for now holds up no other.
+    """Return the id of each partition's leader, -1 if there is none.
+
+    A topic whose state isn't known now delays no other.
     """
     yield START
     names = dict.fromkeys(p.topic for p in partitions)
@@ -256,8 +258,9 @@ def leaders(
 
 
 def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
-    """Whoever is asked next is looked up in the client's snapshot: have it renewed where the
-    cluster has other brokers now.
+    """Refresh the client's snapshot if the cluster has other brokers now.
+
+    The snapshot is used to find the next broker to ask.
     """
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
@@ -266,11 +269,12 @@ def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
 
 
 def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[list[str]]:
-    """The names of all topics, sorted. Of partitions nothing is read, and a large answer in pieces,
-    so that no step takes long.
+    """Return the names of all topics, sorted.
+
+    Partitions are skipped, and a large response is read in pieces, so that no step takes long.
     """
     yield START
-    call = AnyBrokerCall(brokers, "list of topics", deadline)
+    call = AnyBrokerCall(brokers, "the list of topics", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: PackedMetadataRequest(topics=None, allow_auto_topic_creation=False),
         MetadataResponse,

@@ -1,9 +1,9 @@
-"""R-RB-6: `metadata.unavailable.timeout.ms`, for programs that want an error instead of patience.
+"""Fail calls early if no broker can be reached (`metadata.unavailable.timeout.ms`, R-RB-6).
 
-In: since when no broker can be reached, and the calls that wait. Out: `NoBrokerAvailableError` for
-each of them once that has lasted for so long; a call that begins later has a second in which
-somebody may turn out to be there again. Must not: end the client, which goes on trying, or records,
-which have `max.block.ms` and `delivery.timeout.ms`.
+In: since when no broker can be reached, and the waiting calls. Out: `NoBrokerAvailableError` for
+each of them after this timeout; a call that begins later gets another second, in which a broker may
+answer again. Must not: end the client, which continues to retry, or records, which have
+`max.block.ms` and `delivery.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 
 LEAST = 1.0
-"""Each call tries at least so long, up to its timeout, before it raises for want of a broker."""
+"""Seconds that each call tries, up to its timeout, before it raises because of this option."""
 POLL = "records"
-"""What a consumer's poll() waits for."""
+"""Name of the wait of a consumer's poll()."""
 
 
 class Impatience:
@@ -34,10 +34,12 @@ class Impatience:
         *,
         polls_alone: bool,
     ) -> None:
-        """`callers` returns the calls that wait, and for what; `unavailable_until` when they may
-        say that no broker can be reached, infinity while one can; `give_up` ends a call.
+        """Set the functions that list waiting calls, and end them.
 
-        `polls_alone`: the user hasn't set the option, so other calls have their own timeouts.
+        `callers` returns the calls that wait, and what they wait for; `unavailable_until` the time
+        from which on they fail, infinity while a broker can be reached; `give_up` ends a call.
+        `polls_alone` means that the user hasn't set the option, so other calls have their own
+        timeouts.
         """
         self._callers = callers
         self._unavailable_until = unavailable_until
@@ -69,5 +71,5 @@ class Impatience:
         return max(self._unavailable_until(), min(self._begun.values()) + LEAST)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """The client has ended, and every call with it."""
+        """Note that the client has ended, and every call with it."""
         self._begun.clear()

@@ -1,8 +1,8 @@
-"""R-IN-6: topics and partitions that a client waits for and that aren't there.
+"""Warn of missing topics and partitions that a client waits for (R-IN-6).
 
-In: what metadata answers say of the topics in use; partitions that a call asks for. Out: a WARNING
-for each, once it has been waited for `TELL_AFTER` seconds, with names like it and the command that
-makes it; what `explain()` shows. Must not: end anybody's wait, or make topics.
+In: the state of topics in use in metadata responses; partitions that a call needs. Out: a WARNING
+for each, after `TELL_AFTER` seconds, with similar names and the command that creates it; the data
+for `explain()`. Must not: end a wait, or create topics.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ logger = logging.getLogger("odradek")
 TELL_AFTER = 5.0
 """Seconds; a topic that was just made is known everywhere long before."""
 FORGET_AFTER = 60.0
-"""Seconds after which what nobody has asked for again isn't missed any more."""
+"""Seconds after which a topic without new requests isn't missed any more."""
 LIST_TIME = 10.0
 """Seconds for the list of topics, which is asked for once per missing topic."""
 ALIKE = 3
-"""Names that are told of at the most."""
+"""Maximum number of similar names in a message."""
 COMPARED = 200
 """Names that are compared letter by letter: that takes a tenth of a millisecond each, and the
 client does nothing else meanwhile."""
 
 
 class Missing:
-    """One that isn't there, since when, and until when somebody is known to have asked for it."""
+    """A missing topic or partition, since when, and until when it is needed."""
 
     __slots__ = ("asked", "near", "since", "told")
 
@@ -43,16 +43,16 @@ class Missing:
         self.asked = asked
         self.told = False
         self.near: tuple[str, ...] = ()
-        """Names of topics that are there and look like it."""
+        """Similar names of existing topics."""
 
     @property
     def due(self) -> bool:
-        """It has been missing for long enough: a call that gave up before isn't told of."""
+        """Return whether it has been missing for long enough, while a call waited for it."""
         return not self.told and self.asked >= self.since + TELL_AFTER
 
 
 class MissingTopics:
-    """What one client misses."""
+    """Missing topics and partitions of one client."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class MissingTopics:
         self._noted = Signal()
         self.topics: dict[str, Missing] = {}
         self.partitions: dict[TopicPartition, Missing] = {}
-        """Of topics that are there."""
+        """Missing partitions of existing topics."""
 
     def note(self, partition: TopicPartition) -> None:
-        """Somebody waits for a partition that its topic, if it is there, doesn't have."""
+        """Note that a call waits for a partition that its topic, if it exists, doesn't have."""
         count, now = self._count(partition.topic), self._engine.now
         if count is None or partition.partition < count:
             return
@@ -85,7 +85,7 @@ class MissingTopics:
             self._noted.notify()
 
     def near(self, topic: str) -> str:
-        """What looks like it, in words that fit after others; empty where nothing is known."""
+        """Return similar names as words that follow a sentence; empty if there are none."""
         found = self.topics.get(topic)
         return "" if found is None else like_it(found.near)
 
@@ -184,17 +184,17 @@ def _where(servers: Iterable[object]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word as a shell takes it."""
+    """Return a word quoted for a shell."""
     from shlex import quote  # only here: most clients never miss a topic
 
     return quote(word)
 
 
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
-    """Names of topics that are there and that may be meant; capitals don't count.
+    """Return existing topics that may be meant; upper and lower case don't matter.
 
-    Of many only those are compared that begin or end as it does: one slip spoils one half, and two
-    letters that changed places in the middle are left out of both.
+    Of many names only those are compared that begin or end like it: one typo changes one half, but
+    two swapped letters in the middle aren't found.
     """
     from difflib import get_close_matches  # only here: most clients start without it
 

@@ -1,6 +1,6 @@
-"""What a broker's bare error code means for who gets it, and what to do: a sentence for each.
+"""Explain a broker's bare error code for its caller, with a cure: a sentence for each.
 
-In: what was asked for. Out: words after the error's name. Must not: decide what becomes of it.
+In: the request. Out: words after the error's name. Must not: decide what happens then.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which errors of a coordinator are its last word, and which are a mishap of this one answer.
+"""Distinguish a coordinator's final errors from incidental ones of a single response.
 
-In: an error that isn't retriable. Out: whether asking again is of any use. It isn't if a right is
-missing, a protocol isn't spoken, or another instance has the name: somebody has to act first. All
-other errors (UNKNOWN_SERVER_ERROR, codes of later releases) say something about one broker at one
-moment: Java's classic consumer tells the caller once and joins again, and so do we with any
-protocol. Must not: decide how often, or who is told.
+In: an error that isn't retriable. Out: whether a retry can succeed. It can't if a permission is
+missing, a protocol isn't supported, or another instance has the name: these need an action first.
+All other errors (UNKNOWN_SERVER_ERROR, codes of later releases) concern one broker at one moment:
+Java's classic consumer reports them to the caller once and joins again, and so does this client
+with any protocol. Must not: decide how often, or who is notified.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ REFUSALS = (
     errors.UnsupportedSaslMechanismError,
     errors.UnsupportedVersionError,
 )
-"""Codes that say something about who asks: nothing changes until somebody changes it."""
+"""Codes about the caller: they last until its configuration or permissions change."""
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether it lasts until somebody acts; errors that this client makes itself do."""
+    """Return whether an error lasts until someone acts; this client's own errors do."""
     if isinstance(error, BrokerError):
         return isinstance(error, REFUSALS)
     return not (error.retriable or isinstance(error, MalformedMessageError))

@@ -1,8 +1,8 @@
-"""What a traced client tells of its work: sends, reads, commits.
+"""Define the callbacks of a traced client: sends, reads, commits.
 
-In: nothing; `monitoring` has what makes spans of it, which clients don't know. Out: the protocol of
-it. A client that nobody traces has None in its place, and pays for one look at that in a call.
-Must not: know OpenTelemetry.
+In: nothing; `monitoring` creates spans from these calls, which clients don't know. Out: the
+protocol. An untraced client has None instead, and pays one check per call. Must not: know
+OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ T = TypeVar("T")
 Y = TypeVar("Y")
 
 Runs = list[tuple[TopicPartition, RecordColumns]]
-"""What one call hands out: rows of one partition that follow each other, each time."""
+"""Rows that one call returns: consecutive rows of one partition in each entry."""
 
 
 class Traces(Protocol):
-    """Who hears of one client's work. What is given a flow gives one that ends as that does."""
+    """Observer of one client's work; a flow that it wraps ends as the flow itself does."""
 
     def sending(
         self, send: Callable[..., Any], report: Callable[[Any, Any], object]
     ) -> Callable[..., Any]:
-        """What stands in place of `send`; `report` has a record's outcome told."""
+        """Return a replacement for `send`; `report` is called with a record's outcome."""
 
     def sent_rows(
         self, topic: str, data: object, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """A `send_arrow` or `send_many` begins, in its caller, and ends with its delivery; what is
-        given is called with the error that has ended the call itself. Of `send_arrow`, `headers` is
-        the name of their column; of `send_many`, `data` is the list of headers, or None.
+        """Note the begin of a `send_arrow` or `send_many` in its caller; its delivery is the end.
+
+        The returned function is called with an error that ends the call itself. For `send_arrow`,
+        `headers` is the name of their column; for `send_many`, `data` is the list of headers, or
+        None.
         """
 
     def received(
         self, flow: Generator[Y, float, T], note_into: Callable[[Runs | None], None]
     ) -> Generator[Y, float, T]:
-        """A call that hands out records, in its caller; `note_into` has noted what it takes."""
+        """Wrap a call that returns records, in its caller; `note_into` has noted the records."""
 
     def settled(
         self,
@@ -55,12 +57,13 @@ class Traces(Protocol):
         operation: str = "commit",
         asked: bool = True,
     ) -> Generator[Y, float, T]:
-        """A commit to a group: called where somebody asks for it, or in the engine's step if nobody
-        has `asked`. What gives a dict of offsets has committed those.
+        """Wrap a commit to a group: in the call that `asked` for it, or in the engine's step.
+
+        A flow that returns a dict of offsets has committed those.
         """
 
     def working(self, record: ConsumerRecord) -> AbstractContextManager[object]:
-        """What workers do with a record inside of it; begun and ended by whoever does that."""
+        """Return the context in which workers process a record; they enter and leave it."""
 
     def burying(self, record: ConsumerRecord) -> AbstractContextManager[object]:
-        """The sending of its dead letter."""
+        """Return the context in which its dead letter is sent."""

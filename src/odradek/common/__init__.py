@@ -1,1 +1,1 @@
-"""What every room shares: types, errors, configuration, backoff, events. Imports no other room."""
+"""Share types, errors, configuration, backoff and events between all packages."""

@@ -1,10 +1,10 @@
-"""Arguments as they come from people: read once at the border, or refused with the cure (R-IN-1).
+"""Check arguments of calls once, at the API, and raise errors that name the cure (R-IN-1).
 
-In: the argument's name and whatever was given for it. Out: the value in the one form that the rooms
-below take (numpy's integers become ints, an iterable is read once, a timeout can be added to a
-time), or an `ArgumentError` that names the argument, what came and what to give instead; what is
-of the right type and out of range is a `ConfigurationError`.
-Must not: know clients, or show what a record or a credential holds.
+In: the argument's name and the value that was passed. Out: the value in the one form that the lower
+packages accept (numpy's integers become ints, an iterable is read once, a timeout can be added to a
+time), or an `ArgumentError` that names the argument, the value and the expected type; a value of
+the right type but out of range raises a `ConfigurationError`. Must not: know clients, or show the
+content of a record or credential.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Headers = tuple[tuple[str, Any], ...]
 
 
 def shown(value: object) -> str:
-    """What came, short and with its type; what could be long or private by its type alone."""
+    """Return a short repr of a value with its type; only the type if it may be long or private."""
     kind = type(value).__name__
     if value is None or isinstance(value, bool):
         return str(value)
@@ -44,7 +44,7 @@ def shown(value: object) -> str:
 
 
 def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentError:
-    """The error of an argument of a wrong type."""
+    """Return the error for an argument of a wrong type."""
     return ArgumentError(f"{name} must be {wanted}, not {shown(value)}{cure and f': {cure}'}")
 
 
@@ -59,9 +59,10 @@ def is_bool(value: Any) -> bool:
 def whole_number(
     name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "", beyond: str = ""
 ) -> int:
-    """A whole number within bounds; numpy's are taken, True and False aren't numbers.
+    """Return a whole number within bounds; numpy's are accepted, True and False aren't numbers.
 
-    What to do is said of another type by `cure`, and of a number out of bounds by `beyond`.
+    An error for another type contains `cure`, an error for a number out of bounds contains
+    `beyond`.
     """
     if type(value) is int and low <= value <= high:
         return value
@@ -79,7 +80,7 @@ def whole_number(
 
 
 def partition_number(name: str, value: Any) -> int:
-    """The number of a partition; whether there is such a one is the cluster's to say."""
+    """Return the number of a partition; whether it exists is only known to the cluster."""
     return whole_number(name, value, 0, INT32_MAX)
 
 
@@ -89,7 +90,7 @@ def timestamp(name: str, value: Any, low: int = 0) -> int:
 
 
 def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") -> float:
-    """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
+    """Return a timeout in seconds that can be added to a time; refuse negative ones and NaN."""
     if type(timeout) is not float and type(timeout) is not int:
         if (
             is_bool(timeout)
@@ -112,12 +113,12 @@ def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") 
 
 
 def plain(value: str) -> str:
-    """A str that is nothing else besides; `str()` of an enum's member would be another text."""
+    """Return an exact `str`; `str()` of an enum's member would be a different text."""
     return str.__str__(value)
 
 
 def text(name: str, value: Any, *, private: bool = False) -> str:
-    """A text that can be put on the wire; a `private` one is never shown."""
+    """Return a text that can be encoded; one that is `private` is never shown."""
     if not isinstance(value, str):
         wanted = "a str"
         if private:
@@ -136,7 +137,7 @@ def text(name: str, value: Any, *, private: bool = False) -> str:
 
 
 def topic_name(name: str, value: Any) -> str:
-    """The name of one topic; what characters it may have, brokers say."""
+    """Return the name of one topic; brokers decide which characters it may have."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -175,7 +176,7 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or false, and not what only counts as such: "false" would be true."""
+    """Return true or false; other values are refused, because "false" would be true."""
     if not isinstance(value, bool):
         raise refusal(name, "True or False", value)
     return value
@@ -192,19 +193,19 @@ def function(name: str, value: Any) -> Callable[..., Any]:
 
 
 def some_function(name: str, value: Any) -> Callable[..., Any] | None:
-    """The same, or None."""
+    """Return a function, or None."""
     return None if value is None else function(name, value)
 
 
 def mapping(name: str, value: Any, wanted: str) -> Mapping[Any, Any]:
-    """A dict, or what behaves like one."""
+    """Return a dict, or an object that behaves like one."""
     if not isinstance(value, Mapping):
         raise refusal(name, wanted, value)
     return value
 
 
 def iterable(name: str, value: Any, wanted: str) -> list[Any]:
-    """What can be walked, read once; not a text, which would be walked letter by letter."""
+    """Return the items of an iterable; refuse a string, which would be split into letters."""
     if not is_list(value):
         raise refusal(name, wanted, value)
     return list(value)
@@ -250,7 +251,7 @@ def record_bytes(name: str, value: Any) -> None:
 
 
 def record_headers(given: Any) -> Headers:
-    """A record's headers, read once: pairs of name and bytes, or a dict of such."""
+    """Return a record's headers, read once: pairs of name and bytes, or a dict of them."""
     if given is None:
         return ()
     if isinstance(given, Mapping):

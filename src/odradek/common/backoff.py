@@ -1,7 +1,7 @@
-"""KIP-580's home: the one calculator of every backoff and growing timeout of the project.
+"""Calculate every backoff and growing timeout of the project (KIP-580).
 
-In: how often something failed, and a random generator that is handed in. Out: seconds to wait.
-Must not: read a clock, or be asked twice for the same failure: whoever asks stores the deadline
+In: the number of failures in a row, and a random generator as an argument. Out: seconds to wait.
+Must not: read a clock, or be called twice for the same failure: the caller stores the deadline
 (R-BO-3), because a jitter that is drawn again at every poll ends up at its minimum. R-BO-5.
 """
 
@@ -18,13 +18,13 @@ DOUBLINGS = 512
 
 
 class ExponentialBackoff:
-    """Waits that double from `base` to `maximum`, in seconds, with jitter and never above max.
+    """Calculate waits that double from `base` to `maximum`, in seconds, with jitter.
 
-    R-BO-1: the curve is clamped before the jitter is applied, and that so far below the maximum
-    that all of the jitter fits under it: at maximum / 1.2. KIP-580's formula taken literally caps a
-    value that is already jittered but not clamped, and so loses all jitter at the cap: a fleet that
-    failed together goes on dialling together. Java clamps the curve at the maximum, which leaves
-    half of all waits equal; docs/recovery.md has what brokers see of each.
+    R-BO-1: the curve is clamped before the jitter is applied, so far below the maximum that all of
+    the jitter fits under it: at maximum / 1.2. KIP-580's formula taken literally caps a value that
+    is already jittered but not clamped, and so loses all jitter at the cap: clients that failed
+    together keep connecting together. Java clamps the curve at the maximum, which leaves half of
+    all waits equal; docs/recovery.md shows what brokers see of each.
     """
 
     __slots__ = ("base", "jitter", "maximum")
@@ -88,7 +88,7 @@ class Backoff:
         return self.until
 
     def go_on(self, failures: int) -> None:
-        """The next failure follows this many."""
+        """Continue after this number of failures."""
         self.failures = failures
 
     def succeeded(self) -> None:

@@ -77,7 +77,7 @@ class Config:
             merged[name] = meant
         self.given = frozenset(merged)
         self.stated = merged
-        """What was given, as it was given, by Kafka's names; secrets in their wraps."""
+        """Values as they were set, by Kafka's names; secrets are wrapped."""
         self._values = {o.name: o.default for o in OPTIONS.values() if client in o.clients}
         for name, value in merged.items():
             self._values[name] = self._check(name, value)
@@ -106,7 +106,7 @@ class Config:
     def _settle(self) -> None:
         values = self._values
         if "reconnect.backoff.ms" in self.given and "reconnect.backoff.max.ms" not in self.given:
-            # KIP-144: whoever sets only the base keeps a constant wait (R-CS-1, by presence).
+            # KIP-144: if only the base is set, the wait is constant (R-CS-1, by presence).
             values["reconnect.backoff.max.ms"] = values["reconnect.backoff.ms"]
         for base in ("retry.backoff", "socket.connection.setup.timeout"):
             low, high = values[f"{base}.ms"], values[f"{base}.max.ms"]
@@ -166,7 +166,7 @@ class Config:
             )
 
     def _settle_sizes(self) -> None:
-        """A record must fit into the memory that waits; what wasn't given makes room."""
+        """Ensure that a record fits into the memory; sizes that weren't set are adjusted."""
         values, given = self._values, self.given
         most, memory = values["max.request.size"], values["buffer.memory"]
         if most <= memory:
@@ -181,7 +181,7 @@ class Config:
         )
 
     def _settle_delivery(self) -> None:
-        """A record needs its linger and one request's time; what wasn't given makes room."""
+        """Allow for linger and one request in the delivery time; adjust what isn't set."""
         values, given = self._values, self.given
         linger, delivery = values["linger.ms"], values["delivery.timeout.ms"]
         least = linger + values["request.timeout.ms"]
@@ -200,7 +200,9 @@ class Config:
         return self._values[name]
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_values"):  # it isn't read yet, and somebody looks at why it failed
+        if not hasattr(
+            self, "_values"
+        ):  # reading the options failed, and a debugger shows this object
             return f"Config({getattr(self, 'client', '')})"
         shown = {name: self._values[name] for name in sorted(self.given) if name in self._values}
         for name in shown:
@@ -209,7 +211,7 @@ class Config:
         return f"Config({self.client}: {', '.join(f'{n}={v!r}' for n, v in shown.items())})"
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """The pair `name.ms`, `name.max.ms` as a calculator, e.g. for `retry.backoff`."""
+        """Return the calculator for the options `name.ms` and `name.max.ms`."""
         return ExponentialBackoff(self._values[f"{name}.ms"], self._values[f"{name}.max.ms"])
 
 

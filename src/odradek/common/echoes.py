@@ -19,11 +19,11 @@ LEAST = 6
 """Characters of a piece of Base64 or hexadecimal that are looked for: fewer would be found by
 chance."""
 _ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
-"""What may be Base64; all else is between."""
+"""Text that may be Base64, and the characters between."""
 
 
 def without_echo(words: str, secret: Secret) -> str:
-    """The words without the secret, whatever way it is written."""
+    """Return the words without the secret, in all of its encodings."""
     text = secret.reveal()
     if not text:
         return words
@@ -37,7 +37,7 @@ def without_echo(words: str, secret: Secret) -> str:
 
 
 def plain_forms(text: str) -> set[str]:
-    """The text, and how it is escaped where texts are."""
+    """Return the text, and its escaped forms."""
     data = text.encode("utf-8", "surrogatepass")
     found = {text, quote(data, safe=""), quote(data), quote_plus(data)}
     found |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
@@ -47,7 +47,7 @@ def plain_forms(text: str) -> set[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """The characters that depend on the secret alone, wherever it begins in what is encoded."""
+    """Yield the Base64 characters that depend on the secret alone, at any offset."""
     for before in range(3):
         first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):

@@ -1,10 +1,10 @@
-"""R-EV-1: everything that a client does of its own accord is one typed event.
+"""Report everything that a client does on its own as one typed event (R-EV-1).
 
-In: the rooms report state changes (dial, ready, failed, backoff, refresh, rebootstrap, retry).
-Out: the same event to logging (at DEBUG; `outage_log` makes lines for people of them), to the
-counters, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace of a simulation; texts in
-it are printable, whoever chose them (R-IN-3).
-Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
+In: state changes that the packages report (connecting, ready, failed, backoff, refresh,
+rebootstrap, retry). Out: the same event for logging (at DEBUG; `outage_log` turns events into
+readable lines), counters, the user's listener, `ODRADEK_EVENTS_DIR` and the trace of a simulation;
+texts of peers in it are printable (R-IN-3). Must not: hold a secret, a record's bytes or a
+clock; `at` is an argument.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EventLog:
         self._listeners: list[Listener] = []
         self.counts: dict[str, int] = {}
         self.surface: Callable[[BaseException], None] | None = None
-        """Who takes what is meant to end the program, not the step that a listener is called in."""
+        """Function that receives exceptions of listeners that are meant to end the program."""
 
     def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
         """Hand errors that are meant to end the program to `surface` from now on."""
@@ -119,14 +119,14 @@ class EventLog:
 
 
 def _shown(value: Any) -> Any:
-    """R-IN-3; most values are numbers or texts of ours, and cost one look."""
+    """Make texts printable (R-IN-3); numbers and the client's own texts cost one check."""
     if type(value) is str:
         return value if value.isprintable() and len(value) <= LONGEST else printable(value)
     return value if value is None or isinstance(value, bool | int | float) else cleaned(value)
 
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
-    """An event as one JSON line: its fields, seconds since the epoch, where and whose, kind."""
+    """Return an event as a JSON line: fields, seconds since 1970, host, process, client, kind."""
     from json import dumps  # only here: most clients start without it
 
     fields = {str(name): _plain(value) for name, value in event.fields.items()}

@@ -1,9 +1,9 @@
-"""R-IN-3: what peers said reaches no log with control characters in it.
+"""Keep control characters of peers out of logs (R-IN-3).
 
-In: records of our own loggers. Out: the same; where the text has characters that could steer a
-terminal or begin a line of their own, they are escaped. Must not: touch other loggers, or drop
-anything. Filters count for what is logged through a logger itself, and not for its children: so
-each of ours gets one, by `events`, which all clients import.
+In: records of this package's loggers. Out: the same records; characters that could control a
+terminal or begin a line of their own are escaped. Must not: change other loggers, or drop a record.
+A logger's filter applies to records logged through this logger, not through its children: so each
+logger of this package gets one, from `events`, which all clients import.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PrintableFilter(logging.Filter):
     """Lets every record through; one with control characters has them escaped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Look at the whole text. Errors of ours keep their lines: their parts are clean."""
+        """Escape the whole text; this package's errors keep their lines."""
         given: Any = record.args
         with suppress(TypeError, ValueError, KeyError):  # logging itself reports a broken format
             if record.getMessage().isprintable():
@@ -50,7 +50,7 @@ def _argument(value: Any) -> Any:
 
 
 def guard_loggers() -> None:
-    """Give each of our loggers the filter, once."""
+    """Add the filter to each of this package's loggers, once."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(one, PrintableFilter) for one in logger.filters):

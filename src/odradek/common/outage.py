@@ -1,4 +1,4 @@
-"""What an outage is, what is counted of it, and the words for that.
+"""Define an outage, its counts, and the words for them.
 
 In: numbers and errors that `outage_log` collects. Out: values and texts for its lines and for
 `explain()`. Must not: log, or know where the numbers come from.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
 """Seconds between two summaries: doubled each time."""
 CALM = 30.0
-"""An outage within this many seconds of another one's end goes on with its summaries."""
+"""Seconds after the end of an outage within which a new one continues its summaries."""
 NAMED = 3
 """Errors that a line names, and addresses with each."""
 KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
@@ -49,7 +49,7 @@ EXPIRED = "timed-out batch or call"
 
 
 class Counts:
-    """What happened since an outage began."""
+    """Counts of events since an outage began."""
 
     __slots__ = ("attempts", "dials", "others")
 
@@ -61,7 +61,7 @@ class Counts:
         """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
-        """What is worth saying of them."""
+        """Return the counts that are worth showing, as text."""
         parts = [
             f"{kind}: {number(self.dials[kind], 'connection attempt')}, "
             f"{number(self.attempts[kind], 'failure')}"
@@ -85,7 +85,7 @@ class Outage:
         self.told = told
         """Its beginning and its end have lines of their own."""
         self.total = total
-        """Nobody answers; else some addresses fail while others work."""
+        """Whether no broker answers; otherwise some addresses fail while others work."""
         self.last_failure = -math.inf
         self.answered_at: float | None = None
         """The first answer since the last failure."""
@@ -93,12 +93,12 @@ class Outage:
         """Addresses that failed and didn't prove themselves since, with their last error."""
 
     def failed(self, now: float, address: str, error: str) -> None:
-        """An address failed."""
+        """Note that an address failed."""
         self.failing[address] = error
         self.last_failure, self.answered_at = now, None
 
     def answered(self, now: float, address: str) -> None:
-        """An address answered."""
+        """Note that an address answered."""
         self.failing.pop(address, None)
         if self.answered_at is None:
             self.answered_at = now
@@ -117,13 +117,13 @@ def number(count: int, what: str) -> str:
 
 
 def plain(error: str) -> str:
-    """An error's text without the name of its class."""
+    """Return an error's text without the name of its class."""
     name, colon, text = error.partition(": ")
     return text if colon and name.endswith("Error") else error
 
 
 def named(failing: Mapping[str, str]) -> str:
-    """What is wrong, and with which addresses; the first few of each."""
+    """Return each error with the first few addresses that have it."""
     groups: dict[str, list[str]] = {}
     for address, error in failing.items():
         groups.setdefault(plain(error).rstrip("."), []).append(address)

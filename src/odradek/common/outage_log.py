@@ -1,14 +1,14 @@
-"""Outages as a client's log tells them: transitions, and summaries while one lasts (R-EV-1).
+"""Log a client's outages: transitions, and summaries while one lasts (R-EV-1).
 
 In: every event of one client, as a listener of its `EventLog`; the time, as a component of its
 engine. Out: a few lines at WARNING and INFO, and `current` for `explain()`. (Each single event is
 logged at DEBUG by `EventLog`.) Must not: decide anything, or grow with an outage's length.
 
-What a line counts, in the words of R-MD-3: a *dial* opens a connection; an *attempt* is one dial or
-one metadata request; a *round* is one pass over all candidates; a *retry* here is a request of a
-caller that is tried again. Dials and attempts are counted apart for known brokers and bootstrap
-addresses. A two-minute outage takes about ten lines; brokers that come and go take no more than
-`TOLD_IN_FULL` outages and the summaries.
+Terms of a line, as in R-MD-3: an *attempt* is one connection attempt or one metadata request; a
+*round* is one pass over all candidates; a *retry* is a caller's request that is sent again.
+Connection attempts are counted separately for known brokers and bootstrap addresses. A two-minute
+outage takes about ten lines; brokers that fail again and again take no more than `TOLD_IN_FULL`
+outages and the summaries.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET = 5.0
-"""After this long without a failure, and with an answer since, an address that didn't come back is
-no longer needed: clients dial what they need at least every second."""
+"""Seconds without a failure, with another answer since, after which an address isn't needed.
+
+Clients connect to addresses that they need at least every second.
+"""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""
 
@@ -61,7 +63,7 @@ class OutageLog:
         self._client = client
         self._bootstrap = frozenset(bootstrap)
         self.resting = True
-        """No line is due, and no outage goes on that could end by time alone."""
+        """Whether no line is due, and no outage lasts that could end by time alone."""
         self.known = False
         """The cluster was reached at least once."""
         self.known_since: float | None = None
@@ -79,7 +81,7 @@ class OutageLog:
         self._up_untold = False
         self._told = False  # whether the latest rebootstrap has a line
         self._ended = False
-        self._pending: dict[int, str] = {}  # dials by connection
+        self._pending: dict[int, str] = {}  # connection attempts, by connection
         self._mute: set[str] = set()  # addresses with a silent connection
         self._spacings: dict[str, Spacing] = {}
 
@@ -262,7 +264,7 @@ class OutageLog:
         return None if due == math.inf else due
 
     def abort(self, error: Exception, now: float) -> None:
-        """The client has ended: no line is due any more (`broken` and `closed` have theirs)."""
+        """Note that the client has ended; `broken` and `closed` have lines of their own."""
         self._forget()
 
     # Transitions
@@ -303,7 +305,7 @@ class OutageLog:
             self._over(outage, now, f"{address} answers again")
 
     def _not_needed_at(self, outage: Outage) -> float:
-        """When an outage ends because nobody dials what has failed any more."""
+        """Return when an outage ends because the failed addresses are no longer needed."""
         if outage.answered_at is None or outage.total:
             return math.inf
         if any(a in outage.failing for a in (*self._pending.values(), *self._mute)):
@@ -316,7 +318,7 @@ class OutageLog:
         self.out_before += seconds
         if outage.told:
             self._next_line = math.inf
-            # At the level of its beginning: who was told of that is told of the end.
+            # At the level of its beginning: both lines reach the same readers.
             self._say(
                 logging.WARNING,
                 f"outage over after {seconds:.1f} s: {why}; {self.counts.in_words()}",

@@ -1,7 +1,7 @@
-"""One time limit for several questions that are one to whoever waits.
+"""Share one time limit between several requests that are one call for their caller.
 
-In: nothing. Out: a context in which calls of a server share the time of the first of them. Must
-not: read a clock, or know who asks whom.
+In: nothing. Out: a context in which requests to a server share the time of the first of them. Must
+not: read a clock, or know callers and servers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SharedTime:
 
 @contextmanager
 def one_patience() -> Iterator[None]:
-    """Have all questions in here share one time limit, also those of threads that it starts."""
+    """Share one time limit between all requests in this context, also in threads that it starts."""
     held = _held.get()
     if held is not None and not held.over:
         yield

@@ -1,13 +1,14 @@
-r"""R-IN-3: texts of peers are made printable before they reach a log, an exception or a terminal.
+r"""Make texts of peers printable before they reach a log, an exception or a terminal (R-IN-3).
 
 A broker, a proxy or a token server chooses the words of its errors, its cluster's id, racks, hosts,
-topics, members. Unchanged they could move a terminal's cursor, turn its writing round, or begin
-what looks like a log line of ours.
+topics, members. Unchanged they could move a terminal's cursor, reverse its writing direction, or
+begin a forged log line.
+
 In: any text. Out: the same, with control characters (C0, DEL, C1), ends of lines, marks that change
 the direction of writing and halves of surrogates written as `\x1b`, `\n`, `\u202e`; not longer than
-a limit. The borders are few: `str()` of our errors (`errors`), of addresses and partitions
-(`types`), events (`events`), `explain()`, and our loggers (`log_filter`).
-Must not: change a value that the application gets: topics, records and headers stay what they are.
+a limit. It is applied in few places: `str()` of this package's errors (`errors`), of addresses and
+partitions (`types`), events (`events`), `explain()`, and loggers (`log_filter`). Must not: change a
+value that the application receives: topics, records and headers are returned unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _python_escape(character: str) -> str:
 
 
 def json_escape(character: str) -> str:
-    """A character as JSON may write it."""
+    """Return a character escaped as in JSON."""
     from json import dumps  # only here: most clients start without it
 
     return dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
@@ -46,8 +47,9 @@ def printable(
     lines: bool = False,
     style: Callable[[str], str] = _python_escape,
 ) -> str:
-    """A text that may be shown; with `lines` its ends of lines stay, for texts that we put together
-    of parts which were made printable.
+    """Return a text that may be shown.
+
+    With `lines` it keeps its line breaks, for texts whose parts are already printable.
     """
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}… ({len(text)} characters)"

@@ -61,7 +61,7 @@ def proxy_url(name: str, value: Any) -> Proxy:
 
 
 def _read(given: Secret | str) -> Proxy | str:
-    """The proxy, or what is wrong. (Nothing is raised here: this frame's locals are in clear.)"""
+    """Return the proxy, or an error text; raise nothing, as this frame's locals are in clear."""
     from urllib.parse import unquote, urlsplit  # only here: most clients start without it
 
     try:

@@ -1,9 +1,9 @@
-"""What was measured lately, as Kafka's Java clients keep it: two samples of 30 s each.
+"""Measure recent values as Kafka's Java clients do: in two samples of 30 s each.
 
-In: values, with the time that whoever measured them knows anyway. Out: how many there were, their
-sum and the largest, of the running sample and of the one before it. So an average covers what came
-in the last 30 to 60 s, as `metrics.sample.window.ms` and `metrics.num.samples` have it in Java.
-Must not: read a clock, lock, or keep single values.
+In: values, with the time, which the caller knows anyway. Out: their number, their sum and the
+largest, of the running sample and of the one before it. So an average covers the last 30 to 60 s,
+as `metrics.sample.window.ms` and `metrics.num.samples` do in Java. Must not: read a clock, lock, or
+keep single values.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Sampled:
         self._largest = -math.inf
         self._before = (-math.inf, 0, 0.0, -math.inf)
         self._past = (0, 0.0)
-        """What `_count` and `_whole` were when the running sample began: those only grow, each in
-        one step, so who reads them from another thread never sees a total go back."""
+        """Values of `_count` and `_whole` at the start of the running sample.
+
+        Both only grow, each in one step, so a reader in another thread never sees a total decrease.
+        """
 
     def record(self, value: float, now: float) -> None:
         """Note a value."""
@@ -46,7 +48,7 @@ class Sampled:
             self._largest = value
 
     def _turn(self, now: float) -> None:
-        """The running sample is full: the next one begins with the value that comes now."""
+        """Start the next sample with the current value, because the running one is full."""
         count, whole = self._past
         self._before = (self._begun, self._count - count, self._whole - whole, self._largest)
         self._past = (self._count, self._whole)
@@ -76,19 +78,19 @@ class Sampled:
         return self._whole
 
     def lately(self, now: float) -> list[tuple[int, float, float]]:
-        """Number, sum and largest of the samples that count still."""
+        """Return number, sum and largest value of the samples that still count."""
         count, whole = self._past
         running = (self._begun, self._count - count, self._whole - whole, self._largest)
         return [one[1:] for one in (running, self._before) if one[1] and now < one[0] + KEPT]
 
 
 def average(measured: Iterable[Sampled], now: float) -> float:
-    """The average of what several have seen lately; not a number where that is nothing."""
+    """Return the average of recent values of several measurements; NaN if there are none."""
     seen = [one for sampled in measured for one in sampled.lately(now)]
     count = sum(one[0] for one in seen)
     return sum(one[1] for one in seen) / count if count else math.nan
 
 
 def largest(measured: Iterable[Sampled], now: float) -> float:
-    """The largest that several have seen lately; not a number where that is nothing."""
+    """Return the largest recent value of several measurements; NaN if there are none."""
     return max((one[2] for sampled in measured for one in sampled.lately(now)), default=math.nan)

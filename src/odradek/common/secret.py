@@ -67,7 +67,7 @@ class Secret:
 
 
 class NotText:
-    """Stands for what was given in place of a secret's text, which is kept by nobody."""
+    """Replaces a value that was passed as a secret but isn't text; the value itself isn't kept."""
 
     __slots__ = ("kind",)
 

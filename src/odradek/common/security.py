@@ -1,8 +1,8 @@
-"""What the options of security mean together, whatever spelling they were given in.
+"""Combine the security options, whichever names they were set by.
 
-In: the values that `config` has read, and which of them were given. Out: the same values settled:
-what `sasl.jaas.config` says is in the options, the mechanism is known, contradictions are
-errors with their cure. Must not: read files, or show a secret.
+In: the values that `config` has read, and which of them were set. Out: the same values completed:
+the options contain what `sasl.jaas.config` says, the mechanism is known, contradictions are errors
+with their cure. Must not: read files, or show a secret.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DANGERS = {
     MSK_IAM: "can replay this client's signature for some minutes",
     SCRAM: "can try passwords offline, and can impersonate this user by changing packets",
 }
-"""What plaintext gives away, by the mechanism's first letters."""
+"""Risk of sending the credentials in plaintext, by the mechanism's first letters."""
 UNSECURED = "unsecuredLogin"
 EXTENSION = "extension_"
 _AWS = (
@@ -66,8 +66,10 @@ KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     MSK_IAM: (_AWS, ()),
 }
-"""What each login module knows: names, and beginnings of names. Some have no effect here, as what
-they ask for is so anyhow."""
+"""Options of each login module: names, and prefixes of names.
+
+Some have no effect, because this client always does what they ask for.
+"""
 
 Values = dict[str, Any]
 
@@ -200,7 +202,7 @@ def _librdkafka_claims(text: Secret, values: Values) -> Mapping[str, str]:
     return claims
 
 
-# What a login module says
+# Options of a login module
 
 
 def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> None:
@@ -237,9 +239,9 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
 
 
 def _warn_of_unknown(kind: str, module: LoginModule) -> None:
-    """What a login module doesn't know has no effect in Java either, and is a misspelling mostly.
+    """Warn of unknown options of a login module, which have no effect in Java either.
 
-    A name is shown only where it resembles one that is known: else it may be a piece of a password.
+    A name is only shown if it resembles a known one: otherwise it may be a part of a password.
     """
     from difflib import get_close_matches  # only here: most clients start without it
 

@@ -32,8 +32,10 @@ def check_topic(name: str) -> None:
 
 
 def check_sendable(name: str) -> None:
-    """Refuse only what can't be sent as a topic's name. Of what else it doesn't take a broker says
-    so for each topic of a call, and does what is asked of the others.
+    """Refuse only names that can't be encoded.
+
+    A broker reports other invalid names for each topic of a call, and executes the rest of the
+    call.
     """
     try:
         size = len(name.encode())

@@ -89,12 +89,12 @@ class NullLock:
         return None
 
     def is_mine(self) -> bool:
-        """Nobody ever has it."""
+        """Return whether this thread holds the lock: never."""
         return False
 
 
 class Lock(Protocol):
-    """What a host hands to the engine: a reentrant C lock (R-HO-1); a null lock in simulations."""
+    """Lock that a host passes to the engine: a reentrant C lock (R-HO-1), or a null lock."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *args: object) -> object: ...

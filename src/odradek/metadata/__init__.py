@@ -1,5 +1,5 @@
-"""What the client believes of the cluster, how it is kept up to date, and how it starts again.
+"""Keep the client's view of the cluster up to date, and rebootstrap when all brokers are lost.
 
-In: metadata answers, failures, wishes of the clients. Out: an immutable snapshot (`cluster`) and a
-signal when it changed. Must not: keep broker addresses anywhere else (R-MD-1).
+In: metadata responses, failures, requests of the clients. Out: an immutable snapshot (`cluster`)
+and a signal when it changed. Must not: keep broker addresses anywhere else (R-MD-1).
 """

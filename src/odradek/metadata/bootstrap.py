@@ -28,13 +28,13 @@ class Rebootstrap:
         self.address: Address | None = None
 
     def end(self, now: float, address: Address) -> bool:
-        """This address answered; whether it is the first time, as it may go on afterwards."""
+        """Note that this address answered; return whether it is the first one."""
         first = self.address is None
         self.ended, self.address = now, address
         return first
 
     def go_on(self) -> None:
-        """It helped nothing: its outage is still there."""
+        """Continue after a rebootstrap that didn't help: its outage still lasts."""
         self.ended = None
 
 
@@ -45,7 +45,7 @@ class Silence:
         self.clear()
 
     def clear(self) -> None:
-        """A good answer came."""
+        """Reset everything after a good response."""
         self.addresses: dict[Address, None] = {}
         self._asks = 0
         self._is_general = False
@@ -53,7 +53,7 @@ class Silence:
         """The last time that the first of them said anything, at the latest."""
 
     def fell(self, address: Address, at: float) -> None:
-        """A connection is suspect; nothing came from it since `at`."""
+        """Note that a connection is suspect and has sent nothing since `at`."""
         self.addresses[address] = None
         self.since = min(self.since, at)
 
@@ -62,13 +62,14 @@ class Silence:
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
-        """So many fell silent that those which idle prove nothing either.
+        """Return whether enough connections fell silent that idle ones prove nothing either.
 
-        Asking each of them for the suspicion time would take minutes in a large cluster whose
-        network went away. Silence over writes alone may be a dead replica's doing, so metadata must
-        have been asked for in vain: twice, or once when nobody at all said anything meanwhile
-        (`heard_at` is when the last byte came from anywhere). It stays so until a good answer: that
-        a bootstrap address speaks says nothing of those that are silent.
+        Waiting for the suspicion time at each of them would take minutes in a large cluster whose
+        network failed. Silence on writes alone may be caused by a dead replica, so metadata
+        requests must have had no response: two of them, or one if no broker at all sent anything
+        meanwhile (`heard_at` is the time of the last received byte). The result stays true until a
+        good response: a bootstrap address that answers doesn't prove anything about the silent
+        ones.
         """
         if known and not self._is_general:
             enough = len(self.addresses) >= min(known, ENOUGH)
@@ -84,13 +85,13 @@ def reason(
     answering: bool,
     unavailable: Callable[[Address], bool],
 ) -> str | None:
-    """Why the known set counts as unavailable (R-RB-3), or None while it doesn't.
+    """Return why the known brokers count as unavailable (R-RB-3), or None while they don't.
 
-    `failed` are the addresses that failed in a row since the last good answer. `answering` says
-    that a connection to a known broker is established and not suspect (busy and throttled ones
-    count): while one broker answers, no count leads to a rebootstrap. `unavailable` tells of one
-    broker that it isn't connected, and that its latest dial failed or has been pending for the
-    suspicion time (R-RB-2).
+    `failed` contains the addresses that failed in a row since the last good response. `answering`
+    means that a connection to a known broker is established and not suspect (busy and throttled
+    ones count): while one broker answers, no count leads to a rebootstrap. `unavailable` returns
+    whether a broker isn't connected and its latest connection attempt failed or has been pending
+    for the suspicion time (R-RB-2).
     """
     if not known or answering:
         return None
@@ -124,7 +125,7 @@ def check_cluster_id(
 def shuffled(
     addresses: Sequence[Address], shuffle: Callable[[list[Address]], None]
 ) -> list[Address]:
-    """The bootstrap list in this client's own order, so that a fleet doesn't start in step."""
+    """Return the bootstrap addresses in this client's own order."""
     order = list(addresses)
     shuffle(order)
     return order

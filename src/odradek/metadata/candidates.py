@@ -1,7 +1,7 @@
-"""Whom a metadata round can ask, and what counts of each known broker.
+"""Decide which brokers a metadata round can ask, and what is known of each broker.
 
-In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
-what `bootstrap` decides by. Must not: dial, ask or remember anything but who fell silent.
+In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and the
+inputs of `bootstrap`. Must not: connect, send, or remember anything but which brokers fell silent.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.A
 
 
 class OfRound(NamedTuple):
-    """Those that haven't failed in a round: the connected, and those that have to be dialled."""
+    """Candidates that haven't failed in a round: the connected ones, and those to connect to."""
 
     connected: list[Candidate]
     starts: list[Address]
     known: list[Address]
 
     def exhausted(self, *, some_failed: bool) -> bool:
-        """Nobody is left but silent ones that had their time.
+        """Return whether only silent candidates are left that had their time.
 
-        With no failure there would be nothing to try again, so the round waits for one to end.
+        Without a failure, another attempt would be pointless, so the round waits for one of them to
+        end.
         """
         if self.starts or self.known:
             return False
@@ -55,7 +56,7 @@ class Candidates:
         self._bootstrap = bootstrap
         self.silence = Silence()
         self.quick = True
-        """The last good answer came before anybody could think that its broker is silent."""
+        """Whether the last good response came before its broker could count as silent."""
 
     def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> OfRound:
         """Those that may still be asked in a round."""
@@ -80,16 +81,17 @@ class Candidates:
         return found
 
     def answered(self, *, quick: bool) -> None:
-        """A good answer came; `quick`: before anybody could think that its broker is silent."""
+        """Note a good response; `quick`: it came before its broker could count as silent."""
         self.silence.clear()
         self.quick = quick
 
     def _leads_nowhere(self, connection: Connection) -> bool:
-        """A bootstrap address's connection is silent, and none is there beside it: one is made.
+        """Return whether a bootstrap address needs another connection, as its only one is silent.
 
-        Behind a load balancer, or a name with several IPs, the next dial reaches another broker,
-        and there may be nobody else to ask until `request.timeout.ms` or the setup timeout is over.
-        The first that answers is used: a broker that is slow, but alive, isn't given up.
+        With a load balancer, or a name with several IPs, the next connection reaches another
+        broker, and otherwise there may be no broker to ask until `request.timeout.ms` or the setup
+        timeout is over. The first one that answers is used: a broker that is slow, but alive, isn't
+        given up.
         """
         handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
@@ -111,7 +113,7 @@ class Candidates:
     def _addresses(
         self, round_: Round, *, rebootstrapping: bool
     ) -> tuple[Sequence[Address], Sequence[Address]]:
-        """The bootstrap addresses and the known brokers that take part in a round."""
+        """Return the bootstrap addresses and the known brokers that take part in a round."""
         snapshot = self._metadata.snapshot
         settled = snapshot is not None and rebootstrapping and not self._network.connections
         if settled and round_.known is not None:
@@ -123,9 +125,11 @@ class Candidates:
         return starts, known
 
     def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
-        """Known brokers in a round of a rebootstrap: the connected, and as many others as there are
-        bootstrap addresses, longest undialled first. A pass over all of a large dead cluster would
-        keep the bootstrap addresses waiting for minutes.
+        """Return the known brokers of a round of a rebootstrap.
+
+        These are the connected ones, and as many others as there are bootstrap addresses, least
+        recently tried first. A pass over all brokers of a large dead cluster would delay the
+        bootstrap addresses for minutes.
         """
         network = self._network
         kept = round_.known
@@ -140,13 +144,13 @@ class Candidates:
         return [a for a in known if a in kept or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:
-        """The connection on which an address can be asked; None where one has to be dialled.
+        """Return the connection on which an address can be asked; None if one has to be opened.
 
-        Brokers answer the requests of a connection in order. With a replica dead, a write with
-        acks=all may be held for the controller's session timeout (9 s by default): a question
-        behind it would make a healthy broker look silent. So it gets a connection of its own then,
-        and also when any other answer on that connection has been late for the suspicion time: the
-        dial tells a slow broker from a dead one (R-RB-9).
+        Brokers answer the requests of a connection in order. With a dead replica, a write with
+        acks=all may be held for the controller's session timeout (9 s by default): a metadata
+        request after it would make a healthy broker look silent. So that request gets a connection
+        of its own, and also if any other response on the connection has been late for the suspicion
+        time: a new connection distinguishes a slow broker from a dead one (R-RB-9).
         """
         own = self._network.connection(address, METADATA)
         data = self._network.connection(address)
@@ -194,23 +198,25 @@ class Candidates:
         )
 
     def proves(self, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
-        """Whether a question's silence shows anything (R-RB-9): not where something else on its
-        connection is slow, nor while only a dial can show whether the only broker lives.
+        """Return whether the lack of a response to a metadata request proves anything (R-RB-9).
+
+        It doesn't if something else on its connection is slow, or while only a connection attempt
+        can show whether the only broker is alive.
         """
         snapshot = self._metadata.snapshot
         alone = snapshot is not None and len(snapshot.brokers) == 1 and not rebootstrapping
         return asked.first and not (alone and asked.connection.purpose == DATA)
 
     def lives(self, connection: Connection, now: float) -> bool:
-        """It is silent, but its address has answered on another one since: slow, not dead."""
+        """Return whether a silent connection's address has answered elsewhere: slow, not dead."""
         if not (connection.ready and connection.suspect):
             return False
         return connection.record.heard_at > max(connection.suspected_at, now - LIFE)
 
     def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
-        """What can be closed now that there is a snapshot, and why.
+        """Return the connections that can be closed after a new snapshot, and the reasons.
 
-        A silent connection with requests stays while its broker is one of the cluster's.
+        A silent connection with requests stays open while its broker belongs to the cluster.
         """
         found = []
         for connection in self._network.connections.values():
@@ -233,11 +239,12 @@ class Candidates:
         return found
 
     def unsettling(self, connection: Connection) -> bool:
-        """Its silence makes a refresh due; not where only a refresh itself is waited for, or one
-        that another answer has settled meanwhile.
+        """Return whether a connection's silence makes a refresh due.
 
-        While metadata is slow some such question is always out, and each refresh would make the
-        next one due (R-RB-9). Others' requests after it count where metadata isn't slow elsewhere.
+        It doesn't if only a metadata request is unanswered, or one that another response has
+        replaced. While metadata is slow, some such request is always unanswered, and each refresh
+        would make the next one due (R-RB-9). Other requests after it count unless metadata is slow
+        elsewhere.
         """
         head = connection.in_flight.head
         if head is None or not isinstance(head.body, MetadataRequest):
@@ -250,7 +257,7 @@ class Candidates:
         return any(not isinstance(r.body, MetadataRequest) for r in connection.in_flight)
 
     def waited_for(self) -> Address | None:
-        """A silent broker that somebody waits for, with more than a question for metadata."""
+        """Return a silent broker with unanswered requests other than metadata requests."""
         found = None
         for connection in self._network.connections.values():
             if connection.ready and connection.suspect and self.unsettling(connection):
@@ -258,7 +265,7 @@ class Candidates:
         return found
 
     def _serves(self, connection: Connection, now: float) -> bool:
-        """A coordinator's connection shows that its broker lives, as long as it answers.
+        """Return whether a coordinator's connection shows that its broker is alive.
 
         It counts for the suspicion time only: silence is normal there while a join waits.
         """

@@ -27,7 +27,7 @@ Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """The topic id and the leader epoch that were seen last, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic isn't there (any more)."""
+"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic doesn't exist (any more)."""
 
 
 class Broker(NamedTuple):
@@ -72,7 +72,7 @@ class Topic:
         return ours == (other.name, other.topic_id, other.partitions, other.internal, other.error)
 
     def refused(self, error: int) -> Topic:
-        """The same as it is known, while a broker says this of it."""
+        """Return the topic as known so far, with the error that a broker returns for it."""
         return Topic(self.name, self.topic_id, self.partitions, self.internal, error)
 
     @property
@@ -116,7 +116,7 @@ class Cluster:
         """Topics that were looked up: each record does, and a dict costs no call."""
 
     def with_id(self, cluster_id: str | None) -> Cluster:
-        """The same, of the cluster with this id."""
+        """Return the same snapshot with this cluster id."""
         return Cluster(
             cluster_id,
             self.brokers,
@@ -128,7 +128,7 @@ class Cluster:
         )
 
     def topic(self, name: str) -> Topic | None:
-        """A topic that exists, by name."""
+        """Return an existing topic by name."""
         found = self.asked.get(name)
         if found is None:
             found = self.topics.get(name)
@@ -149,12 +149,12 @@ class Cluster:
         return there if there.partition == partition else None  # an answer with holes
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """The broker that leads a partition, if both are known."""
+        """Return the broker that leads a partition, if both are known."""
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
     def addresses(self) -> list[Address]:
-        """The brokers' addresses, each once, in the order of their ids."""
+        """Return the brokers' addresses without duplicates, in the order of their ids."""
         return list(self._addresses)
 
     def knows(self, address: Address) -> bool:
@@ -190,7 +190,7 @@ class Ready:
 
 
 def is_possible(host: str, port: int) -> bool:
-    """Whether anything can be dialled there; resolvers take a port of 70000 for another one."""
+    """Return whether a connection is possible; resolvers take a port of 70000 for another one."""
     return is_host(host) and 0 < port < 65536
 
 
@@ -205,13 +205,13 @@ def updated(
     left: Iterable[MetadataResponseTopic] | None = None,
     ready: Ready | None = None,
 ) -> Cluster:
-    """The snapshot after an answer to a request for `asked` topics (None: all of them).
+    """Return the snapshot after a response to a request for `asked` topics (None: all of them).
 
-    Topics that weren't asked for are kept, or of them those in `keep`. A leader epoch never goes
-    back (MD-17), also where there are no topic ids (until `lower_epochs` lets go of them); with
-    another topic id it starts again (MD-16), and so does a topic without ids that was gone in
-    between. `epochs` remembers the last epoch seen of each partition, outside the snapshot, so that
-    it outlives a rebootstrap (R-RB-4). Where topics are `ready`, the others are `left`.
+    Other topics are kept, or of them those in `keep`. A leader epoch never decreases (MD-17), also
+    without topic ids (until `lower_epochs` accepts it); with another topic id it starts again
+    (MD-16), and so does a topic without ids that was missing in between. `epochs` remembers the
+    last epoch of each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4).
+    If topics are `ready`, the others are `left`.
     """
     brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
@@ -239,7 +239,7 @@ def updated(
         if item.error_code in UNKNOWN_TOPIC:
             changes[name] = None
             if all(topic_id == NO_ID for topic_id, _ in seen_epochs(epochs, name).values()):
-                epochs.pop(name, None)  # by an id it would be known when it is made again
+                epochs.pop(name, None)  # with an id, a recreated topic would be recognized
         elif item.error_code and before is not None:
             changes[name] = before.refused(item.error_code)
         elif not item.error_code:
@@ -265,7 +265,7 @@ def updated(
 
 
 def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
-    """A topic's, by partition; empty where there are none."""
+    """Return the topic's last known leader epochs by partition; empty if there are none."""
     found = epochs.get(name)
     if isinstance(found, SeenEpochs):
         found = epochs[name] = found.by_partition()
@@ -273,7 +273,7 @@ def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
 
 
 def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """The topic after an answer; `before` itself where that says the same."""
+    """Return the topic after a response; `before` itself if nothing changed."""
     given, name = item.partitions, item.name or ""
     if not isinstance(given, PackedPartitions) or not given.numbered:
         return _checked(item, before, epochs)
@@ -297,7 +297,7 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """The topic where not all is as new as what is known, partition by partition."""
+    """Return the topic, with each partition's newer state, if the response is partly outdated."""
     seen = seen_epochs(epochs, item.name or "")
     epochs[item.name or ""] = seen
     partitions = []
@@ -400,7 +400,7 @@ def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cl
 
 
 def to_hint(cluster: Cluster) -> dict[str, Any]:
-    """A plain picture of the snapshot, for a client in another process to start from."""
+    """Return the snapshot as plain data, for a client in another process to start from."""
     return {
         "cluster_id": cluster.cluster_id,
         "brokers": [[b.id, b.address.host, b.address.port] for b in cluster.brokers.values()],
@@ -415,7 +415,7 @@ def to_hint(cluster: Cluster) -> dict[str, Any]:
 
 
 def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
-    """What `to_hint` made, as a user hands it on; None for an empty one."""
+    """Validate the result of `to_hint` as a user passes it on; None for an empty one."""
     if hint is None or (isinstance(hint, Mapping) and not hint):
         return None
     try:
@@ -427,7 +427,7 @@ def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
 
 
 def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:
-    """The snapshot that `to_hint` made a picture of."""
+    """Return the snapshot that `to_hint` made plain data of."""
     brokers = {i: Broker(i, Address(host, port)) for i, host, port in hint["brokers"]}
     topics = {
         name: Topic(

@@ -1,18 +1,18 @@
-"""Brokers that deny, again and again, what the cluster says of them: are they the ones meant?
+"""Reconnect to a broker that repeatedly denies the role that metadata says it has.
 
-An address may come to lead to another broker of our own cluster: two pods that restart in each
-other's IP while their names are still cached, a proxy. Brokers from 4.4 on say so (KIP-1242); who
-an older one is can't be asked, and it would answer NOT_LEADER_OR_FOLLOWER for as long as its
-connection lasts, while metadata goes on naming the broker that was meant.
+An address may come to lead to another broker of the same cluster: two pods that restart with each
+other's IP while their names are still cached, a proxy. Brokers from 4.4 on report this (KIP-1242);
+an older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for as long as
+its connection lasts, while metadata still names the broker that was meant.
 
-In: refusals by who isn't a leader or a coordinator. Out: their connections are closed, so that the
-name is resolved and the address dialled anew (R-RB-8). It takes several refusals over some seconds,
-each after an answer that was asked for since the one before, as a new leader may not know it yet,
-or a stale broker may have been asked. And it is done ever more seldom, as a cluster without a
-controller says so for hours; and never while a write is unanswered there, whose outcome would be in
-doubt, or a question for metadata, whose end would be told as an outage: nothing new is sent until
-they are answered.
-Must not: conclude anything about the address: it hasn't failed, and its backoff doesn't grow.
+In: errors of brokers that aren't the leader or coordinator. Out: their connections are closed, so
+that the name is resolved again and the address is connected again (R-RB-8). It takes several errors
+over some seconds, each for a request sent after the previous error, because a new leader may not
+know of its role yet, or a stale broker may have been asked. And it happens less and less often,
+because a cluster without a controller returns such errors for hours; and never while a write is
+unanswered there, whose outcome would be unknown, or a metadata request, whose failure would be
+reported as an outage: nothing new is sent until they are answered. Must not: conclude anything
+about the address: it hasn't failed, and its backoff doesn't grow.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from odradek.protocol.messages.produce import ProduceRequest
 logger = logging.getLogger("odradek.metadata")
 
 DENIALS = 3
-"""So many in a row say that another broker is there."""
+"""Number of errors in a row that prove that another broker answers at the address."""
 AFTER = 3.0
-"""Seconds from the first of them on, as elections take a while on a busy cluster, for which many
-clients would be dialled anew at the same moment."""
+"""Minimum number of seconds from the first error on.
+
+Elections take a while on a busy cluster, and many clients would reconnect at the same moment.
+"""
 IN_A_ROW = 5.0
 """Seconds from one to the next at most, or a few of the longest backoffs between them."""
 BACKOFFS = 3.0
@@ -48,11 +50,11 @@ FORGOTTEN = 60.0
 RUNS_DRY = 0.5
 """Seconds for which nothing new goes to a connection that is to be closed and has to answer."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
-"""What is waited for."""
+"""Requests that must be answered first."""
 
 
 class Denied(NamedTuple):
-    """What one connection's broker goes on denying; one thing is witness enough."""
+    """The role that a connection's broker denies; one partition or coordinator is enough."""
 
     thing: Hashable
     """A partition, or a coordinator's name."""
@@ -66,7 +68,7 @@ class Denied(NamedTuple):
 
 
 class Denials:
-    """What brokers deny to one client."""
+    """Roles that brokers deny to one client."""
 
     def __init__(
         self, client: str, network: NetworkClient, metadata: Metadata, rng: Rng, backoff: float
@@ -121,7 +123,7 @@ class Denials:
         if now < not_before:  # the next denial comes
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.throttle(now + RUNS_DRY)  # a busy producer's would go on for ever
+            connection.throttle(now + RUNS_DRY)  # a busy producer would never stop sending
             return
         if now > not_before + FORGOTTEN:
             ends = 0

@@ -69,9 +69,7 @@ class HeardEpochs:
         return bool(self._topics)
 
     def hear(self, partition: TopicPartition, epoch: int, topic_id: bytes, now: float) -> bool:
-        """Take in an epoch above the one that metadata has, if it has any; say whether that makes
-        the metadata stale.
-        """
+        """Note an epoch above the one in the metadata; return whether the metadata is stale."""
         heard = self._topics.setdefault(partition.topic, {})
         before = heard.get(partition.partition)
         if before is not None and before.epoch >= epoch:
@@ -80,7 +78,7 @@ class HeardEpochs:
         return True
 
     def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
-        """The topic of these epochs is gone: lower ones are the truth."""
+        """Accept lower epochs, because the topic of the known ones is gone."""
         heard = self._topics.setdefault(topic, {})
         for number, (topic_id, epoch) in epochs.items():
             heard[number] = HeardEpoch(epoch, topic_id, 0.0, believed=True)

@@ -1,9 +1,10 @@
-"""Metadata requests whose answers are late, and whether their brokers are only slow (R-RB-9).
+"""Track late metadata requests, and whether their brokers are only slow (R-RB-9).
 
-In: requests given up as first choice, because their connection fell silent or holds writes. Out:
-those that were answered after all; whether asking one more broker could help; dials that show
-whether a silent address lives. An answer counts whenever it comes; that of a slow broker is waited
-for, since a third question would only make it slower. Must not: judge an answer, or ask.
+In: requests that another one has replaced, because their connection fell silent or holds writes.
+Out: late responses; whether asking one more broker could help; connection attempts that show
+whether a silent address is alive. A response counts whenever it arrives; that of a slow broker is
+waited for, because a third request would only make it slower. Must not: judge a response, or send a
+request.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class LateAnswers:
         self.added += 1
 
     def clear(self) -> None:
-        """A good answer came."""
+        """Reset everything after a good response."""
         self.asked.clear()
 
     def forget_failures(self) -> bool:
-        """Drop those that came to nothing; say whether an answer is there."""
+        """Drop requests that failed; return whether a response has arrived."""
         self.asked = [a for a in self.asked if not (a.reply.done and a.reply.error)]
         return any(a.reply.done for a in self.asked)
 
@@ -69,9 +70,9 @@ class LateAnswers:
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def prove(self, now: float) -> float:
-        """See whether silent addresses still answer dials; gives when to look again.
+        """Check whether silent addresses still accept connections; return when to check again.
 
-        What is open for it is closed at once: it has shown what it can.
+        A connection that was opened for this is closed at once.
         """
         look_at = math.inf
         for asked in self._slow():

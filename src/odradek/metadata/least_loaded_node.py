@@ -1,8 +1,8 @@
-"""R-MD-2: which broker to ask for metadata. A pure choice; whoever asks carries it out.
+"""Choose the broker to ask for metadata (R-MD-2), as a pure function.
 
-In: the connected candidates of a round with what is known of each; whom the dial policy would dial.
-Out: use this connection, wait, dial this address, or nothing can be done now.
-Must not: open, send or remember anything.
+In: the connected candidates of a round with their state; the next address to connect to. Out: use
+this connection, wait, connect to this address, or nothing can be done now. Must not: open, send or
+remember anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.network.dial_policy import Whom
 
 
 class Action(Enum):
-    """What the choice says."""
+    """The action to take."""
 
     USE = "use"
     WAIT = "wait"
@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
     connection: Connection
     suspect: bool
     young_until: float
-    """While its pending dial is younger than the round's spacing, it is waited for."""
+    """Until then, its pending connection attempt is waited for."""
     bootstrap: bool = False
     older: bool = False
     """Its last answer was older than what is known: any other one is asked before (R-ID-4)."""
@@ -51,17 +51,17 @@ class Choice(NamedTuple):
     candidate: Candidate | None = None
     """Whose connection is used."""
     address: Address | None = None
-    """Which one is dialled."""
+    """The address to connect to."""
     until: float = math.inf
 
 
 def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom | None]) -> Choice:
     """Choose among candidates that haven't failed in this round.
 
-    Connected and idle, least recently used first; then connected with the fewest in flight; then
-    one that is being connected, while its dial is young; then `whom` the dial policy names. No
-    connection is opened while a connected broker can answer; one whose last answer was older than
-    what is known counts as the last resort.
+    Connected and idle, least recently used first; then connected with the fewest requests in
+    flight; then one that is connecting, while its attempt is young; then the address that `whom`
+    returns. No connection is opened while a connected broker can answer; a broker whose last
+    response was outdated is the last resort.
     """
     usable: list[Candidate] = []
     older: list[Candidate] = []

@@ -1,8 +1,8 @@
-"""What a large answer makes of its topics, found out piece by piece before it is taken in.
+"""Compare a large response with known topics piece by piece, before it is applied.
 
-In: the pieces of an answer, the snapshot and the epochs they are compared with. Out: the topics
-that are ready, and the items that are left for the step that takes in the answer. It holds only as
-long as snapshot and epochs stay: `Metadata` drops it when they change. Must not: change either.
+In: the pieces of a response, the snapshot and the epochs to compare with. Out: the topics that are
+ready, and the items that are left for the step that applies the response. The result is only valid
+while snapshot and epochs don't change: `Metadata` drops it when they do. Must not: change either.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class LookedOver:
             )
 
     def is_all_of(self, answer: MetadataResponse, asked: Container[str]) -> bool:
-        """Whether that answer can be taken in as it was looked over: read to the end, each topic
-        once and asked for.
+        """Return whether a response can be applied with this result.
+
+        It can if it was read to the end and contains each topic once, all of them requested.
         """
         if answer is not self.answer or not self._done == len(self._names) == len(answer.topics):
             return False

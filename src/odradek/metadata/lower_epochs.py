@@ -1,10 +1,10 @@
-"""When a lower leader epoch is believed after all, where there are no topic ids (R-MD-7).
+"""Decide when a lower leader epoch is accepted after all, without topic ids (R-MD-7).
 
-In: refusals by the leaders that are known, answers of lower epochs. Out: whether the topic is
-another one of the same name. A lower epoch comes from a broker that lags behind, or from a topic
-that was deleted and made again between two refreshes; without ids the answers look alike. But a
-broker that lags behind is alone with what it says, or catches up within seconds, and the leader
-that is known still does its work. Must not: know connections; believe one answer alone.
+In: errors of the known leaders, responses with lower epochs. Out: whether the topic is another one
+of the same name. A lower epoch comes from an outdated broker, or from a topic that was deleted and
+recreated between two refreshes; without ids the responses look alike. But an outdated broker is
+alone with its epoch, or catches up within seconds, and the known leader still serves requests. Must
+not: know connections; accept the epoch of a single response.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from odradek.metadata.cluster import NO_ID
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 
 ANSWERS = 5
-"""So many answers in a row have to say so, each after another refusal by the known leader,"""
+"""Number of such responses in a row, each after another refusal by the known leader."""
 SECONDS = 10.0
-"""over so long a time. Brokers that lag behind for longer are cut off from their controller, and
-KRaft's fences them after 9 s (broker.session.timeout.ms): the others' answers don't name them."""
+"""Seconds over which these responses must arrive.
+
+Brokers that are outdated for longer are cut off from their controller, and KRaft's controllers
+fence them after 9 s (broker.session.timeout.ms): the responses of other brokers don't name them.
+"""
 
 
 class LowerEpochs:
-    """What is held against the known leaders of topics without ids."""
+    """Evidence against the known leaders of topics without ids."""
 
     def __init__(self) -> None:
         self._refused: dict[str, set[int]] = {}
@@ -30,16 +33,16 @@ class LowerEpochs:
         """Per topic: how many answers, the first one's and the last one's time."""
 
     def refused(self, topic: str, partition: int) -> None:
-        """The leader that is known refused a request for a partition."""
+        """Note that the known leader refused a request for a partition."""
         self._refused.setdefault(topic, set()).add(partition)
 
     def forget(self, topic: str) -> None:
-        """Nobody uses the topic any more."""
+        """Forget a topic that is no longer used."""
         self._refused.pop(topic, None)
         self._doubts.pop(topic, None)
 
     def forget_those(self, topics: Iterable[str]) -> None:
-        """The same of many; costs nothing where nothing is held against anybody."""
+        """Forget many topics; costs nothing if there is no evidence at all."""
         if self._refused or self._doubts:
             for topic in topics:
                 self.forget(topic)

@@ -1,8 +1,8 @@
-"""What is known and what is wanted: the snapshot, the topics in use, the refreshes asked for.
+"""Hold the snapshot, the topics in use, and the requested refreshes.
 
-In: wishes of the clients (R-MD-6), answers from `metadata_updater`. Out: snapshot, `changed`.
-R-MD-4: any number of callers ask for refreshes here; the updater sends one request at a time, and
-whoever asks after it was sent shares exactly one next request. Must not: send anything.
+In: requests of the clients (R-MD-6), responses from `metadata_updater`. Out: snapshot, `changed`.
+R-MD-4: any number of callers request refreshes here; the updater sends one request at a time, and
+all callers that ask after it was sent share exactly one next request. Must not: send anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 logger = logging.getLogger("odradek.metadata")
 
 DENYING = (NotLeaderOrFollowerError, ReplicaNotAvailableError)
-"""What a broker says that isn't the leader; the latter one before Kafka 2.6."""
+"""Errors of a broker that isn't the leader; the latter one before Kafka 2.6."""
 
 
 class Metadata:
@@ -55,7 +55,7 @@ class Metadata:
         rng: Rng,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives the engine's now, for when topics are used."""
+        """Take `clock`, which returns the engine's time, to note when topics are used."""
         self.snapshot: Cluster | None = None
         self.cluster_id: str | None = None
         """Remembered outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
@@ -63,7 +63,7 @@ class Metadata:
         """Topics in use, and when each was last used; refreshes ask for these and no others
         (R-MD-7)."""
         self.held_by: list[Callable[[], Iterable[str]]] = []
-        """Who names topics that are in use however long ago somebody asked for them."""
+        """Functions that name topics in use, however long ago they were requested."""
         self.on_forgotten: list[Callable[[str], object]] = []
         self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
         """Get a partition, and the address where a broker answered that it doesn't lead it."""
@@ -114,22 +114,25 @@ class Metadata:
         at: Address | None = None,
         hinted: bool = False,
     ) -> None:
-        """A request for a partition failed at the leader that is known, whose address was `at`;
-        `hinted`: the answer named another, so that nobody needs to be asked.
+        """Note that a request for a partition failed at the known leader, whose address was `at`.
+
+        With `hinted`, the response named another leader, so that no refresh is needed.
         """
         if isinstance(error, BrokerError) and partition.topic in self.topics:
             self._lower.refused(*partition)
         if at is not None and not hinted and isinstance(error, DENYING):
             for told in self.on_denied:
                 told(partition, at)
-        # A leader that doesn't know the epoch yet, or never will: its topic was made again.
+        # The leader doesn't know the epoch yet, or never will, because its topic was recreated.
         wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
         if wanted and not hinted:
             self.request(f"{partition}: {type(error).__name__}")
 
     def want(self, topics: Iterable[str]) -> None:
-        """Add topics in use. New ones are fetched at once (MD-09); one that was asked for before
-        and isn't there is asked for again with the spacing of all refreshes.
+        """Add topics in use.
+
+        New ones are fetched at once (MD-09); one that was requested before and doesn't exist is
+        requested again with the spacing of all refreshes.
         """
         now = self._clock()
         for name in topics:
@@ -148,13 +151,14 @@ class Metadata:
                 self.wanted.notify()
 
     def use(self, topic: str, now: float) -> None:
-        """Somebody uses a topic that is known. Any thread may say so, with its own time: the
-        engine's may be that of a step long ago.
+        """Note that a known topic is used.
+
+        Any thread may call this, with its own time: the engine's time may be that of an old step.
         """
         self.topics[topic] = now
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """These are no longer in use."""
+        """Remove topics that are no longer in use."""
         for name in topics:
             self.topics.pop(name, None)
             self._new_topics.pop(name, None)
@@ -171,7 +175,7 @@ class Metadata:
             told(name)
 
     def _forget_idle(self) -> None:
-        """R-MD-7: what nobody has used for metadata.max.idle.ms isn't asked for any more."""
+        """Stop refreshing topics that weren't used for metadata.max.idle.ms (R-MD-7)."""
         now = self._clock()
         latest = now - self._max_idle
         idle = [name for name, used in list(self.topics.items()) if used <= latest]
@@ -218,7 +222,7 @@ class Metadata:
         return self._asked > self._done
 
     def due_at(self) -> float:
-        """When the next refresh may and should be made."""
+        """Return when the next refresh may and should start."""
         if self._new_topics and self.snapshot is not None:
             # MD-09: at once. But where the last refresh brought several, a crowd is asking, and the
             # usual spacing gathers those who come a moment later in one request (R-MD-4).
@@ -228,7 +232,7 @@ class Metadata:
         return max(self.allowed_at, (self.refreshed_at or 0.0) + self._max_age)
 
     def next_topics(self, *, full: bool = False) -> tuple[list[str], bool]:
-        """The topics to ask for now, and whether that is only the new ones."""
+        """Return the topics to request now, and whether these are only the new ones."""
         partial = bool(self._new_topics) and not self.requested and self.snapshot is not None
         partial = partial and not full
         if not partial:
@@ -238,12 +242,12 @@ class Metadata:
     # Answers
 
     def sent(self, topics: Iterable[str]) -> int:
-        """A request for these topics went out: it satisfies all who asked so far.
+        """Note that a request for these topics was sent: it satisfies all callers so far.
 
-        Returns its serial, which `apply` gets back with the answer.
+        Returns its serial number, which `apply` receives with the response.
         """
         if not self.requested or self._clock() > self.allowed_at + self._retry.maximum:
-            # For new topics, by age, or after a while in which nobody asked: a fresh start.
+            # For new topics, by age, or after a while without requests: a fresh start.
             self._equivalent = 0
         self.in_flight_topics = frozenset(topics)
         for name in topics:
@@ -252,9 +256,10 @@ class Metadata:
         return self._sent
 
     def failed(self, *, late: bool = False) -> None:
-        """The request came to nothing: what it should have brought is still wanted.
+        """Note that the request failed: what it should have fetched is still requested.
 
-        One that is only `late` brings it after all, if its answer is the first to come (R-RB-9).
+        A request that is only `late` still fetches it, if its response is the first to arrive
+        (R-RB-9).
         """
         for name in self.in_flight_topics or ():
             if self.snapshot is None or name not in self.snapshot.topics:
@@ -265,9 +270,7 @@ class Metadata:
             self._asked = self._sent + 1
 
     def look_over(self, answer: MetadataResponse) -> None:
-        """Compare what was read on of an answer with what is known, so that `apply` has little
-        to do.
-        """
+        """Compare the parts of a response that have been read, so that `apply` has little to do."""
         if self._looked is None or self._looked.answer is not answer:
             self._looked = LookedOver(answer)
         self._looked.go_on(self.snapshot, self._epochs)
@@ -283,8 +286,9 @@ class Metadata:
         serial: int,
         at: Address | None = None,
     ) -> Cluster:
-        """Take in a good answer, of the broker `at` an address. `fresh` drops the old snapshot
-        (rebootstrap).
+        """Apply a good response of the broker `at` an address.
+
+        `fresh` drops the old snapshot (rebootstrap).
         """
         old = None if fresh else self.snapshot
         names = list(asked)
@@ -341,7 +345,7 @@ class Metadata:
     def _let_go(
         self, response: MetadataResponse, left: Iterable[MetadataResponseTopic], now: float
     ) -> bool:
-        """Forget the epochs of topics that were made again unseen; say whether there are any."""
+        """Forget the epochs of topics that were recreated; return whether there are any."""
         brokers = {b.node_id for b in response.brokers}
         topics = self.snapshot.topics if self.snapshot is not None else {}
         anew = False
@@ -369,7 +373,7 @@ class Metadata:
         return anew
 
     def _drop_unused(self, old: Cluster | None, snapshot: Cluster) -> None:
-        """Nothing is kept of topics that left the snapshot because nobody uses them."""
+        """Drop all state of topics that left the snapshot because they aren't used."""
         if old is None or old.topics is snapshot.topics:
             return
         there = set(snapshot.topics)
@@ -394,8 +398,9 @@ class Metadata:
         return True
 
     def is_older(self, partition: TopicPartition, epoch: int, topic_id: bytes = NO_ID) -> bool:
-        """Take in the leader epoch of a position (R-ID-4). If what is known of the partition's
-        leader is older, say so, and ask for it elsewhere.
+        """Note the leader epoch of a position (R-ID-4); return whether the metadata is older.
+
+        If it is, another broker is asked for the partition's leader.
         """
         snapshot, now = self.snapshot, self._clock()
         known = None if snapshot is None else snapshot.partition(*partition)

@@ -1,9 +1,9 @@
-"""The Sarama page's home: the one flow that keeps the client's picture of the cluster up to date.
+"""Keep the client's view of the cluster up to date, in one flow (as in Sarama's page on metadata).
 
-In: wishes in `Metadata`, the state of connections. Out: metadata requests, one at a time, snapshots
-and rebootstraps. The words of R-MD-3: an *attempt* is one request to one broker (or a dial for it);
-going on to the next candidate isn't a retry; a *round* is one pass over all candidates; only a new
-round costs retry backoff. Must not: keep a second set of brokers (R-MD-1).
+In: requests in `Metadata`, the state of connections. Out: metadata requests, one at a time,
+snapshots and rebootstraps. Terms of R-MD-3: an *attempt* is one request to one broker (or a
+connection attempt for it); trying the next candidate isn't a retry; a *round* is one pass over all
+candidates; only a new round costs retry backoff. Must not: keep a second set of brokers (R-MD-1).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class MetadataUpdater:
             now = yield from self._refresh(now)
 
     def _refresh(self, now: float) -> Flow[float]:
-        """Rounds until one of them brings an answer."""
+        """Run rounds until one of them returns a response."""
         round_ = Round(self.rounds + 1)
         while True:
             self.rounds += 1
@@ -191,14 +191,15 @@ class MetadataUpdater:
         return None if not acts and found.exhausted(some_failed=bool(round_.failed)) else choice
 
     def _metadata_only(self, only: bool) -> None:
-        """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
+        """Hold back connections to leaders while no metadata is available (R-CS-8)."""
         if self._network.dials.metadata_only(only):
             self._network.changed.notify()
 
     def _make_room(self, starts: list[Address], now: float) -> None:
-        """A bootstrap address that wasn't tried in this outage takes the place of a hanging dial.
+        """Replace a hanging connection attempt by one to an untried bootstrap address.
 
-        Only then, so that a dead cluster isn't swept by dials that are given up early.
+        Only addresses that weren't tried in this outage count, so that attempts to a dead cluster
+        aren't given up early.
         """
         since = self.due_since if self.due_since is not None else now
         find = self._network.states.find
@@ -363,11 +364,11 @@ class MetadataUpdater:
             self._network.forget_addresses(known, now, self._config["metadata.max.idle.ms"])
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
-        """Close what leads to no broker, and what was made for metadata and has done its work.
+        """Close connections that lead to no broker, or were only opened for metadata.
 
-        A broker that is silent with requests open may only be slow; or its cluster gives it up in a
-        while, and then the metadata doesn't name it any more. So whoever waits for it needn't wait
-        for `request.timeout.ms`: what it carried is retried where the leaders are now.
+        A broker that is silent with open requests may only be slow; otherwise its cluster removes
+        it from the metadata after a while. So callers needn't wait for `request.timeout.ms`: their
+        requests are retried at the new leaders.
         """
         for connection, why in self._candidates.unneeded(snapshot, used):
             self._network.close(connection, now, why)
@@ -423,7 +424,7 @@ class MetadataUpdater:
             )
 
     def _note_ends(self, round_: Round, now: float) -> None:
-        """Dials of this round that have ended badly are failed candidates."""
+        """Count connection attempts of this round that have failed as failed candidates."""
         for connection in round_.dialled.copy() if round_.dialled else ():
             if connection.ended:
                 round_.dialled.remove(connection)
@@ -464,9 +465,10 @@ class MetadataUpdater:
             )
 
     def _meant_by(self, address: Address) -> tuple[str | None, int]:
-        """R-RB-8: what a broker is told of whom we mean, if it was learned from its cluster.
+        """Return the cluster and broker id to expect at an address of the cluster (R-RB-8).
 
-        Nothing at a bootstrap address, which may lead to any broker, nor where several share one.
+        Nothing for a bootstrap address, which may lead to any broker, or if several brokers share
+        one.
         """
         snapshot = self.metadata.snapshot
         if snapshot is None or snapshot.cluster_id is None or address in self.bootstrap:

@@ -1,10 +1,10 @@
-"""Brokers that say they aren't the one that was meant (129 to ApiVersions, KIP-1242): start again?
+"""Decide whether a broker that isn't the expected one (error 129, KIP-1242) means a rebootstrap.
 
-In: the address of such a broker, and which broker was meant there. Out: whether the bootstrap
-addresses are asked. They are at once (R-RB-3), but not again and again for an address of which they
-go on saying the same: while a proxy or a recycled address leads elsewhere, that would end all good
-connections once per backoff. Then it is a failure of that address, as any other.
-Must not: know connections, or decide whether the known brokers are available.
+In: the address of such a broker, and the broker that was expected there. Out: whether the bootstrap
+addresses are asked. They are at once (R-RB-3), but not again and again for an address that keeps
+reporting the same: while a proxy or a recycled address leads elsewhere, that would end all good
+connections once per backoff. Then it counts as a failure of that address, as any other. Must not:
+know connections, or decide whether the known brokers are available.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.common.types import Address
 
 
 class Misled:
-    """What was said to one client."""
+    """Reports of unexpected brokers to one client."""
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
@@ -31,5 +31,5 @@ class Misled:
         return True
 
     def led_right(self, address: Address) -> None:
-        """A broker there was the one that was meant."""
+        """Note that the expected broker answered there."""
         self._told.pop(address, None)

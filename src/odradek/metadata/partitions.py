@@ -27,7 +27,7 @@ class Partition(NamedTuple):
 
 
 def made_of(p: MetadataResponsePartition) -> Partition:
-    """What an answer says of a partition."""
+    """Return the state of a partition in a response."""
     return Partition(
         p.partition_index,
         p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,

@@ -1,10 +1,10 @@
-"""R-CS-4: when what one address has against this client becomes the error of every waiting call.
+"""Decide when an address's refusal becomes the error of every waiting call (R-CS-4).
 
 In: ends of connections, the ends of metadata rounds. Out: a refusal that holds until the next
-attempt. An error that waiting doesn't mend (`KafkaError.sticky`: a wrong password, a certificate
-that can't be trusted) is told at once, but not while somebody else may still take us in: a client
-with a good connection goes on; and where one broker of several refuses, the round goes on to the
-others first, a second at the most. Must not: end the client. The next round dials again.
+attempt. An error that waiting can't cure (`KafkaError.sticky`: a wrong password, an untrusted
+certificate) is raised immediately, but not while another broker may still accept the client: a
+client with a good connection continues; and if one broker of several refuses, the round first tries
+the others, for at most a second. Must not: end the client. The next round connects again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.network.connection import ASIDE
 from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
-"""Seconds in which a round may find somebody who takes us in."""
+"""Seconds in which a round may find a broker that accepts the client."""
 RECENT = 10.0
 """Seconds before the first refusal in which an address that failed belongs to the same trouble."""
 WEAK = (NotKafkaError, PlaintextPortError)
@@ -39,7 +39,7 @@ def _nobody(refusal: Refusal) -> None:
 
 
 class Refusals:
-    """What the addresses of one client have against it."""
+    """Refusals of one client by address."""
 
     def __init__(self, network: NetworkClient) -> None:
         self._network = network
@@ -53,13 +53,13 @@ class Refusals:
         self.tell = tell
 
     def note(self, address: Address, error: KafkaError, now: float) -> None:
-        """A connection to an address has ended with an error."""
+        """Note that a connection to an address has ended with an error."""
         if error.sticky:
             self._noted[address] = error
             self._since = min(self._since, now)
 
     def forget(self) -> None:
-        """Somebody took us in."""
+        """Forget all refusals, because a broker accepted our credentials."""
         self._noted, self._since = {}, math.inf
 
     @property
@@ -85,14 +85,14 @@ class Refusals:
         self.tell(self.last)
 
     def standing(self, now: float) -> KafkaError | None:
-        """The error that a call gets which begins now."""
+        """Return the error of a call that begins now."""
         last = self.last
         if last is None or now >= last.until or self._connected():
             return None
         return last.error
 
     def latest(self) -> KafkaError | None:
-        """What an address has against us that hasn't proved itself since: a timeout's cause."""
+        """Return the latest refusal that still holds: the cause of a timeout."""
         for state in self._network.states.all():
             error = state.last_error
             if state.failures and isinstance(error, KafkaError) and error.sticky:
@@ -109,10 +109,11 @@ class Refusals:
         return any(c.ready and c.purpose != ASIDE for c in connections)
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
-        """The error that says it for all, if any does.
+        """Return the error that decides for all addresses, if there is one.
 
-        A client that had been let in rather waits for those that are only away, unless more than
-        half of the addresses refuse it: one alone may be another cluster's by now.
+        A client that was accepted before rather waits for addresses that are only unreachable,
+        unless more than half of the addresses refuse it: a single one may belong to another cluster
+        by now.
         """
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
         if self.got_in():

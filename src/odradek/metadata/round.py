@@ -45,9 +45,9 @@ class PendingRequest:
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def read_on(self) -> MetadataResponse | None:
-        """Read the next part of an answer that is there; the answer, None when all is read.
+        """Read the next part of a response; return the response once it is complete, else None.
 
-        MalformedMessageError: it can't be read.
+        Raises MalformedMessageError if it can't be decoded.
         """
         if not self.reply.done or self.reply.error is not None:
             return None
@@ -78,7 +78,7 @@ class Round:
         self.asked: PendingRequest | None = None
 
     def asks(self, request: PendingRequest) -> None:
-        """A request is out, and is waited for."""
+        """Note that a request was sent and is waited for."""
         self.asked = request
 
     def asks_no_more(self) -> None:
@@ -86,5 +86,5 @@ class Round:
         self.asked = None
 
     def keep_to(self, known: list[Address]) -> None:
-        """These known brokers take part, for as long as the round lasts."""
+        """Let these known brokers take part, for as long as the round lasts."""
         self.known = known

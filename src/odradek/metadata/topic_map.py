@@ -1,12 +1,12 @@
-"""Topics by name in a snapshot: a mapping that never changes, and whose next one costs O(1).
+"""Map names to topics in a snapshot: an immutable mapping whose successor costs O(1).
 
-In: the topics of an answer. Out: what `Cluster.topics` is. All maps that came one from the other
-share one dict, which holds what the newest says; an older one keeps what it says differently, and
-knows the one that came next. So one new topic among thousands costs one entry, a look into the
-newest map is a look into a dict, and an old one that nobody holds is gone with its differences.
+In: the topics of a response. Out: the value of `Cluster.topics`. All maps that were derived from
+each other share one dict with the newest state; an older map stores its differences, and a
+reference to its successor. So one new topic among thousands costs one entry, a lookup in the newest
+map is a lookup in a dict, and an old map is freed with its differences once it isn't referenced.
 
-Any thread may read while the engine's makes the next one: what a map has to keep is written down
-before the dict is changed, and a reader looks at the dict first. Must not: be changed.
+Any thread may read while the engine's thread creates the successor: the differences are stored
+before the dict is changed, and a reader looks into the dict first. Must not: be changed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ class TopicMap(Mapping[str, T], Generic[T]):
     def __init__(self, topics: Mapping[str, T]) -> None:
         self._shared = dict(topics)
         self._changed: dict[str, T | None] | None = None
-        """What it says of the names that the next map changed; None: it doesn't have them."""
+        """Values of names that the successor changed; None if this map doesn't have the name.
+        """
         self._next: TopicMap[T] | None = None
         self._drift = 0
-        """How many entries have changed since the dict was made."""
+        """Number of entries that have changed since the dict was created."""
 
     def changed(self, changes: Mapping[str, T | None]) -> TopicMap[T]:
-        """The map with these topics replaced or added, or taken out (None)."""
+        """Return the map with these topics replaced, added, or removed (None)."""
         shared = self._shared
         changes = {k: v for k, v in changes.items() if v is not None or k in self}
         if not changes:
             return self
         drift = self._drift + len(changes)
         if self._changed is not None or drift > len(shared):
-            # A dict of its own once as much has changed as there is: that is O(1) for each change,
-            # and whoever keeps an old map keeps no more than twice what it has.
+            # Copy the dict once as many entries have changed as there are: that is O(1) per change,
+            # and an old map keeps at most twice its own entries alive.
             made = self._now() | changes
             return TopicMap({k: v for k, v in made.items() if v is not None})
         following: TopicMap[T] = TopicMap.__new__(TopicMap)
@@ -60,7 +61,7 @@ class TopicMap(Mapping[str, T], Generic[T]):
     @overload
     def get(self, name: str, default: T | D, /) -> T | D: ...
     def get(self, name: str, default: T | D | None = None, /) -> T | D | None:
-        """The topic of a name, else `default`."""
+        """Return the topic of a name, else `default`."""
         found = self._shared.get(name)
         here: TopicMap[T] | None = self
         while here is not None and (changed := here._changed) is not None:
@@ -80,7 +81,7 @@ class TopicMap(Mapping[str, T], Generic[T]):
         return isinstance(name, str) and self.get(name) is not None
 
     def _now(self) -> dict[str, T]:
-        """A copy of what it says."""
+        """Return a copy of the current entries."""
         found: dict[str, T] = self._shared.copy()
         said: dict[str, T | None] = {}
         here: TopicMap[T] | None = self

@@ -1,10 +1,10 @@
-"""Trace contexts in records' headers: W3C's, or what the program's global propagator writes.
+"""Read and write trace contexts in records' headers: W3C's, or those of the global propagator.
 
 In: headers of a record that is sent or was read, rows of columns or of Arrow batches. Out: headers
-with a context added; the contexts that records were sent in, as links. Must not: change what was
-given, take the place of a context that the program itself has put there, or look at more than
-`MOST_LINKS` records of a batch.
-This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
+with a context added; the contexts that records were sent in, as links. Must not: change the
+arguments, replace a context that the program itself has added, or look at more than `MOST_LINKS`
+records of a batch. This module imports OpenTelemetry: it is only imported if the program uses
+traces.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ _GETTER = _HeaderGetter()
 
 
 def injected(headers: Headers, context: Context) -> Headers:
-    """The headers with this context behind them; names that are there already stay as they are. A
-    record that has no room for it goes without.
+    """Return the headers with this context appended; existing names are left unchanged.
+
+    If the record has no space for it, the context is left out.
     """
     carrier: dict[str, str] = {}
     with FORGIVEN:  # what it had written until then goes along
@@ -96,8 +97,10 @@ def injected(headers: Headers, context: Context) -> Headers:
 
 
 def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Context) -> Context:
-    """What a record's headers add to a context; of several with one name the last counts, as in
-    OpenTelemetry's instrumentation of Java's clients. What can't be read adds nothing.
+    """Return a context with what a record's headers add to it; invalid headers add nothing.
+
+    Of several headers with one name the last counts, as in OpenTelemetry's instrumentation of
+    Java's clients.
     """
     if not headers:
         return context
@@ -112,7 +115,7 @@ def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Conte
 
 
 def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext | None:
-    """The context that a record was created in, where its headers have one."""
+    """Return the context that a record was created in, if its headers contain one."""
     return valid(extracted(headers, NO_CONTEXT)) if headers else None
 
 
@@ -123,8 +126,9 @@ def valid(context: Context) -> SpanContext | None:
 
 
 def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link]:
-    """A link to each context that some of these were created in, with the place of the first, as
-    far as it isn't `known` of all of them.
+    """Return a link to each context that records were created in, with its first record's place.
+
+    Attributes in `known`, which all records share, are left out.
     """
     found: dict[tuple[int, int], Link] = {}
     for record in islice(records, MOST_LINKS):
@@ -139,8 +143,9 @@ def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link
 
 
 def all_of(data: Any, name: str) -> list[Any]:
-    """The distinct values of this column of a record batch or table; None alone where it is none of
-    names or numbers, or there are several of that name.
+    """Return the distinct values of this column of a record batch or table.
+
+    Returns only None if the column has neither strings nor numbers, or if several have that name.
     """
     if data.schema.names.count(name) != 1:
         return [None]
@@ -154,9 +159,10 @@ def all_of(data: Any, name: str) -> list[Any]:
 def arrow_records(
     data: Any, headers: str | None, places: Sequence[str] = ()
 ) -> Iterator[ReadRecord]:
-    """The first rows of a record batch or table, by what its columns say: `headers` is the name of
-    one; `places` those of topic, partition and offset. No row where Arrow finds them broken, or the
-    headers are something else.
+    """Return the first rows of a record batch or table as records.
+
+    `headers` is the name of a column; `places` are those of topic, partition and offset. Returns no
+    rows if the columns are invalid, or if the headers have another type.
     """
     names = data.schema.names
     if names.count(headers) != 1:
@@ -165,7 +171,10 @@ def arrow_records(
     rows = data.slice(0, MOST_LINKS).select([headers, *wanted])
     try:
         rows.validate(full=True)
-    except (ValueError, IndexError):  # Arrow's own errors; else it would read what isn't there
+    except (
+        ValueError,
+        IndexError,
+    ):  # Arrow's own errors; without the check, it would read beyond the data
         return
     for row in rows.to_pylist():
         found = row[headers]
@@ -175,7 +184,7 @@ def arrow_records(
 
 
 def _pair(given: Any) -> tuple[str, bytes | None] | None:
-    """A header of a row: of a struct, or of a map; None for what is none."""
+    """Return a header of a struct or map row; None if it isn't one."""
     pair: Any = (given.get("key"), given.get("value")) if isinstance(given, dict) else given
     if not isinstance(pair, tuple) or len(pair) != 2:
         return None

@@ -1,8 +1,8 @@
-"""What a metric is called elsewhere, and which client it is of.
+"""Name metrics for other systems, with labels of their clients.
 
-In: metrics of snapshots. Out: words of a name, and labels that tell clients apart. A metric that is
-of a topic or a partition has another name than the client's own, or a sum over a name would count
-twice. Must not: know any exporter.
+In: metrics of snapshots. Out: the words of a name, and labels that distinguish clients. A metric of
+a topic or a partition has another name than the client's own metric, because a sum over one name
+would count twice. Must not: know any exporter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Measured(Protocol):
 
 
 def words(metric: Metric) -> tuple[str, ...]:
-    """The words of its name: `kafka`, its group, what it is of, its own name."""
+    """Return the words of a metric's name: `kafka`, its group, its scope, its own name."""
     group = metric.group.removesuffix(_SUFFIX)
     of = ""
     if _PARTITION in metric.tags:
@@ -42,7 +42,7 @@ def words(metric: Metric) -> tuple[str, ...]:
 
 
 class MeasuredClients:
-    """Those whose metrics are asked for together; one that nobody else holds is forgotten."""
+    """Clients whose metrics are exported together; one that is garbage-collected is dropped."""
 
     def __init__(self, clients: Sequence[Measured]) -> None:
         for client in clients:
@@ -55,8 +55,9 @@ class MeasuredClients:
         """By place, what each is called: for ever, or a series would become another client's."""
 
     def snapshots(self) -> list[tuple[Metrics, str]]:
-        """Of each that is there, in their order, with a client id of its own; none of those that
-        belong to a parent process.
+        """Return a snapshot of each existing client, in order, with a unique client id.
+
+        Clients of a parent process are left out.
         """
         found = []
         for place, held in enumerate(self._clients):
@@ -81,6 +82,6 @@ def told_apart(snapshots: Iterable[Metrics]) -> list[tuple[Metrics, str]]:
 
 
 def _own(client_id: str, taken: Collection[str]) -> str:
-    """The id, or the first of `…-2`, `…-3` that nobody has."""
+    """Return the id, or the first free one of `…-2`, `…-3`."""
     numbered = (f"{client_id}-{n}" for n in count(2))
     return next(name for name in chain((client_id,), numbered) if name not in taken)

@@ -26,7 +26,7 @@ _UNITS = {"": "1", "ms": "ms", "s": "s", "bytes": "By"}
 
 
 class _Convention(NamedTuple):
-    """A metric of the semantic conventions, made of one of ours."""
+    """A metric of the semantic conventions, derived from one of this client's."""
 
     name: str
     text: str
@@ -91,8 +91,10 @@ class OpenTelemetryMetrics:
         make(name, callbacks=[observe], unit=unit, description=text)
 
     def _found(self, instrument: str, name: tuple[str, ...]) -> Iterable[tuple[Metric, str]]:
-        """What there is of a name. An instrument that is asked once more is a new export's first:
-        then the clients are asked again.
+        """Return the metrics of a name.
+
+        An instrument that is read a second time begins a new export: the clients' metrics are read
+        again.
         """
         if instrument in self._served or not self._served:
             self._served, self._asked = set(), _by_words(self._clients.snapshots())

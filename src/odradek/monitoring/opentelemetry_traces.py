@@ -1,8 +1,8 @@
-"""Traces as OpenTelemetry's spans: of what producers send, and consumers read and commit.
+"""Trace clients with OpenTelemetry's spans: records that are sent, read, processed and committed.
 
-In: clients, a tracer provider; records that a program works on. Out: spans by the semantic
+In: clients, a tracer provider; records that a program processes. Out: spans by the semantic
 conventions for messaging, contexts in records' headers (`spans`, `contexts`). Must not: import
-OpenTelemetry before somebody asks for traces, or keep a client alive.
+OpenTelemetry before the program uses traces, or keep a client alive.
 """
 
 from __future__ import annotations

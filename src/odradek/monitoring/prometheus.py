@@ -1,9 +1,9 @@
-"""Metrics as Prometheus reads them: a text for an endpoint of one's own, or a collector.
+"""Export metrics to Prometheus: as a text for an endpoint of the program, or with a collector.
 
-In: clients or snapshots, or families that somebody else has made (of groups' lag, the command
-line). Out: families with type, help and labels. Averages of nothing are left
-out. The text needs no library; `PrometheusCollector` is for `prometheus_client`'s registry. Must
-not: serve anything, or keep a client alive.
+In: clients or snapshots, or families from elsewhere (of groups' lag, by the command line). Out:
+families with type, help and labels. Averages without a value are left out. The text needs no
+library; `PrometheusCollector` is for `prometheus_client`'s registry. Must not: serve anything, or
+keep a client alive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PrometheusFamily(NamedTuple):
     name: str
     kind: Kind
     help: str
-    """What it means, and its unit."""
+    """Meaning and unit."""
     series: list[PrometheusSeries]
 
 

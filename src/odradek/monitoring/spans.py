@@ -1,13 +1,13 @@
-"""The spans of one client: send, poll, process, commit, by the conventions for messaging (1.44).
+"""Create the spans of one client by the conventions for messaging (1.44).
 
-In: what the client's callers do (`clients/traces`). Out: spans of a tracer, contexts in headers.
-A span that has nothing inside of it is made when its work is over, with the time of its beginning:
-so nothing can leave it open, neither a Ctrl-C nor a fork. Only a record's span is made before, as
-its context goes with the record; its outcome ends it, whatever that is. Times are the client's
-clock, so that a simulation has its own.
-Must not: change what a call gives or raises, also where a sampler, a processor or a propagator of
-the program's fails (it runs in the client's own steps), or keep the client alive.
-This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
+In: calls of the client's callers (`clients/traces`). Out: spans of a tracer, contexts in headers. A
+span without child spans is created when its operation is over, with the time of its beginning: so
+nothing can leave it open, neither Ctrl-C nor a fork. Only a record's span is created before,
+because its context is sent with the record; the outcome ends it in any case. Times are those of the
+client's clock, so that a simulation has its own. Must not: change what a call returns or raises,
+also if a sampler, a processor or a propagator of the program fails (it runs in the client's own
+steps), or keep the client alive. This module imports OpenTelemetry: it is only imported if the
+program uses traces.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def failed(span: Span, error: BaseException) -> None:
 
 
 def named(attributes: Mapping[str, Any]) -> str:
-    """What a span with these is called."""
+    """Return the name of a span with these attributes."""
     topic = attributes.get(TOPIC)
     operation: str = attributes[NAME]
     return operation if topic is None else f"{operation} {topic}"
 
 
 def common(all_: Iterable[T]) -> T | None:
-    """What all of these are; None where they differ."""
+    """Return the value that all items have in common; None if they differ."""
     found = set(all_)
     return found.pop() if len(found) == 1 else None
 
@@ -132,7 +132,7 @@ class SentRecordSpan:
         headers: tuple[tuple[str, Any], ...],
         context: Context,
     ) -> tuple[tuple[str, Any], ...]:
-        """Begin it, and give the headers with its context; with their own they stay as they are."""
+        """Begin a record's span and return the headers with its context; existing ones are kept."""
         name, at, theirs = named(attributes), self._traces.now(), sent_in(headers)
         with FORGIVEN:
             if theirs is not None:
@@ -178,14 +178,14 @@ class SentRecordSpan:
 
 
 class ClientSpans:
-    """What makes one client's spans."""
+    """Creates the spans of one client."""
 
     def __init__(self, tracer: Tracer, calls: ClientCalls[Any]) -> None:
         self._tracer = tracer
         self._calls = calls
         self._clock = calls.host.wall_clock
         self.client = {CLIENT: calls.config["client.id"]}
-        """What all of them say."""
+        """Attributes of all spans."""
         self.open: set[SentRecordSpan] = set()
         """Of records without an outcome."""
         self.reads = calls.writes is None
@@ -199,7 +199,7 @@ class ClientSpans:
         return int(self._clock() * 1e9)
 
     def about(self, name: str, kind: str) -> dict[str, Any]:
-        """The attributes of an operation."""
+        """Return the attributes of an operation."""
         return {SYSTEM: "kafka", NAME: name, TYPE: kind, **self.client}
 
     def of_cluster(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class ClientSpans:
     def sending(
         self, send: Callable[..., Any], report: Callable[[Any, Any], object]
     ) -> Callable[..., Any]:
-        """What stands in place of a producer's `send`, or of what its `send` awaits."""
+        """Return a replacement of a producer's `send`, or of the function that it awaits."""
 
         @of_producers
         def traced(
@@ -292,7 +292,7 @@ class ClientSpans:
     def received(
         self, flow: Generator[Y, float, T], note_into: Callable[[Runs | None], None]
     ) -> Generator[Y, float, T]:
-        """A span for a call that has something to hand out, or that fails."""
+        """Create a span for a call that returns records, or that fails."""
         begun, context = self.now(), get_current()
         runs: Runs = []
         note_into(runs)
@@ -335,7 +335,7 @@ class ClientSpans:
         operation: str = "commit",
         asked: bool = True,
     ) -> Generator[Y, float, T]:
-        """A span for a commit of something; one that nobody asked for begins a trace of its own."""
+        """Create a span for a commit; one that the client made on its own begins a new trace."""
         context = get_current() if asked else Context()
         return self._settled(flow, offsets, {GROUP: group}, operation, context, self.now())
 
@@ -377,7 +377,7 @@ class ClientSpans:
         error: BaseException | None = None,
         links: Callable[[], list[Link]] = list,
     ) -> None:
-        """A span of what is over."""
+        """Create a span for a finished operation."""
         if context.get(SUPPRESSED):
             return
         name = named(attributes)
@@ -394,12 +394,12 @@ class ClientSpans:
     # Workers
 
     def working(self, record: ConsumerRecord) -> AbstractContextManager[Span]:
-        """The span of an attempt, in the trace that the record was sent in."""
+        """Return the span of an attempt, in the trace that the record was sent in."""
         return processing(self._tracer, self._process, self.now, record, alone=True)
 
     @contextmanager
     def burying(self, record: ConsumerRecord) -> Iterator[None]:
-        """A dead letter is sent in that trace, too."""
+        """Send a dead letter in the trace of its record."""
         token = attach(extracted(record.headers, unspanned(get_current())))
         try:
             yield
@@ -408,12 +408,12 @@ class ClientSpans:
 
 
 def unspanned(context: Context) -> Context:
-    """The same without its span."""
+    """Return the context without its span."""
     return trace.set_span_in_context(trace.INVALID_SPAN, context) if valid(context) else context
 
 
 def _rows(runs: Runs) -> Iterator[ReadRecord]:
-    """The first records that a call hands out, as they lie in its columns; those with headers."""
+    """Yield the first records that a call returns, from its columns; only those with headers."""
     left = MOST_LINKS
     for partition, columns in runs:
         first, count, headers = columns.start, min(columns.count, left), columns.headers
@@ -429,7 +429,7 @@ def _rows(runs: Runs) -> Iterator[ReadRecord]:
 
 
 def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[], int | None]]:
-    """What spans of work on records of these say of them, as far as they are alike; its clock."""
+    """Return the common attributes of spans on these clients' records, and their clock."""
     readers = [client for client in clients if client.reads]
     told = {name: common(client.client.get(name) for client in readers) for name in (CLIENT, GROUP)}
     attributes = {SYSTEM: "kafka", NAME: "process", TYPE: "process", **told}
@@ -438,7 +438,10 @@ def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[]
 
 
 def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[ReadRecord]]:
-    """What a list of records or an Arrow batch is, and its records; raises `ArgumentError`."""
+    """Return the attributes of a list of records or an Arrow batch, and its records.
+
+    Raises `ArgumentError`.
+    """
     if isinstance(records, Sequence) and all(isinstance(r, ConsumerRecord) for r in records):
         places = of_places({(record.topic, record.partition) for record in records})
         return {**places, COUNT: len(records)}, map(_sent, records)
@@ -464,11 +467,11 @@ def processing(
     *,
     alone: bool = False,
 ) -> Iterator[Span]:
-    """The span of a program's work on records, which is the current one meanwhile.
+    """Create the span of a program's work on records and make it the current one.
 
-    A single record's is a child of the context that it was sent in, unless there is a current one
-    already; all are linked to what they were sent in. `alone`: a current one, that of whoever runs
-    workers, is none of the record's.
+    The span of a single record is a child of the context that it was sent in, unless there is a
+    current span already; all are linked to the contexts that they were sent in. With `alone`, a
+    current span, that of the program which runs workers, isn't the parent.
     """
     around = get_current()
     context = base = unspanned(around) if alone else around

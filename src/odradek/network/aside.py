@@ -1,11 +1,11 @@
-"""Second connections to brokers that hold a fetch: what isn't to wait for that one goes there.
+"""Open secondary connections to brokers that hold a fetch, for requests that shouldn't wait for it.
 
 A broker answers the requests of a connection in order, and holds a fetch for `fetch.max.wait.ms`
-while it has nothing. In: dials and ends of such connections. Out: whether one may be dialled now.
-It is a convenience, so nothing is concluded from it: its failures are no failures of the address,
-its answers no proof. Where it can't be had, falls silent or is told an error, what was asked is
-asked on the first connection, as if it had never been, and it is tried again only after a while.
-Must not: be waited for, beyond a moment.
+while there are no records. In: attempts and ends of such connections. Out: whether one may be
+opened now. It is a convenience, so nothing is concluded from it: its failures are no failures of
+the address, its responses no proof. If it is unavailable, falls silent or returns an error, the
+request is sent on the first connection instead, and another secondary connection is only tried
+after a while. Must not: be waited for, beyond a moment.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ AGAIN = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next try after a failure: a broker that takes no further connection, or whose
 logins fail by now, isn't asked for it all the time."""
 PATIENCE = 0.25
-"""Seconds for which a question waits for such a dial before it goes on the first connection."""
+"""Seconds for which a request waits for such a connection before it uses the first one."""
 
 
 class AsideState(AddressState):
-    """What such a connection does to the record of its address: it counts requests, no more."""
+    """State of the address for such a connection, which only counts requests."""
 
     __slots__ = ("_of",)
 
@@ -54,12 +54,14 @@ class Asides:
         self._none_before = -math.inf
 
     def allowed_at(self, address: Address) -> float:
-        """When the next may be dialled, as far as earlier ones go."""
+        """Return when the next attempt is allowed after earlier ones."""
         return max(self._again_at.get(address, -math.inf), self._none_before)
 
     def failed(self, address: Address, now: float, *, refused: bool) -> None:
-        """One couldn't be had, or was no good; `refused`: its login was, and so would the others'
-        be, until an account is locked.
+        """Note a failed or useless attempt.
+
+        With `refused`, its credentials were refused, and the others' would be, until the account is
+        locked.
         """
         if refused:
             self._none_before = now + AGAIN.maximum

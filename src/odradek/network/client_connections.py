@@ -94,7 +94,7 @@ class ClientConnections:
         self.meant_by = meant_by
 
     def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
-        """The connection to an address, whatever its state, if there is one."""
+        """Return the connection to an address, whatever its state, if there is one."""
         return self.connections.get((address, purpose))
 
     def of_address(self, address: Address) -> list[Connection]:
@@ -102,11 +102,11 @@ class ClientConnections:
         return [c for (to, _), c in self.connections.items() if to == address]
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
-        """The highest version of an API that both sides speak."""
+        """Return the highest version of an API that both sides support."""
         return connection.version_for(request)
 
     def learned_features(self, epoch: int, levels: dict[str, int]) -> None:
-        """A broker of the cluster has told its features (KIP-584); the newest epoch counts."""
+        """Note the features of a cluster's broker (KIP-584); the newest epoch counts."""
         if epoch > self.finalized[0]:
             self.finalized = (epoch, levels)
 

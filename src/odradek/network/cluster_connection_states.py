@@ -1,9 +1,9 @@
-"""KIP-144's home: what is remembered of each address, and when it may be dialled again.
+"""Remember each address's failures, and when it may be connected again (KIP-144).
 
-In: dials, their ends, proofs. Out: whether an address may be dialled, how long its setup may take,
-which of its IPs is next. Kept per host:port (R-CS-2), shared by bootstrap entries and brokers that
-name the same address and by all connections to it; so a rebootstrap can't halve a backoff.
-Must not: open anything, or be told of a success at TCP connect (R-CS-3).
+In: connection attempts, their ends, proofs. Out: whether an attempt to an address is allowed, its
+setup timeout, and the next IP. Kept per host:port (R-CS-2), shared by bootstrap entries and brokers
+with the same address and by all connections to it; so a rebootstrap can't shorten a backoff. Must
+not: open anything, or count a TCP connection as a success (R-CS-3).
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class AddressState:
         """When a metadata answer first didn't name it any more."""
         self.last_dial = -math.inf
         self.dialling = 0
-        """Dials that are pending now."""
+        """Number of pending connection attempts."""
         self.dial_failed = False
-        """The latest dial ended without a connection that proved itself (R-RB-2)."""
+        """Whether the latest attempt ended without a connection that proved itself (R-RB-2)."""
         self.last_error: BaseException | None = None
         self.last_error_at = -math.inf
         self.last_ip: str | None = None
         self.through: str | None = None
-        """The IP of a proxy's name that was dialled last to get there."""
+        """The IP of the proxy's name that was last used for it."""
         self.tried: list[str] = []
         """IPs that shouldn't come first: tried since the last success, or just lost."""
         self.failures_before_proof = 0
-        """What the last proof reset; comes back when the proof turns out to be none."""
+        """Failures that the last proof reset; restored if the proof turns out to be false."""
         self.suspicion = ""
-        """What the next dial asks, to explain an end without a word (see `probe`)."""
+        """Question of the next attempt, to explain an end without an error (see `probe`)."""
         self.api_versions = API_VERSIONS[0]
         """The version of ApiVersions that a connection begins with."""
         self.api_versions_answered = -1
@@ -81,11 +81,11 @@ class AddressState:
         ends."""
 
     def opens_to(self, ip: str) -> None:
-        """It is dialled at this IP."""
+        """Note an attempt at this IP."""
         self.last_ip = ip
 
     def suspect_of(self, suspicion: str) -> None:
-        """What the next dial asks; "" where it asks nothing."""
+        """Set the question of the next attempt; "" for none."""
         self.suspicion = suspicion
 
     def heard(self, now: float) -> None:
@@ -93,15 +93,15 @@ class AddressState:
         self.heard_at = now
 
     def asked(self) -> None:
-        """A request goes out to it."""
+        """Count a request."""
         self.sent += 1
 
     def answers(self) -> None:
-        """It answers one."""
+        """Count a response."""
         self.answered += 1
 
     def connection_ended(self, measured: Sampled, now: float) -> None:
-        """A connection to it ends, with what it has measured."""
+        """Note the end of a connection, with its measurements."""
         self.latency.take_over(measured, now)
 
     def take_over(self, other: AddressState, now: float) -> None:
@@ -111,16 +111,16 @@ class AddressState:
         self.latency.take_over(other.latency, now)
 
     def settled(self) -> None:
-        """A dial of it is pending no more, whatever came of it."""
+        """Note that an attempt is no longer pending, whatever its result."""
         self.dialling -= 1
 
     def dialled_in_vain(self) -> None:
-        """Its latest dial ended without a connection that proved itself."""
+        """Note that its latest attempt ended without a connection that proved itself."""
         self.dial_failed = True
 
 
 class ClusterConnectionStates:
-    """The records of all addresses that one client has dialled."""
+    """States of all addresses that one client has tried to connect to."""
 
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
@@ -139,10 +139,10 @@ class ClusterConnectionStates:
         """A connection to a broker was set up at some time (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
-        """The record of an address that was dialled, else None."""
+        """Returns the state of an address that was tried, else None."""
 
     def state(self, address: Address) -> AddressState:
-        """The record of an address; a new one is fresh: no failures, no wait."""
+        """Return the state of an address; a new one has no failures and no backoff."""
         found = self._states.get(address)
         if found is None:
             found = self._states[address] = AddressState(address)
@@ -167,21 +167,21 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Whether it failed since it last proved itself; whether its latest dial was in vain."""
+        """Return whether it failed since its last proof; whether its latest attempt was in vain."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 
     def all(self) -> list[AddressState]:
-        """Every record, in the order of the first dials."""
+        """Return every state, in the order of the first attempts."""
         return list(self._states.values())
 
     def backoff_left(self, address: Address, now: float) -> float:
-        """Seconds until the address may be dialled; 0 when it may."""
+        """Return the seconds until an attempt is allowed; 0 if one is now."""
         found = self._states.get(address)
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
     def dialling(self, state: AddressState, now: float) -> float:
-        """Note a dial; return the time that its setup may take (KIP-601: drawn per failure)."""
+        """Note an attempt; return its setup timeout (KIP-601: drawn per failure)."""
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:
@@ -224,10 +224,10 @@ class ClusterConnectionStates:
     def failed(
         self, address: Address, now: float, error: BaseException | None, *, connecting: bool
     ) -> float:
-        """Note a failure of a dial, or of a connection in use; return when it may be dialled.
+        """Note a failed attempt or connection; return when the next attempt is allowed.
 
-        KIP-144: doubled for each failure in a row; the jitter is drawn here, once (R-BO-3).
-        `connecting` says that the setup wasn't finished, which also grows the setup timeout.
+        KIP-144: doubled for each failure in a row; the jitter is drawn here, once (R-BO-3). With
+        `connecting`, the setup wasn't finished, which also increases the setup timeout.
         """
         state = self.state(address)
         if connecting:
@@ -259,12 +259,13 @@ class ClusterConnectionStates:
         self.reached_anywhere = True
 
     def step_down(self, address: Address, asked: int) -> bool:
-        """A connection ended without a word after ApiVersions: the next asks in an older version.
+        """Let the next attempt use an older version, after an end without an error at ApiVersions.
 
-        True where that says nothing against the address: the first time that versions are gone
-        through, none of which it, or any other address, has answered yet. (Once a broker has, the
-        others of its cluster know that version as well: who ends so isn't there.) After the oldest
-        comes the newest again, or a broker that wasn't there yet would never be asked rightly.
+        Returns True if that says nothing against the address: the first time that versions are
+        tried, none of which it, or any other address, has answered yet. (Once a broker has, the
+        others of its cluster support that version as well: an address that ends so has no broker.)
+        After the oldest version the newest is next, or a broker that wasn't running yet would never
+        be asked with the right one.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
@@ -278,7 +279,7 @@ class ClusterConnectionStates:
         return excused
 
     def excused(self, address: Address, now: float, error: BaseException) -> None:
-        """An end that is no failure, but an attempt: errors and explain() tell of it."""
+        """Note an end that is no failure, but an attempt: errors and explain() show it."""
         state = self.state(address)
         state.last_error, state.last_error_at = error, now
 
@@ -299,7 +300,7 @@ class ClusterConnectionStates:
             state.stepped_up, state.api_versions = True, newest
 
     def proved(self, address: Address, now: float) -> None:
-        """The address answered a real request: the only reset of its backoff (R-CS-3)."""
+        """Reset the backoff of an address that answered a real request, the only reset (R-CS-3)."""
         state = self.state(address)
         state.failures_before_proof = state.failures
         state.failures = 0
@@ -311,6 +312,6 @@ class ClusterConnectionStates:
         self.proved_anywhere = True
 
     def disproved(self, address: Address) -> None:
-        """The answer was another cluster's (R-RB-5): the address goes on backing off."""
+        """Restore the backoff, because the answer was another cluster's (R-RB-5)."""
         state = self.state(address)
         state.failures = max(state.failures, state.failures_before_proof)

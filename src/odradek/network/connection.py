@@ -1,7 +1,7 @@
-"""One connection as the engine sees it: a state, a reader, its requests in flight.
+"""Represent one connection in the engine: a state, a reader, its requests in flight.
 
-In: what the network client does with it. Out: whether it can be used, whether it is suspect.
-Must not: decide anything about other connections or about dialling.
+In: calls of the network client. Out: whether it can be used, whether it is suspect. Must not:
+decide anything about other connections or connection attempts.
 """
 
 from __future__ import annotations
@@ -24,23 +24,28 @@ if TYPE_CHECKING:
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, ASIDE, PROBE = "beside", "aside", "probe"
-"""Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata, nor
-a held JoinGroup a commit, nor a held fetch another question to its broker (the connections for
-these three, METADATA, BESIDE and ASIDE, are made only then).
-A PROBE only shows whether an address still answers (R-RB-9). Backoff is per address all the same.
+"""Purposes of connections beside the first one.
+
+A long fetch must never delay a heartbeat, nor held writes a metadata request, nor a held JoinGroup
+a commit, nor a held fetch another request to its broker. The connections for these three, METADATA,
+BESIDE and ASIDE, are only created then. A PROBE only shows whether an address still answers
+(R-RB-9). Backoff is per address anyway.
 """
 ASIDE_IDLE = 10.0
 """Seconds for which a connection beside a held fetch is kept without use."""
 CONNECT_SUSPICION = 1.5
-"""Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
-even a stopped process is connected to, by its kernel."""
+"""Seconds after which an attempt without TCP is suspect.
+
+A lost SYN is sent again after one second, and even a stopped process is connected to, by its
+kernel.
+"""
 _BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
 HELD = 0.25
 """Seconds after which a write that isn't answered counts as held by the broker."""
 
 
 class Connection:
-    """One connection, from its dial to its end. A new dial makes a new object."""
+    """One connection, from the attempt to its end. A new attempt creates a new object."""
 
     __slots__ = (
         "address", "asked_whose", "asks", "beside", "broker_id", "bytes_seen", "dialled_at",
@@ -58,9 +63,9 @@ class Connection:
         self.purpose = purpose
         self.dialled_at = dialled_at
         self.record = record
-        """What is remembered of the address, whatever becomes of this connection."""
+        """State of the address, which outlives this connection."""
         self.broker_id: int | None = None
-        """The broker that is there, where it has been asked for it and agreed (KIP-1242)."""
+        """The broker at this address, if it was asked for its id and agreed (KIP-1242)."""
         self.state: ConnectionState = ConnectionState.RESOLVING
         self.ready = False
         """ApiVersions is answered: requests may be sent."""
@@ -88,10 +93,12 @@ class Connection:
         """It was asked so, and hasn't answered."""
         self.for_metadata = False
         self.beside = False
-        """Dialled while another dial of the address is silent; given up sooner than that one."""
+        """Whether it was opened while another attempt is silent; it has a shorter timeout."""
         self.suspect = False
-        """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
-        been pending for so long."""
+        """Whether nothing was received for the suspicion time (R-RB-2).
+
+        A request is unanswered, or the attempt has been pending, for this time.
+        """
         self.suspected_at = math.inf
         """When it became suspect last."""
         self.writable = True
@@ -101,12 +108,12 @@ class Connection:
         """It ended only because the broker doesn't know the version of ApiVersions, as far as is
         known: that says nothing against the address."""
         self.asks = ""
-        """What it finds out, beside what it is for (see `probe`)."""
+        """Question that it answers besides its purpose (see `probe`)."""
         self.works_outside = False
-        """Its authentication waits for a function of ours: the broker isn't silent."""
+        """Whether its authentication waits for a function on this side: the broker isn't silent."""
 
     def version_for(self, request: type[AnyRequest]) -> int:
-        """The highest version of an API that both sides speak."""
+        """Return the highest version of an API that both sides support."""
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
         if version < max(low, request.MIN_VERSION):
@@ -126,7 +133,7 @@ class Connection:
     # On its way to READY
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """It was dialled beside a silent dial: it has as long as that one has been waiting."""
+        """Set the timeout of an attempt beside a silent one: the time that one has been waiting."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 
@@ -135,7 +142,7 @@ class Connection:
         self.setup_deadline = min(self.setup_deadline, deadline)
 
     def opens_to(self, ip: str) -> None:
-        """The IP is known that it is opened to."""
+        """Set the IP that it is opened to."""
         self.ip = ip
         self.record.opens_to(ip)
         self.move(ConnectionEvent.RESOLVED)
@@ -153,7 +160,7 @@ class Connection:
         self.versions, self.broker_id = versions, broker_id
 
     def outside(self, works: bool, now: float) -> None:
-        """A function of ours works for its authentication, or has ended."""
+        """Note that a function for its authentication has started, or has ended."""
         self.works_outside = works
         if not works:
             self.last_received = now  # silence counts from here on
@@ -161,18 +168,18 @@ class Connection:
     def became_ready(
         self, now: float, event: ConnectionEvent, limit: int, buffers: FrameBuffers
     ) -> None:
-        """Requests may be sent; answers may be as large as `limit`."""
+        """Note that requests may be sent; responses may be as large as `limit`."""
         self.move(event)
         self.ready_at = self.last_received = self.heard_at = now
         self.suspect = False
         self.reader.allow(limit, buffers)
 
     def has_session(self, session: SaslSession) -> None:
-        """The broker takes requests for a while after this authentication (KIP-368)."""
+        """Set the session, whose end requires another authentication (KIP-368)."""
         self.session = session
 
     def finds_out(self, asks: str, left: str) -> None:
-        """It takes over the question of its address (see `probe`), of which `left` is left."""
+        """Take over its address's question (see `probe`), of which `left` remains."""
         self.asks = asks
         self.record.suspect_of(left)
 
@@ -194,7 +201,7 @@ class Connection:
         return True
 
     def sends(self, request: InFlightRequest, now: float) -> None:
-        """A request goes out: from now on it is in flight."""
+        """Note that a request is sent: it is in flight now."""
         if self.in_flight.head is None:
             self.last_received = now  # silence counts from the question on
         self.in_flight.note(request)
@@ -202,7 +209,7 @@ class Connection:
         self.last_used = now
 
     def uses_nothing(self, last_used: float) -> None:
-        """What was sent last keeps no idle connection open."""
+        """Ignore the last request for the idle time."""
         self.last_used = last_used
 
     def silent(self, now: float) -> None:
@@ -218,7 +225,7 @@ class Connection:
         self.writable = ready
 
     def proves(self, proved: bool) -> None:
-        """It has proved itself; or it only seemed so, as its answer was another cluster's."""
+        """Note that it has proved itself, or that the proof was another cluster's answer."""
         self.proved = proved
 
     def asks_whose(self, asks: bool) -> None:
@@ -232,7 +239,7 @@ class Connection:
     # Ends
 
     def leaves_in_use(self) -> None:
-        """The broker ends it in order although it has just been used."""
+        """Note that the broker closes it properly although it has just been used."""
         self.left_in_use = True
 
     def ends_for_its_version(self, steps_down: bool) -> bool:
@@ -253,13 +260,13 @@ class Connection:
         return requests if self.session is None else requests + self.session.take_held()
 
     def move(self, event: ConnectionEvent) -> None:
-        """Go on to the state that the table gives."""
+        """Change to the state in the table."""
         self.state = state = move(self.state, event)
         self.ready = state is ConnectionState.READY
         self.ended = state in ENDED
 
     def dial_suspect_at(self, suspicion: float) -> float:
-        """When a pending dial will be suspect: sooner while there isn't even TCP."""
+        """Return when a pending attempt will be suspect: sooner without a TCP connection."""
         if self.state is ConnectionState.AUTHENTICATING:
             return math.inf if self.works_outside else self.last_received + suspicion
         if self.state is ConnectionState.CHECKING_API_VERSIONS or suspicion < CONNECT_SUSPICION:
@@ -305,8 +312,9 @@ class Connection:
         return math.inf if waited_for else self.last_used + idle
 
     def may_hold(self) -> bool:
-        """Whether what is sent on it now may rightly be answered late: behind a JoinGroup, be that
-        out, or waiting itself until the connection has authenticated again.
+        """Return whether a request that is sent now may rightly be answered late.
+
+        It may if a JoinGroup is unanswered, or waits itself for another authentication.
         """
         held = () if self.session is None else self.session.held
         return self.in_flight.has_patient() or any(r.patience > 0.0 for r in held)
@@ -320,7 +328,7 @@ class Connection:
         return max(head.sent_at, self.last_received) + HELD
 
     def is_held(self, now: float) -> bool:
-        """A write that the broker may rightly hold is unanswered for a while."""
+        """Return whether a write that the broker may rightly hold is unanswered for a while."""
         at = self.held_at
         return at is not None and now >= at
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class ConnectionState(StrEnum):
-    """The state of one connection. Ended connections aren't used again: a dial makes a new one."""
+    """The state of one connection. Ended connections aren't reused."""
 
     RESOLVING = "resolving"
     CONNECTING = "connecting"
@@ -34,12 +34,12 @@ ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_
 
 
 def worded(state: str) -> str:
-    """Return a state as it is shown to users."""
-    return STATES.get(state, state)
+    """Return the state of a connection, member or transaction as it is shown to users."""
+    return STATES.get(state, state.replace("_", " "))
 
 
 class ConnectionEvent(StrEnum):
-    """What can happen to a connection."""
+    """Events of a connection."""
 
     RESOLVED = "resolved"
     CONNECTED = "connected"
@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
 
 
 def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
-    """The state after the event; refuses what the table doesn't allow."""
+    """Return the state after the event; raise if the table doesn't allow it."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -1,10 +1,10 @@
-"""The one place that allows dials: whom this client may dial, when, and what for it waits.
+"""Decide which connection attempts are allowed: which address, when, and why not yet.
 
-In: questions about addresses; beginnings, ends and proofs of dials, as they come.
-Out: `when` for one address, and why not yet (explain() prints it); `whom` among several. It joins
-the records of the addresses (KIP-144) with the limit of the whole client
-(`DialGovernor`, R-CS-8): each dial needs the consent of both, whoever wants it.
-Must not: open anything, know which address leads what, or make a record of what wasn't dialled.
+In: questions about addresses; beginnings, ends and proofs of attempts, as they happen. Out: `when`
+for one address, and why not yet (explain() prints it); `whom` among several. It combines the states
+of the addresses (KIP-144) with the limit of the whole client (`DialGovernor`, R-CS-8): both must
+allow each attempt, whatever its purpose. Must not: open anything, know which address leads what, or
+create a state for an address that wasn't tried.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from odradek.network.cluster_connection_states import AddressState, ClusterConne
 from odradek.network.dial_governor import FRESH_SPACING, MAX_PENDING, DialGovernor
 
 YOUNG = FRESH_SPACING.base
-"""Seconds for which a pending dial is waited for before another address is dialled (R-MD-2)."""
+"""Seconds for which a pending attempt is waited for before another address is tried (R-MD-2)."""
 
 
 class Why(StrEnum):
-    """What a dial waits for."""
+    """Reasons why an attempt waits."""
 
     NOTHING = ""
     BACKOFF = "its backoff"
@@ -34,32 +34,32 @@ class Why(StrEnum):
 
 
 class When(NamedTuple):
-    """When an address may be dialled; infinite where only an event can allow it."""
+    """When an attempt is allowed; infinite if only an event can allow it."""
 
     at: float
     why: Why
 
 
 def next_dial(seconds: float | None, why: str) -> str:
-    """The policy's answer in words; `seconds` is None where only an event can allow the dial."""
+    """Return the policy's answer in words; without `seconds`, only an event allows the attempt."""
     soon = "" if seconds is None else f"in {seconds:.2f} s, "
     return f"next connection attempt {soon}after {why}"
 
 
 class Whom(NamedTuple):
-    """The address to dial now; else None, and when one of them may be dialled."""
+    """The address to connect to now; else None, and when one is allowed."""
 
     address: Address | None
     at: float
 
 
 class DialPolicy:
-    """One client's answer to every wish to dial."""
+    """One client's policy for connection attempts."""
 
     def __init__(
         self, states: ClusterConnectionStates, governor: DialGovernor, first_wait: float = 0.0
     ) -> None:
-        """`first_wait`: seconds from the client's beginning to its first dial (R-CS-9)."""
+        """Set `first_wait`, the seconds from the client's start to its first attempt (R-CS-9)."""
         self._states = states
         self._governor = governor
         self._first_wait = first_wait
@@ -68,7 +68,7 @@ class DialPolicy:
     # Questions
 
     def when(self, address: Address, now: float, *, for_metadata: bool = False) -> When:
-        """When an address may be dialled, and what that waits for."""
+        """Return when an attempt to an address is allowed, and why not before."""
         if now < self._opens_at:
             return When(self._opens_at, Why.FIRST)
         failed, again = self._states.standing(address)
@@ -83,8 +83,9 @@ class DialPolicy:
         return When(now + wait, Why.SPACING if wait else Why.NOTHING)
 
     def limited(self, address: Address) -> bool:
-        """Whether the governor spaces connection attempts to an address (R-CS-8): then secondary
-        connections, which are only a convenience, would take the turn of others.
+        """Return whether the governor spaces connection attempts to an address (R-CS-8).
+
+        Secondary connections, which are only a convenience, would then delay others.
         """
         return self._governor.engaged or self._states.standing(address)[0]
 
@@ -96,10 +97,10 @@ class DialPolicy:
         *,
         by: float | None = None,
     ) -> Whom | None:
-        """Whom to dial for metadata (R-MD-2); None where there is nobody.
+        """Return the address to connect to for metadata (R-MD-2); None if there is none.
 
-        Bootstrap addresses (`starts`) go first; among equals the one whose last dial is oldest.
-        `by` is when the dial would be made, where that isn't now.
+        Bootstrap addresses (`starts`) go first; among equals the least recently tried one. `by` is
+        the time of the attempt, if that isn't now.
         """
         allowed = max(now + self._governor.wait(now, for_metadata=True), self._opens_at)
         by = now if by is None else by
@@ -128,51 +129,51 @@ class DialPolicy:
 
     @property
     def leaders_wait(self) -> bool:
-        """R-CS-8: nobody is dialled but for metadata, which can't be had yet."""
+        """Return whether only attempts for metadata are allowed, which is unavailable (R-CS-8)."""
         return self._governor.engaged and self._governor.metadata_only
 
     @property
     def full(self) -> bool:
-        """So many dials are pending that one has to end before the next (R-MD-3)."""
+        """Return whether a pending attempt has to end before the next one (R-MD-3)."""
         return self._governor.pending >= MAX_PENDING
 
     @property
     def pending(self) -> int:
-        """Dials that haven't ended yet, well or badly."""
+        """Return the number of attempts that haven't ended yet."""
         return self._governor.pending
 
-    # What happens
+    # Events
 
     def started(self, now: float) -> None:
-        """The client begins its work: its first dial waits from now on."""
+        """Note the client's start: its first attempt waits from now on."""
         self._opens_at = now + self._first_wait
 
     def go_on(self) -> None:
-        """It goes on with the work of another engine, so its first dial was long ago."""
+        """Continue another engine's work, whose first attempt was long ago."""
         self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:
-        """Note whether metadata can be had from nobody; say whether leaders need wait no more."""
+        """Note whether no metadata is available; return whether leaders needn't wait any more."""
         return self._governor.for_metadata_only(only)
 
     def begun(self, record: AddressState, now: float, *, for_metadata: bool) -> float:
-        """Note a dial that was allowed; return the seconds that its setup may take."""
+        """Note an allowed attempt; return its setup timeout in seconds."""
         seconds = self._states.dialling(record, now)
         failed, again = record.failures > 0, record.dial_failed
         self._governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
         return seconds
 
     def left(self, begun_at: float, now: float) -> None:
-        """A dial whose name took time to resolve leaves only now."""
+        """Count an attempt from now on, because its name took time to resolve."""
         self._governor.left(begun_at, now)
 
     def ended(self, record: AddressState) -> None:
-        """A dial is pending no more, whatever came of it."""
+        """Note that an attempt is no longer pending, whatever its result."""
         record.settled()
         self._governor.ended()
 
     def alarmed(self, now: float) -> None:
-        """Something fails, though it says nothing against one address: dials are spaced."""
+        """Space attempts, because something fails, though no single address."""
         self._governor.failed(now)
 
     def failed(
@@ -184,9 +185,10 @@ class DialPolicy:
         connecting: bool,
         proved: bool,
     ) -> float:
-        """A dial failed, or a connection in use; return when the address may be dialled again.
+        """Note a failed attempt or connection; return when the address may be tried again.
 
-        `proved` says that the connection had proved itself, so its dial wasn't in vain (R-RB-2).
+        `proved` means that the connection had proved itself, so its attempt wasn't in vain
+        (R-RB-2).
         """
         until = self._states.failed(record.address, now, error, connecting=connecting)
         if not proved:
@@ -195,11 +197,11 @@ class DialPolicy:
         return until
 
     def proved(self, address: Address, now: float) -> None:
-        """The address answered a real request: neither of the two limits holds any more."""
+        """Lift both limits, because the address answered a real request."""
         self._states.proved(address, now)
         self._governor.proved()
 
     def disproved(self, address: Address) -> None:
-        """The answer was another cluster's (R-RB-5): both limits go on growing."""
+        """Restore both limits, because the answer was another cluster's (R-RB-5)."""
         self._states.disproved(address)
         self._governor.disproved()

@@ -37,8 +37,8 @@ class Hop(NamedTuple):
 class Open(NamedTuple):
     """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages).
 
-    `plain`: without TLS, whatever the host has, to see what the port speaks. With a `hop`, `ip` is
-    the proxy's, and so is the port that is dialled.
+    `plain`: without TLS, whatever the host has, to find out what the port speaks. With a `hop`,
+    `ip` and port are the proxy's.
     """
 
     connection: int
@@ -98,19 +98,19 @@ class IncomingResponse(NamedTuple):
 
 
 class Inputs(Protocol):
-    """What a host tells the engine. Every method only records; `step` does the rest."""
+    """Calls of a host to the engine. Every method only records; `step` does the rest."""
 
     def connected(self, connection: int) -> None:
         """TCP (and TLS, where it is on) is up."""
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """The connection is gone, or couldn't be opened; None means an orderly end by the peer."""
+        """Note that the connection is gone, or couldn't be opened; None: closed by the peer."""
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
-        """A request couldn't be put into bytes: nothing went out, the connection stays open."""
+        """Note that a request couldn't be encoded: nothing was sent, the connection stays open."""
 
     def sent(self, connection: int, correlation_id: int) -> None:
-        """A request that gets no answer is written, as far as the host's kernel goes."""
+        """Note that a request without a response was written to the host's kernel."""
 
     def get_buffer(self, connection: int) -> memoryview:
         """Where the next received bytes belong; never empty."""
@@ -119,13 +119,13 @@ class Inputs(Protocol):
         """So many bytes were put into the buffer that `get_buffer` gave."""
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        """A whole response (message hosts only)."""
+        """Note a whole response (message hosts only)."""
 
     def writable(self, connection: int, ready: bool) -> None:
         """Whether what was sent is below the host's high-water mark."""
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """The addresses of a name as numeric texts, or why there are none."""
+        """Note the addresses of a name as numeric texts, or why there are none."""
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
-        """The end of a `Call`."""
+        """Note the end of a `Call`."""

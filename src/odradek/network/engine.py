@@ -1,10 +1,10 @@
-"""The engine's loop: recorded inputs in, effects out, and state that moves in `step` alone.
+"""Run the engine's loop: recorded inputs in, effects out, and state that changes in `step` alone.
 
 In: a host's inputs, flows that the clients start. Out: a queue of effects and the next deadline.
 Components (the network client, the sender, the fetcher …) advance in a fixed order after the flows,
-until nothing moves any more. Must not: do I/O, read a clock, call user code.
-An exception that escapes a step marks the engine broken and ends every future with it;
-one that came from outside (a signal handler) goes on to the caller as well.
+until nothing changes any more. Must not: do I/O, read a clock, call user code. An exception that
+escapes a step marks the engine broken and ends every future with it; one from outside (a signal
+handler) is raised in the caller as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Component(Protocol):
         """When it wants to be advanced again without any input."""
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """The client ends with this error: end every future that is still open."""
+        """End every open future with this error at the client's end."""
 
 
 class Engine:
@@ -54,13 +54,13 @@ class Engine:
         self.effects: deque[Effect] = deque()
         self.components: list[Component] = []
         self.ended: KafkaError | None = None
-        """Why the client can't go on: closed, failed fatally or broken."""
+        """Why the client can't continue: closed, failed fatally or broken."""
         self.ended_at: float | None = None
         self.torn = False
-        """Broken by an exception from outside, amid a step: that is nobody's bug."""
+        """Whether an exception from outside interrupted a step, which is no bug."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self.inputs: deque[Callable[[float], None]] = deque()
-        """What is to be done in the next step; where there is any, that is due at once."""
+        """Work of the next step; if there is any, a step is due at once."""
         # Inputs only record. Appending to a deque is atomic, so any thread may call them.
         self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
@@ -72,13 +72,13 @@ class Engine:
         self._next_token = 0
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """A host that can be interrupted knows which exceptions aren't the engine's own."""
+        """Learn from a host which exceptions aren't the engine's own."""
         self._from_outside = from_outside
 
     # Inputs
 
     def start(self, flow: Flow[T]) -> Completion[T]:
-        """Start a flow in the next step; its completion is there at once."""
+        """Start a flow in the next step and return its completion."""
         task: Task[T] = Task(flow, self._ready.append)
         self.post(partial(self._begin, task))
         return task.completion
@@ -88,7 +88,7 @@ class Engine:
         self.post(lambda now: self.cancel_now(completion, error))
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
-        """The end of a `Call`."""
+        """Note the end of a `Call`."""
         self.post(lambda now: self._call_ended(token, result, error))
 
     # Moving
@@ -103,7 +103,7 @@ class Engine:
         self.now = now
         try:
             return self._step(now)
-        except BaseException as error:  # whosever it is: nobody may hang because of it
+        except BaseException as error:  # any exception: no caller may wait forever because of it
             self.torn = self.ended is None and self._from_outside(error)
             broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
             broken.__cause__ = error
@@ -167,7 +167,7 @@ class Engine:
             self._timer_serial += 1
             heapq.heappush(self._timers, (wait.deadline, self._timer_serial, task, task.serial))
             if len(self._timers) > 64 and len(self._timers) > 4 * len(self._tasks):
-                # Flows that are woken often leave their far deadlines behind.
+                # Flows that are woken often leave their late deadlines in the heap.
                 self._timers = [t for t in self._timers if t[2].serial == t[3]]
                 heapq.heapify(self._timers)
 
@@ -183,7 +183,7 @@ class Engine:
         return timer[3] != timer[2].serial or timer[2].completion.done
 
     def cancel_now(self, completion: Completion[Any], error: KafkaError) -> None:
-        """The same from within a step: the flow doesn't run on in this one."""
+        """Cancel a flow from within a step: it doesn't run any more in this one."""
         for task in self._tasks:
             if task.completion is completion:
                 task.cancel(error)
@@ -201,9 +201,9 @@ class Engine:
         deadline: float,
         where: Literal["caller", "worker"] = "caller",
     ) -> Completion[T]:
-        """Have the host run a function in the caller's thread, or in one of its own.
+        """Let the host run a function in the caller's thread, or in one of its own.
 
-        At the deadline it fails with `TimeoutError`; the function may go on.
+        At the deadline it fails with `TimeoutError`; the function may continue.
         """
         token = self.new_token()
         completion: Completion[T] = Completion()
@@ -212,7 +212,7 @@ class Engine:
         return completion
 
     def new_token(self) -> int:
-        """A number that the host gives back with its answer."""
+        """Return a number that the host returns with its answer."""
         self._next_token += 1
         return self._next_token
 
@@ -250,10 +250,10 @@ class Engine:
         self._calls.clear()
 
     def let_go(self) -> None:
-        """Nobody runs this engine any more: close its flows here, not wherever they are collected.
+        """Close the flows of an ended engine, rather than in the garbage collector.
 
-        There an exception from outside amid a `finally` would be lost. Here it comes out, and
-        another call goes on with those that are left.
+        In the collector, an exception from outside during a `finally` would be lost. Here it is
+        raised, and another call continues with the remaining flows.
         """
         for task in list(self._tasks):
             try:
@@ -265,7 +265,7 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Without a host that knows better: what no code of ours raises."""
+    """Return whether this package never raises the error, without a host that knows better."""
     return not isinstance(error, Exception)
 
 

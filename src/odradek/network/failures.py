@@ -1,9 +1,9 @@
-"""What a host saw when a connection ended, put into one of our error classes and into words.
+"""Translate the end of a connection into an error class with a message.
 
-In: an exception, a text or None (an orderly end), and the address. Out: a `KafkaError` that says
-where, what happened and what to do. OpenSSL's errors are known by their attributes, as this room
-knows no sockets. Must not: decide whether it counts as a failure, nor guess: an end without a word
-may have many reasons, and stays one (`probe` finds some of them out).
+In: an exception, a text or None (closed by the peer), and the address. Out: a `KafkaError` that
+says where, what happened and what to do. OpenSSL's errors are recognized by their attributes,
+because this package knows no sockets. Must not: decide whether it counts as a failure, or guess: an
+end without an error may have many causes, and remains unexplained (`probe` finds out some of them).
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def in_words(error: BaseException) -> str:
 
 
 def ended_unexplained(error: BaseException | str | None) -> bool:
-    """The peer ended it, in order or not, without a word of the reason."""
+    """Return whether the peer closed the connection without an error."""
     if error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
         return True
     return type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")
 
 
 def ended_in_handshake(address: Address | None = None) -> TlsError:
-    """The error of a peer that ended the TLS handshake without a word."""
+    """Return the error of a peer that closed the connection during the TLS handshake."""
     return TlsError(ENDED, address, ENDED_CURE)
 
 
@@ -110,7 +110,7 @@ def _said(error: BaseException) -> str:
 
 
 def _of_tls(error: BaseException, address: Address | None) -> TlsError:
-    """Tell apart what somebody has to change; the rest may pass by itself."""
+    """Classify TLS errors that need an action; others may pass on their own."""
     code, reason = getattr(error, "verify_code", None), str(getattr(error, "reason", None) or "")
     if code:
         return _of_certificate(code, str(getattr(error, "verify_message", "")), address)

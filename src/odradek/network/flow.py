@@ -33,7 +33,7 @@ class Waitable:
 
     @property
     def awaited(self) -> bool:
-        """Somebody waits for it."""
+        """Return whether a flow waits for it."""
         return bool(self._waiters)
 
     def _wake_all(self) -> None:
@@ -43,7 +43,7 @@ class Waitable:
 
 
 class Signal(Waitable):
-    """May be notified many times; whoever waits is woken once and looks for itself."""
+    """A signal that may be sent many times; each waiting flow is woken once and checks again."""
 
     __slots__ = ("serial",)
 
@@ -75,7 +75,7 @@ class Completion(Waitable, Generic[T]):
         """End with an error. A second end is a bug and raises."""
         if not self.done:
             self.error = error
-        self.complete(None)  # type: ignore[arg-type]  # nobody gets it
+        self.complete(None)  # type: ignore[arg-type]  # it has no value
 
     def complete(self, result: T) -> None:
         """End well. A second end is a bug and raises."""
@@ -116,7 +116,7 @@ class Completion(Waitable, Generic[T]):
             return
 
     def result(self) -> T:
-        """The result; raises the error."""
+        """Return the result; raise the error."""
         if not self.done:
             raise IllegalStateError("the result isn't available yet")
         if self.error is not None:
@@ -158,7 +158,7 @@ class Task(Generic[T]):
         self._ready = ready
 
     def cancel(self, why: BaseException) -> None:
-        """It ends with this at its next turn, which comes at once."""
+        """End it with this error at its next turn, which comes at once."""
         self.cancelled = why
         self.wake()
 

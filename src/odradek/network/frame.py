@@ -29,7 +29,7 @@ class FrameReader:
         self.limit = limit
         self.buffers = buffers
         """Where large answers get their buffers; None: a new one each."""
-        self._scratch = bytearray()  # made for the first byte: most dials of an outage bring none
+        self._scratch = bytearray()  # created for the first byte: most attempts in outages get none
         self._start = 0  # of the unread bytes in the scratch
         self._filled = 0
         self._body: Buffer | None = None

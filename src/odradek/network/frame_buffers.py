@@ -1,14 +1,14 @@
-"""Receive buffers of large answers, used again once nothing refers to what they held.
+"""Reuse receive buffers of large responses once nothing refers to their content.
 
-In: the size of an answer, from `network/frame`. Out: a buffer of at least that size that nobody
-else reads. Nothing is given back by hand: a buffer is free when no view of it is left, so whoever
-keeps a view (records that aren't decoded yet, columns that lie in the answer) keeps its buffer.
-Must not: wait for a free one, or keep more than `limit` bytes.
+In: the size of a response, from `network/frame`. Out: a buffer of at least that size that isn't in
+use. Buffers aren't returned explicitly: a buffer is free when no view of it is left, so a holder of
+a view (records that aren't decoded yet, columns that lie in the response) keeps its buffer. Must
+not: wait for a free one, or keep more than `limit` bytes.
 
-Writing into pages that the kernel has just handed out costs ten times what writing into warm
-memory does, and a consumer at full speed receives more than a gigabyte per second. Where the
-kernel gives pages as they are written to, a large buffer is a mapping: it costs nothing before its
-bytes are there, and no event loop waits 25 ms for 50 MiB of zeros.
+Writing into pages that the kernel has just allocated costs ten times as much as writing into warm
+memory, and a consumer at full speed receives more than a gigabyte per second. If the kernel
+allocates pages as they are written to, a large buffer is a mapping: it costs nothing before its
+bytes arrive, and no event loop waits 25 ms for 50 MiB of zeros.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import mmap
 import sys
 
 STEP = 16 << 20
-"""What isn't a mapping begins with no more than this: the rest follows as bytes arrive, until
-answers of such a size have been seen."""
+"""Initial size of a buffer that isn't a mapping.
+
+The rest follows as bytes arrive, until responses of such a size have been seen.
+"""
 MAPPED = 1 << 20
 """Bytes from which on a buffer is a mapping, which takes a system call and whole pages."""
 MAPS = sys.platform == "linux"
@@ -40,7 +42,7 @@ class FrameBuffers:
         """Bytes that are kept, those in use included; a buffer beyond that is used once."""
         self.kept = 0
         self.made = 0
-        """How many buffers were made: in a steady state this stays the same."""
+        """Number of created buffers, which doesn't change in a steady state."""
         self.reused = 0
         self._believed = STEP
         self._buffers: list[Buffer] = []  # the latest used last
@@ -56,10 +58,10 @@ class FrameBuffers:
         self.limit = limit
 
     def take(self, size: int) -> Buffer:
-        """Give a buffer for an answer of `size` bytes: a free one that is large enough, or else a
-        new one, which may be smaller: ask again when it is full.
+        """Return a buffer for a response of `size` bytes: a large enough free one, or a new one.
 
-        The caller has to hold a view of it before it asks for the next one.
+        A new one may be smaller: ask again when it is full. The caller has to hold a view of it
+        before it asks for the next one.
         """
         found = -1
         buffers = self._buffers
@@ -77,7 +79,7 @@ class FrameBuffers:
         return self._keep(bytearray(min(wanted, self._believed)) if mapped is None else mapped)
 
     def grow(self, old: Buffer, filled: int, size: int) -> Buffer:
-        """Give a larger buffer with the same first `filled` bytes, for an answer of `size`."""
+        """Return a larger buffer with the same first `filled` bytes, for a response of `size`."""
         self._believed = max(self._believed, min(size_class(size), 2 * filled))
         new = self.take(size)
         new[:filled] = memoryview(old)[:filled]
@@ -95,18 +97,18 @@ class FrameBuffers:
         return buffer
 
     def _least_useful(self) -> int:
-        """The smallest free buffer, else the oldest in use, which then ends with its last view."""
+        """Return the smallest free buffer, else the oldest one in use."""
         free = [i for i, buffer in enumerate(self._buffers) if _is_free(buffer)]
         return min(free, key=lambda i: len(self._buffers[i]), default=0)
 
     @property
     def free(self) -> int:
-        """How many of the kept buffers nobody uses."""
+        """Return the number of kept buffers that aren't in use."""
         return sum(map(_is_free, self._buffers))
 
 
 def _mapped(size: int) -> mmap.mmap | None:
-    """Memory that is there once it is written to; None where that can't be had."""
+    """Return memory that is allocated as it is written to; None if that is unavailable."""
     if size < MAPPED or not MAPS:
         return None
     try:

@@ -1,8 +1,8 @@
-"""From a dial to READY: the name, TCP, ApiVersions (KIP-511), SASL where the client has it.
+"""Set a connection up until it is READY: name, TCP, ApiVersions (KIP-511), and SASL if configured.
 
-In: a connection that was just made. Out: the versions that the broker speaks, or a typed error.
-Must not: send anything else before the answer is there. What is in `network.sasl` is imported by
-the clients that use it, so that the others start as quickly as without.
+In: a connection that was just created. Out: the versions that the broker supports, or a typed
+error. Must not: send anything else before the response. `network.sasl` is imported by the clients
+that use it, so that the others start as quickly as without.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Handshake:
 
 
 def silent_refusal() -> ConnectionFailedError:
-    """The error of a broker that closes in the middle of SASL without a word."""
+    """Return the error of a broker that closes the connection during SASL without an error."""
     return ConnectionFailedError(
         "the broker closed the connection during SASL authentication without an error: it is "
         "stopping, or it is older than Kafka 1.0 and has refused the credentials"

@@ -1,9 +1,9 @@
-"""What a host offers to the facades: time, a lock, and a way to wait for a completion.
+"""Define what a host offers to the facades: time, a lock, and a way to wait for a completion.
 
-A host runs one engine (`EngineInputs`): it steps it, carries out its effects and hands in what it
-observed. Implementations: `SelectorHost`, `ThreadHost`, `simulation.SimulatedHost`.
-`LoopHost`s (`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too.
-Must not: decide anything about Kafka.
+A host runs one engine (`EngineInputs`): it steps it, carries out its effects and reports events.
+Implementations: `SelectorHost`, `ThreadHost`, `simulation.SimulatedHost`. `LoopHost`s
+(`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too. Must not: decide
+anything about Kafka.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EngineInputs(Inputs, Protocol):
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Learn which exceptions amid a step aren't the engine's own: they go on to the host."""
+        """Learn which exceptions aren't the engine's own: they are raised in the host."""
 
     @property
     def inputs(self) -> Sized:
@@ -34,7 +34,7 @@ class EngineInputs(Inputs, Protocol):
 
 
 class Host(Protocol):
-    """What runs an engine. Made first, then given its engine by `attach`."""
+    """The runner of an engine, which is set by `attach` after its creation."""
 
     @property
     def lock(self) -> Lock:
@@ -42,8 +42,9 @@ class Host(Protocol):
 
     @property
     def interrupted(self) -> bool:
-        """Whether this very thread is amid something in this client, as it has been interrupted:
-        by a signal handler, a finaliser, a listener. Nothing may wait then (R-HO-2).
+        """Return whether this thread was interrupted during a call of this client.
+
+        It may run a signal handler, a finaliser or a listener. Nothing may wait then (R-HO-2).
         """
 
     @property
@@ -59,11 +60,11 @@ class Host(Protocol):
 
     @property
     def on_its_own(self) -> bool:
-        """It goes on while nobody calls, and so does time: its callers may wait by other means."""
+        """Return whether it runs without calls, so that callers may wait by other means."""
 
     @property
     def gone(self) -> bool:
-        """What it runs in, an event loop, was closed: nothing can come any more."""
+        """Return whether its event loop was closed: nothing can arrive any more."""
 
     surfacing: bool
     """Whether calls raise what `surface` was given; not while the client closes."""
@@ -74,21 +75,22 @@ class Host(Protocol):
 
     @property
     def in_use(self) -> bool:
-        """A thread runs or a socket is open: somebody has to close this."""
+        """Return whether a thread runs or a socket is open, so that it must be closed."""
 
     def check(self) -> None:
-        """Raise `ClientForkedError` in a forked child; asked before any lock is taken. And what
-        `surface` was given.
+        """Raise `ClientForkedError` in a forked child, or an error passed to `surface`.
+
+        It is called before any lock is taken.
         """
 
     def surface(self, error: BaseException) -> None:
-        """Have what a callback raised amid a step come out of a call of the program's (R-HO-5)."""
+        """Raise an error of a callback during a step in a call of the program (R-HO-5)."""
 
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine, after `torn`."""
 
     def drop(self) -> None:
-        """Let go of everything without waiting: nobody knows the client any more (R-HO-4)."""
+        """Drop everything without waiting: the client isn't referenced any more (R-HO-4)."""
 
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; nothing is started or opened before the first call."""
@@ -100,7 +102,7 @@ class Host(Protocol):
         """Seconds since the epoch, for record timestamps."""
 
     def rng(self) -> Rng:
-        """A random generator of this client's own."""
+        """Return a random generator of this client's own."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Drive or wait until the completion is done or the deadline passed; say whether done.
@@ -112,11 +114,12 @@ class Host(Protocol):
         """Do what is due now without waiting (hosts with a thread of their own: nothing)."""
 
     def wake(self) -> None:
-        """There are new inputs; may be called from any thread. Cheap when nobody sleeps."""
+        """Report new inputs, from any thread. This is cheap unless the host sleeps."""
 
     def close(self, deadline: float) -> object:
-        """Carry out the effects that are left, close all sockets, end the thread if any. What it
-        gives is awaited where it can be.
+        """Carry out the remaining effects, close all sockets, end the thread if any.
+
+        The result is awaited if possible.
         """
 
     def defer(self, action: Callable[[], None]) -> None:
@@ -124,24 +127,23 @@ class Host(Protocol):
 
 
 class LoopHost(Host, Protocol):
-    """A host that goes on by itself in an event loop, for callers that are coroutines."""
+    """A host that runs on its own in an event loop, for callers that are coroutines."""
 
     waiters: dict[Callable[[], object], None]
     """Woken where a callback raised something for the program; it comes out of the first one."""
 
     def enter(self, *, closing: bool = False) -> float:
-        """A call begins, in the loop that runs here; gives the time. `closing`: it ends the client,
-        for which its loop needn't be there any more.
+        """Begin a call in the running loop and return the time.
+
+        With `closing`, the call closes the client, whose loop needn't exist any more.
         """
 
     def overslept(self, deadline: float) -> None:
-        """A caller's time was up then, and it gives up: where the loop was held up meanwhile, take
-        in what has come first.
-        """
+        """Note a caller's timeout; process earlier input if the loop was blocked."""
 
     @property
     def overdue(self) -> bool:
         """The loop was asked to come to this client, and didn't for long."""
 
     async def breathe(self) -> None:
-        """Let the loop go on, if it didn't come to this client for long."""
+        """Let the event loop run, if it wasn't free for long."""

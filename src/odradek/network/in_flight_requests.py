@@ -54,7 +54,7 @@ class InFlightRequest:
         replicas have it, or the controller has given one of them up)."""
 
     def waited(self, now: float) -> None:
-        """It goes out only now, though it was made before."""
+        """Note that it is sent now, though it was created before."""
         self.deadline += now - self.sent_at
         self.sent_at = now
 
@@ -62,7 +62,7 @@ class InFlightRequest:
 class InFlightRequests(Sampled):
     """First in, first out: Kafka answers the requests of one connection in order.
 
-    What is sampled is how long answers took, in seconds.
+    The samples are the response times, in seconds.
     """
 
     __slots__ = ("_next_id", "_queue", "_writing", "deadline", "head")
@@ -94,7 +94,7 @@ class InFlightRequests(Sampled):
         patience: float,
         answered: bool = True,
     ) -> InFlightRequest:
-        """A request with a number of its own."""
+        """Return a request with a number of its own."""
         request = InFlightRequest(
             self._next_id, body, version, Completion(), now, now + timeout, patience, answered
         )
@@ -102,7 +102,7 @@ class InFlightRequests(Sampled):
         return request
 
     def note(self, request: InFlightRequest) -> None:
-        """A request goes out now."""
+        """Note that a request is sent now."""
         if request.answered:
             self._queue.append(request)
             self.head = self._queue[0]
@@ -112,7 +112,7 @@ class InFlightRequests(Sampled):
         self.deadline = min(self.deadline, request.deadline)
 
     def _look_again(self) -> None:
-        """Some are gone."""
+        """Update the state after requests were removed."""
         queue, writing = self._queue, self._writing
         self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
@@ -126,7 +126,7 @@ class InFlightRequests(Sampled):
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int, now: float) -> InFlightRequest:
-        """The request that an answer with this id belongs to; anything but the head is an error."""
+        """Return the request of a response with this id; raise unless it is the first."""
         if not self._queue or self._queue[0].correlation_id != correlation_id:
             expected = self._queue[0].correlation_id if self._queue else "none"
             raise MalformedMessageError(
@@ -147,13 +147,13 @@ class InFlightRequests(Sampled):
         return found
 
     def written(self, correlation_id: int) -> InFlightRequest | None:
-        """A request without an answer is over, if it still is there."""
+        """Remove a request without a response once it is written, if it still exists."""
         found = self._writing.pop(correlation_id, None)
         self._look_again()
         return found
 
     def give_back(self, correlation_id: int, error: BaseException) -> None:
-        """A request never went out, since it can't be put into bytes: its sender is told."""
+        """Fail a request that was never sent, because it can't be encoded."""
         found = self._writing.pop(correlation_id, None)
         if found is None:
             found = next((r for r in self._queue if r.correlation_id == correlation_id), None)

@@ -37,11 +37,11 @@ from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
 
 SUSPICION = 2.0
-"""Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
+"""Seconds of silence after which a pending attempt or an open request proves nothing (R-RB-2)."""
 IN_USE = 2.0
 """Seconds after its last request in which a connection that ends wasn't idle."""
 PROOF_BY_AGE = 1.0
-"""R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
+"""Seconds after which a connection that was ready and idle has proved itself as well (R-CS-3)."""
 LONGEST_THROTTLE = 60.0
 """Seconds of quiet that a broker gets for one answer at most (KIP-219). Brokers ask for their
 quota's window at most, 11 s by default; the field holds 24 days."""
@@ -58,7 +58,7 @@ class NetworkClient(ClientConnections):
         super().__init__(engine, config, rng, frame_limit=frame_limit)
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.heard_at = -math.inf
-        """When the last byte came from anybody."""
+        """Time of the last received byte, from any broker."""
         self.throttled = Sampled()
         """Milliseconds of quiet that brokers asked for after a write or a fetch, where they did."""
         self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
@@ -66,18 +66,18 @@ class NetworkClient(ClientConnections):
         self._idle = config["connections.max.idle.ms"]
         self._next_id = 0
 
-    # What a host tells, from any thread: recorded here, done in the next step
+    # Inputs of a host, from any thread: recorded here, processed in the next step
 
     def connected(self, connection: int) -> None:
         """TCP (and TLS) is up."""
         self.engine.post(lambda now: self._connected(connection, now))
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """The connection is gone or couldn't be opened."""
+        """Note that the connection is gone or couldn't be opened."""
         self.engine.post(lambda now: self._disconnected(connection, error, now))
 
     def sent(self, connection: int, correlation_id: int) -> None:
-        """A request without an answer is written."""
+        """Note that a request without a response is written."""
         self.engine.post(lambda now: self._written(connection, correlation_id))
 
     def get_buffer(self, connection: int) -> memoryview:
@@ -99,7 +99,7 @@ class NetworkClient(ClientConnections):
             self.engine.post(partial(self._frames, connection, frames))
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        """A response as an object."""
+        """Note a response as an object."""
         self.engine.post(partial(self._message, connection, *response))
 
     def writable(self, connection: int, ready: bool) -> None:
@@ -107,7 +107,7 @@ class NetworkClient(ClientConnections):
         self.engine.post(lambda now: self._set_writable(connection, ready))
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """A name's addresses."""
+        """Note a name's addresses."""
         self.engine.post(lambda now: self._resolved(token, result))
 
     # For the rooms above
@@ -115,7 +115,7 @@ class NetworkClient(ClientConnections):
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> Connection | None:
-        """The usable connection to an address; else None, and it is dialled when that is allowed.
+        """Return the usable connection to an address, or start an attempt if one is allowed.
 
         Wait for `changed`, or until `next_dial_at`, and ask again.
         """
@@ -128,11 +128,11 @@ class NetworkClient(ClientConnections):
         return None
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """As `ready`, for what isn't to wait for a fetch that the broker holds: then it is a second
-        connection (see `aside`), unless there is none a moment after it was dialled.
+        """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
 
-        Whoever gets it asks first whose it is, and asks on the other one where its answer is an
-        error. Wait for `changed`, or until `prompt_at`, and ask again.
+        That is a secondary connection (see `aside`), unless there is none a moment after the
+        attempt. The caller checks its cluster first, and asks on the other one if the response is
+        an error. Wait for `changed`, or until `prompt_at`, and ask again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)
@@ -148,7 +148,7 @@ class NetworkClient(ClientConnections):
         return None if now < aside.dialled_at + PATIENCE else self.ready(address, now)
 
     def prompt_at(self, address: Address, now: float) -> float:
-        """When `prompt` may give something else, as far as that comes by time alone."""
+        """Return when the result of `prompt` may change by time alone."""
         aside = self.connections.get((address, ASIDE))
         if aside is not None and not aside.ready and now < aside.dialled_at + PATIENCE:
             return aside.dialled_at + PATIENCE
@@ -163,13 +163,13 @@ class NetworkClient(ClientConnections):
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> bool:
-        """Whether there is no connection yet and the dial policy allows one now."""
+        """Return whether there is no connection yet and `DialPolicy` allows one now."""
         return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
     def next_dial_at(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> float:
-        """When a dial is allowed; infinite where another event has to come first."""
+        """Return when an attempt is allowed; infinite if another event has to come first."""
         found = self.connections.get((address, purpose))
         if found is not None:  # there already: only the end of a throttle comes by time alone
             return found.throttled_until if found.throttled_until > now else math.inf
@@ -206,10 +206,10 @@ class NetworkClient(ClientConnections):
         return made
 
     def make_room(self, now: float) -> None:
-        """Give up the dials that hang longest, until the dial policy allows one more (R-MD-3)."""
+        """End the longest pending attempts, until `DialPolicy` allows one more (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
         while self.dials.full and hanging:
-            oldest = hanging.pop(0)  # in the order of their dials
+            oldest = hanging.pop(0)  # in the order of their attempts
             seconds = now - oldest.dialled_at
             text = (
                 f"not ready after {seconds:.1f} s ({worded(oldest.state)}); another takes its place"
@@ -259,7 +259,7 @@ class NetworkClient(ClientConnections):
         return moved
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """What idles beside a connection that was silent to its end may lead nowhere as well."""
+        """Close idle connections beside one that was silent to its end: they may fail as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address got no response")
@@ -302,7 +302,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def next_deadline(self, now: float) -> float | None:
-        """The earliest setup, request, proof or idle deadline."""
+        """Return the earliest setup, request, proof or idle deadline."""
         earliest = math.inf
         for connection in self._by_id.values():
             due = connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE)
@@ -385,7 +385,7 @@ class NetworkClient(ClientConnections):
         self, connection: Connection, request: InFlightRequest, answer: Message, now: float
     ) -> None:
         throttle: int = getattr(answer, "throttle_time_ms", 0)
-        if throttle > 0:  # KIP-219: the client keeps quiet for so long
+        if throttle > 0:  # KIP-219: the client sends nothing for this time
             connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE))
             if request.body.API_KEY in THROTTLED:
                 self.throttled.record(float(throttle), now)
@@ -426,7 +426,7 @@ class NetworkClient(ClientConnections):
             self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
-        """A refusal and the end came in one step: whoever waits for the answer reads it first."""
+        """Let callers read a refusal that came in one step with the end of the connection."""
         now = yield START
         self._disconnected(number, error, now, late=True)
 

@@ -1,14 +1,14 @@
-"""Finds out what an end without a word meant, by a question on the next dial.
+"""Find out why a connection ended without an error, with a question on the next attempt.
 
-A broker that is spoken to in TLS on a plaintext port, or without SASL on a port that wants it, just
-closes; so does a proxy without a broker behind it, which will be there again in a minute. Only a
-question tells them apart: the next dial of an address that never proved itself asks it, once.
-In plaintext only where `security.protocol.probe.enable` allows it: whoever can cut TLS on the way
-would be asked too, and could make a client's errors say what it likes.
+A broker that receives TLS on a plaintext port, or no SASL on a port that requires it, just closes
+the connection; so does a proxy without a broker, which may work again in a minute. Only a question
+distinguishes them: the next attempt to an address that never proved itself asks it, once. In
+plaintext only if `security.protocol.probe.enable` allows it: an attacker who can interrupt TLS on
+the network path would receive the question too, and could forge the client's errors.
 
-In: what the network client sees of ends and dials. Out: `PlaintextPortError`, `SaslExpectedError`,
-or nothing, and then the end was an ordinary failure. Must not: cost a dial of its own, nor send a
-credential: in plaintext goes nothing but ApiVersions.
+In: the network client's ends and attempts. Out: `PlaintextPortError`, `SaslExpectedError`, or
+nothing, and then the end was an ordinary failure. Must not: cost an attempt of its own, or send a
+credential: in plaintext only ApiVersions is sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WITH_LIST = 1
 
 
 class Suspicion(StrEnum):
-    """What the silent end of a connection may have meant."""
+    """Possible meanings of a connection's end without an error."""
 
     NONE = ""
     PLAINTEXT_PORT = "plaintext"
@@ -109,16 +109,16 @@ def ask(
 
 
 def in_plaintext(connection: Connection) -> bool:
-    """It was opened without TLS, only to ask: what is said on it is nobody's whom we trust."""
+    """Return whether it was opened without TLS, only to ask: the peer isn't trusted."""
     return connection.asks is Suspicion.PLAINTEXT_PORT
 
 
 def judged(connection: Connection, error: KafkaError) -> KafkaError:
-    """The error of a connection, made right where it was opened in plaintext only to ask.
+    """Return the error of a connection, corrected if it was opened in plaintext only to ask.
 
-    What isn't Kafka there, as a proxy that says HTTP to whoever speaks no TLS, tells nothing of
-    the port: in TLS it may lead to a broker again in a moment. Nor does a dial without TCP: what
-    listens there next is asked again, if it ends connections without a word.
+    A peer that isn't Kafka, as a proxy that answers HTTP to plaintext, proves nothing about the
+    port: with TLS it may lead to a broker again in a moment. Nor does an attempt without TCP: the
+    next listener there is asked again, if it closes connections without an error.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

@@ -1,8 +1,8 @@
-"""What is said to a proxy before a broker is: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
+"""Talk to a proxy before the broker: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
 
-In: the proxy, the broker's host and port. Out: a conversation, a generator of `Exchange`s that is
-sent the bytes it asked for and ends when the connection is the broker's, or raises a `ProxyError`.
-Must not: do I/O, show a password, or repeat a word of the proxy's: it might be an echo.
+In: the proxy, the broker's host and port. Out: a conversation, a generator of `Exchange`s that
+receives the bytes it asked for and ends when the connection is the broker's, or raises a
+`ProxyError`. Must not: do I/O, show a password, or repeat the proxy's words: they might contain it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOT_FOR_TUNNELS = frozenset((400, 405, 426, 501))
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Send this; go on with so many bytes of the answer, or (0) with all up to an empty line."""
+    """Bytes to send, and the number of bytes to read; 0: all up to an empty line."""
 
     send: bytes = field(repr=False)
     count: int = 0
@@ -55,7 +55,7 @@ Conversation = Generator[Exchange, bytes, None]
 
 
 def conversation(proxy: Proxy, target: Address) -> Conversation:
-    """What has to be said until the connection is that to `target`."""
+    """Return the conversation that connects to `target`."""
     return _http(proxy, target) if proxy.scheme == HTTP else _socks5(proxy, target)
 
 
@@ -84,7 +84,7 @@ def _socks5(proxy: Proxy, target: Address) -> Conversation:
         (length,) = yield Exchange(b"", 1)
     elif not length:
         raise _not_socks(proxy)
-    yield Exchange(b"", length + 2)  # where the proxy dialled from, which nobody needs
+    yield Exchange(b"", length + 2)  # the proxy's own address, which isn't needed
 
 
 def _login(proxy: Proxy) -> bytes:
@@ -93,7 +93,7 @@ def _login(proxy: Proxy) -> bytes:
 
 
 def _place(target: Address) -> bytes:
-    """A target as SOCKS5 writes it: numbers as such, else a name for the proxy to resolve."""
+    """Encode a target for SOCKS5: an IP address, else a name for the proxy to resolve."""
     try:
         packed = ipaddress.ip_address(target.host.partition("%")[0]).packed
     except ValueError:
@@ -105,7 +105,7 @@ def _place(target: Address) -> bytes:
 
 
 def host_bytes(host: str) -> bytes:
-    """A name as DNS has it. Raises `ValueError` for what can't be one."""
+    """Encode a name for DNS. Raises `ValueError` for an invalid one."""
     if not is_host(host):  # the end of a line would begin another one in a request's head
         raise ValueError("the host contains invalid characters")
     return host.encode("ascii" if host.isascii() else "idna")
@@ -175,7 +175,7 @@ def _request(proxy: Proxy, target: Address) -> bytes:
 
 
 def _status(head: bytes) -> int | None:
-    """The code in an answer's first line. Nothing is raised here: the answer may be an echo."""
+    """Return the code in a response's first line; raise nothing, as it may repeat a secret."""
     words = head.split(b"\r\n", 1)[0].split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         return None

@@ -1,8 +1,8 @@
-"""What every request and response can do; the generated modules add fields and layouts.
+"""Define the base classes of requests and responses; generated modules add fields and layouts.
 
 In: a message and a version, or bytes and a version. Out: buffers ready for the socket, or the
-message. Must not: guess a version, raise anything but `MalformedMessageError` for bytes that a
-peer sent, or copy records.
+message. Must not: guess a version, raise anything but `MalformedMessageError` for bytes of a peer,
+or copy records.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """What a message or a part of one holds, by the names of its class's slots.
+    """A message or a part of one, with the fields named by its class's slots.
 
-    Messages that were read share structs of nothing but defaults: whoever changes one puts a new
-    struct in, and leaves the other as it is.
+    Decoded messages share structs that only have defaults: to change one, replace it by a new
+    struct, and leave the other unchanged.
     """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
@@ -65,7 +65,7 @@ class Struct:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """The fields of a class, those of the classes that it is made from first."""
+    """Return the fields of a class, those of its base classes first."""
     return tuple(name for each in reversed(cls.__mro__) for name in vars(each).get("__slots__", ()))
 
 
@@ -117,7 +117,7 @@ class Message(Struct):
         return out.buffers()
 
     def write(self, out: Output, version: int) -> None:
-        """The same, after what is written already."""
+        """Append the encoded message to `out`."""
         at = version - self.MIN_VERSION
         writer = self.WRITERS[at if 0 <= at < len(self.WRITERS) else self._index(version)]
         try:
@@ -142,7 +142,7 @@ class Message(Struct):
 
     @classmethod
     def read(cls, view: memoryview, version: int, offset: int, *, whole: bool = True) -> Self:
-        """The same, of a view of single bytes."""
+        """Decode a message from a view of single bytes."""
         at = version - cls.MIN_VERSION
         reader = cls.READERS[at if 0 <= at < len(cls.READERS) else cls._index(version)]
         message: Self
@@ -162,13 +162,13 @@ R = TypeVar("R", bound=Message)
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A response of a broker."""
 
     __slots__ = ()
 
 
 class Request(Message, Generic[R]):
-    """What a client asks; `R` is the class of the answer."""
+    """A request of a client; `R` is the class of the response."""
 
     __slots__ = ()
 

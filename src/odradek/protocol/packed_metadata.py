@@ -1,13 +1,13 @@
-"""Metadata's answer with the partitions left in their bytes, for clusters of many thousands.
+"""Decode Metadata responses with the partitions left in their bytes, for very large clusters.
 
-In: an answer from version 9 on. Out: the same answer as `messages.metadata` gives, but a topic's
-partitions are its bytes, read one by one when somebody asks. Nearly always all partitions of a
-topic have rows of one width (as many replicas, all in sync, a leader each); then a few comparisons
-of every n-th byte check all rows at once. Others are walked through, row by row.
+In: a response from version 9 on. Out: the same response as with `messages.metadata`, but a topic's
+partitions are its bytes, decoded one by one on access. Nearly always all partitions of a topic have
+rows of one width (equal numbers of replicas, all in sync, a leader each); then a few comparisons of
+every n-th byte check all rows at once. Others are checked row by row.
 
-An answer of more than `SLICE` bytes is read on in pieces by whoever asked, so that no step of an
-engine takes long. Must not: accept what the plain reader refuses, or give another error; so what
-can't be read here is given to the plain reader.
+A response of more than `SLICE` bytes is read in pieces by its caller, so that no step of an engine
+takes long. Must not: accept bytes that the plain reader refuses, or raise another error; so what
+can't be read here is passed to the plain reader.
 """
 
 from __future__ import annotations
@@ -59,13 +59,15 @@ _UNREADABLE = (WireError, StructError, IndexError, UnicodeDecodeError)
 
 @lru_cache(256)
 def _every(width: int, count: int) -> Struct:
-    """Read the epochs of so many rows of one width."""
+    """Return a struct that reads the epochs of `count` rows of one width."""
     return Struct(">" + f"10xi{width - _HEAD}x" * count)
 
 
 def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[int, bytes], ...]:
-    """What each n-th byte from where on must be in rows without an error, with their number, a
-    leader, an epoch, and so many replicas (each number is one more, as it is written).
+    """Return the values of each n-th byte in rows without an error.
+
+    Such rows have a number, a leader, an epoch, and these numbers of replicas (each number is
+    encoded as one more).
     """
     indexes = b"".join(n.to_bytes(4, "big") for n in range(count))
     none = bytes(count)
@@ -132,7 +134,7 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         return repr(list(self))
 
     def epochs(self) -> Sequence[int]:
-        """The leader epochs, in the order of the partitions."""
+        """Return the leader epochs, in the order of the partitions."""
         if self._epochs is not None:
             return self._epochs
         count = len(self._offsets)
@@ -142,8 +144,10 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         return array("i", (_unpack_i(view, at + 10)[0] for at in self._offsets))
 
     def compare(self, old: PackedPartitions) -> tuple[bool, bool]:
-        """Say whether all of older ones are here, none with a lower epoch, and whether any is new
-        or has a higher one. It is kept until `forget_compared`.
+        """Return whether all of the older ones are included, and whether any is newer.
+
+        The first is False if one of them has a lower epoch; the second is True if one is new or has
+        a higher epoch. The result is kept until `forget_compared`.
         """
         if old is self or old.rows == self.rows:
             return True, False
@@ -173,7 +177,7 @@ def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
     offline = rows[at + 4 * isr - 3] if isr < 0x80 else 0x80
     if offline < 0x80:  # nearly always: all of the row at once
         found = _row(replicas, isr, offline).unpack_from(rows, pos)
-        first, second = 4 + replicas, 4 + replicas + isr  # where a list's length stands
+        first, second = 4 + replicas, 4 + replicas + isr  # positions of the lists' lengths
         error_code, number, leader, epoch = found[:4]
         brokers, in_sync, gone = found[5:first], found[first + 1 : second], found[second + 1 :]
         return MetadataResponsePartition(
@@ -296,7 +300,7 @@ class _Topics:
         return skip_tags(view, pos)
 
     def read_on(self, answer: PackedMetadataResponse, most: int) -> bool:
-        """The same; say whether all is read. What can't be read, the plain reader refuses."""
+        """Read the next bytes; return whether all is read, or let the plain reader raise."""
         try:
             end = self.read(answer, most)
             if end not in (0, len(self._view)):
@@ -357,7 +361,7 @@ class PackedMetadataResponse(MetadataResponse):
         """Take `MetadataResponse`'s fields, in their order."""
         super().__init__(*fields)
         self.unread: _Topics | None = None
-        """What is left of an answer of more than `SLICE` bytes: see `read_on`."""
+        """The unread part of a response of more than `SLICE` bytes: see `read_on`."""
 
     def ends(self, *, operations: int | None = None, error_code: int = 0) -> None:
         """Take in what comes after the topics."""
@@ -366,9 +370,9 @@ class PackedMetadataResponse(MetadataResponse):
             self.cluster_authorized_operations = operations
 
     def read_on(self) -> bool:
-        """Read the next `SLICE` bytes; say whether all is there.
+        """Read the next `SLICE` bytes; return whether the response is complete.
 
-        MalformedMessageError: they don't follow the layout.
+        Raises MalformedMessageError if they don't follow the layout.
         """
         if self.unread is not None and self.unread.read_on(self, SLICE):
             self.unread = None

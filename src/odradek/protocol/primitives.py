@@ -1,12 +1,12 @@
-"""The parts that Kafka's messages are made of: varints, strings, counts, records, tags.
+"""Encode and decode the parts of Kafka's messages: varints, strings, counts, records, tags.
 
 In: a memoryview and a position (reading), or an `Output` (writing). Out: the value and the position
 after it. The generated modules call these for everything that isn't a run of fixed-width fields.
-Must not: allocate by a length or count before checking that as many bytes are there.
+Must not: allocate by a length or count before checking that as many bytes are left.
 
 Readers raise `WireError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `Message.decode`
 turns each into `MalformedMessageError`. The local variable that holds the position is called `pos`
-everywhere, because that is where the position in the error's text is taken from.
+everywhere, because the error's text takes the position from it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[bytes | memoryview]
 Records: TypeAlias = Buffer | Sequence[Buffer] | None
-"""What a `records` field holds: a memoryview or None when decoded; any of these to encode."""
+"""Value of a `records` field: a memoryview or None when decoded; any of these to encode."""
 
 T = TypeVar("T")
 One: TypeAlias = tuple[T, int]
-"""What a reader returns: a struct, and the position after it."""
+"""Result of a reader: a struct, and the position after it."""
 Many: TypeAlias = tuple[list[T], int]
-"""What a reader of an array's elements returns."""
+"""Result of a reader of an array's elements."""
 
 ZERO_UUID: Final = bytes(16)
 _MAX_VARINT: Final = 0x7FFFFFFF
@@ -216,8 +216,8 @@ def read_compact_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
 
 
 def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
-    # An element takes at least `smallest` bytes: a count that can't fit is refused before a list
-    # is made, so that a hostile count allocates nothing.
+    # An element takes at least `smallest` bytes: a count that can't fit is refused before the list
+    # is allocated, so that a hostile count allocates nothing.
     if count * smallest > len(view) - pos:
         raise WireError(f"a count of {count} where {len(view) - pos} bytes are left")
 
@@ -258,7 +258,7 @@ def read_numbers(view: memoryview, pos: int, count: int, code: str) -> list[int]
 
 
 def read_uuids(view: memoryview, pos: int, count: int) -> list[bytes]:
-    """Read `count` uuids; the caller has checked that they are there."""
+    """Read `count` uuids; the caller has checked the length."""
     return [bytes(view[at : at + 16]) for at in range(pos, pos + 16 * count, 16)]
 
 

@@ -122,11 +122,11 @@ else:
     from odradek.record.survey import survey_batches
 
     def apart(view: memoryview) -> memoryview:
-        """Give a view of the same bytes that another thread may have.
+        """Return a view of the same bytes that another thread may use.
 
-        Views that were cut from one another share a count of themselves, which CPython changes
-        without a lock (python/cpython#127716): where two threads have such views, both may lose
-        their memory. The kernel's view lies over the same memory, this one over a copy.
+        Views that were sliced from one another share a count of themselves, which CPython changes
+        without a lock (python/cpython#127716): if two threads have such views, both may lose their
+        memory. The kernel's view refers to the same memory, this one to a copy.
         """
         return memoryview(bytes(view))
 
@@ -159,7 +159,7 @@ if DECODER == "native":
 
 
 def column_reader(columns: bytes) -> ColumnReader | None:
-    """A reader of the kernel for columns of this layout; None where it isn't to be had."""
+    """Return a reader of the kernel for columns of this layout; None if it is unavailable."""
     made = _columns_kernel()
     return None if made is None else made(columns)
 
@@ -167,7 +167,7 @@ def column_reader(columns: bytes) -> ColumnReader | None:
 @cache
 def _columns_kernel() -> type[ColumnReader] | None:
     if sys.byteorder != "little":
-        return None  # it copies Avro's numbers as they stand
+        return None  # it copies Avro's numbers without conversion
     if choose_kernel(_asked, kernel_sources.COLUMNS) == "python":
         kernel_sources.warn_once(_asked)
         return None
@@ -177,7 +177,7 @@ def _columns_kernel() -> type[ColumnReader] | None:
 
 
 def __getattr__(name: str) -> Any:
-    """The sending half, on its first use: consumers start without it."""
+    """Import the sending half on its first use: consumers start without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from odradek.record import sending

@@ -1,7 +1,7 @@
-"""Aborted transactions of an answer: whose batches are hidden, while its batches are walked over.
+"""Track aborted transactions of a response, whose batches are hidden, while decoding it.
 
-In: what the broker lists of them, batch headers in order. Out: which batches a reader of committed
-records leaves out. Must not: look into records; whoever decodes says which marker ends one.
+In: the broker's list of them, batch headers in order. Out: which batches a reader of committed
+records skips. Must not: look into records; the decoder says which marker ends one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class AbortedTransactions:
         return header.producer_id in self._open
 
     def end(self, header: BatchHeader) -> None:
-        """The marker that ends it was met."""
+        """Note the marker that ends a transaction."""
         self._open.pop(header.producer_id, None)
 
     def left(self) -> tuple[tuple[int, int], ...]:
-        """What the decoding that goes on has to know."""
+        """Return the state that later decoding needs."""
         return (*self._open.items(), *reversed(self._ahead))

@@ -42,7 +42,7 @@ COLUMN_NAMES = (
 
 
 _LETTERS = dict(zip(COLUMN_NAMES, ("k", "v", "t", "p", "o", "m", "y"), strict=False))
-"""What the kernel calls the columns that it can make."""
+"""The kernel's names of the columns that it can build."""
 
 
 class ArrowSchemaError(KafkaError, ValueError):
@@ -81,7 +81,7 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
 
 
 class ArrowColumns(NamedTuple):
-    """What is to be made of records: which columns, in which order."""
+    """Columns to build, in this order."""
 
     schema: pa.Schema
     types: dict[str, pa.DataType]
@@ -96,7 +96,7 @@ class ArrowColumns(NamedTuple):
 def arrow_schema(
     include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
 ) -> pa.Schema:
-    """Give the schema of `to_record_batch`; `names` chooses columns and their order.
+    """Return the schema of `to_record_batch`; `names` chooses columns and their order.
 
     Spark compares it with its own exactly: names, order, types, and every field nullable. With the
     layout `binary_view` only the types of `key` and `value` differ.
@@ -107,7 +107,7 @@ def arrow_schema(
 def arrow_columns(
     include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
 ) -> ArrowColumns:
-    """The same with all that `to_record_batch` has to know of it."""
+    """Return the schema with all data that `to_record_batch` needs."""
     if layout not in LAYOUTS:
         raise ArrowSchemaError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     return _columns(_projection(include_headers, names), layout)
@@ -211,7 +211,7 @@ class _Constants:
         self._bytes = 0
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
-        """Give a column of `count` rows; its buffers are shared and must not be written."""
+        """Return a column of `count` rows; its buffers are shared and must not be written."""
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:
             return kept.slice(0, count)

@@ -40,10 +40,10 @@ class ColumnNames(NamedTuple):
     timestamp: str | None = "timestamp"
 
     def chosen(self, names: list[str]) -> dict[str, str]:
-        """Which of `names` holds what, or what is wrong with them.
+        """Return the meanings of `names`; raise if they are wrong.
 
-        With the usual names, every column must mean something. Whoever gives names of his own has
-        said what is to be sent: other columns are left out, but those he named must be there.
+        With the usual names, every column must have a meaning. A caller that passes other names has
+        chosen the columns: others are left out, but the named ones must exist.
         """
         usual = ColumnNames()
         found: dict[str, str] = {}
@@ -75,10 +75,10 @@ USUAL = ColumnNames()
 
 
 def columns_from_arrow(data: Any, names: ColumnNames = USUAL) -> Iterator[SentColumns]:
-    """Check the schema of Arrow data at once, then give its rows piece by piece.
+    """Check the schema of Arrow data at once, then yield its rows piece by piece.
 
-    Takes a pyarrow RecordBatch, Table or RecordBatchReader, or any object with the Arrow
-    PyCapsule interface (Polars, DuckDB, pandas 3). A stream is read as it is iterated.
+    Takes a pyarrow RecordBatch, Table or RecordBatchReader, or any object with the Arrow PyCapsule
+    interface (Polars, DuckDB, pandas 3). A stream is read as it is iterated.
     """
     schema, batches = _batches(data)
     chosen = names.chosen(list(schema.names))
@@ -212,7 +212,7 @@ def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> A
 
 
 def _normal(what: str, array: Any) -> Any:
-    """Bring one column to a type that the encoder reads; most are there already."""
+    """Convert one column to a type that the encoder reads; most have one already."""
     import pyarrow as pa
 
     array.validate()  # a few comparisons: whether its buffers are as long as it says
@@ -321,7 +321,7 @@ def _headers(array: Any) -> SentHeaders:
 
 
 def error_column(numbers: array[int], texts: Sequence[str]) -> pa.Array[Any]:
-    """The errors of rows, as a column beside them: null where it went well (a number below 0)."""
+    """Return the errors of rows as a column: null for a written row (a number below 0)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -47,7 +47,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # as tuples name a method of theirs
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
 
     @property
     def size(self) -> int:
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
 
 class BadBatchError(ValueError):
-    """What is wrong inside a batch; the decoder adds which batch, in a `CorruptRecordError`."""
+    """An error inside a batch; the decoder adds the batch, in a `CorruptRecordError`."""
 
 
 def corrupt(base_offset: int, reason: str) -> CorruptRecordError:
@@ -90,9 +90,9 @@ def corrupt(base_offset: int, reason: str) -> CorruptRecordError:
 
 
 def batch_size(buffer: memoryview, at: int) -> int | None:
-    """Give the size that the batch at `at` claims, None when not even that is there.
+    """Return the size that the batch at `at` claims, None if not even that is complete.
 
-    The size may be more than what is left: brokers cut the last batch of an answer.
+    The size may exceed the remaining bytes: brokers cut the last batch of a response.
     """
     if len(buffer) - at < LENGTH_END:
         return None
@@ -105,7 +105,7 @@ def batch_size(buffer: memoryview, at: int) -> int | None:
 
 
 def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
-    """Read and check the header of a batch that is there in full; the checksum is not looked at.
+    """Read and check the header of a complete batch, without the checksum.
 
     Old message formats lay their fields out differently, so the magic byte comes first.
     """
@@ -140,11 +140,11 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
 
 
 def behind(buffer: memoryview, at: int = 0) -> int | None:
-    """Give the offset at which reading can go on after a batch that can't be read.
+    """Return the offset at which reading can continue after an unreadable batch.
 
-    None where nobody can say. Behind a wrong checksum its own last offset may be wrong too, and
-    millions of good records be lost by it: so the batch that follows says where it begins, and
-    where none does, the number of records has to say the same as the offsets.
+    None if that isn't known. With a wrong checksum the batch's own last offset may be wrong too,
+    and millions of good records be skipped: so the next batch says where it begins, and without
+    one, the number of records has to agree with the offsets.
     """
     if len(buffer) - at < HEADER_SIZE:
         return None
@@ -183,7 +183,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def check_by(compiled: Callable[[bytes | bytearray | memoryview], int]) -> None:
-    """Have the kernel compute checksums, which imports this module."""
+    """Let the kernel, which imports this module, compute checksums."""
     global _compiled_crc32c
     _compiled_crc32c = compiled
 

@@ -31,7 +31,7 @@ _NULL = b"\x01"
 
 
 def estimate_record_size(key: bytes | None, value: bytes | None, headers: HeaderInput = ()) -> int:
-    """Give an upper bound of what one record adds to a batch before compression."""
+    """Return an upper bound of what one record adds to a batch before compression."""
     size = _RECORD_OVERHEAD + 3 * _LONGEST_LENGTH
     if key is not None:
         size += len(key) if type(key) is bytes else _size(key)
@@ -51,7 +51,7 @@ def _size(data: bytes | None) -> int:
 
 
 def no_bytes(data: object) -> TypeError:
-    """A number's or a text's memory (numpy's scalars show theirs) isn't what anybody means."""
+    """Return the error for a number or text, whose memory (numpy's scalars) mustn't be sent."""
     return TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
 
 
@@ -134,7 +134,7 @@ class BatchBuilder:
 
     @property
     def limit_bytes(self) -> int:
-        """What `estimated_size` stays within, but for a first record that is larger alone.
+        """Return the limit of `estimated_size`; only a single record may exceed it.
 
         The accumulator raises it step by step, as it reserves memory.
         """
@@ -157,9 +157,9 @@ class BatchBuilder:
     def append(
         self, key: bytes | None, value: bytes | None, headers: HeaderInput, timestamp_ms: int
     ) -> int | None:
-        """Add a record and give its index in the batch, or None when it has no room.
+        """Add a record and return its index in the batch, or None if it doesn't fit.
 
-        The first record always has room: a larger one than the limit goes alone.
+        The first record always fits: one above the limit gets its own batch.
         """
         if self._closed:
             return None
@@ -225,10 +225,10 @@ class BatchBuilder:
         base_sequence: int = b.NO_SEQUENCE,
         transactional: bool = False,
     ) -> memoryview:
-        """Compress once and seal; with the same ids again it gives the same bytes.
+        """Compress once and seal; the same ids again return the same bytes.
 
-        With other ids (a bumped epoch) the header and checksum are made again in a copy, because
-        the view given before may still be in some connection's send queue.
+        With other ids (a bumped epoch), header and checksum are written to a copy, because the
+        earlier view may still be in a connection's send queue.
         """
         if not self._count or self._size:
             raise IllegalStateError("a batch without records can't be built")

@@ -1,12 +1,12 @@
-"""What the kernel of columns is told: columns to fill, and programs that say what bytes hold.
+"""Define the kernel's input for columns: columns to fill, and programs that describe the bytes.
 
 In: nothing. Out: numbers that `kernel_columns` and its compilers, `serialization.avro_plan` and
 `serialization.protobuf_plan`, share. Must not: know a schema. A program is the compiler's own and
 is trusted; the bytes that it reads aren't.
 
 A column is four numbers: its kind, bytes of an entry, its first child and its next sibling (-1:
-none). A step of a program is six: what it reads, into which column (-1: into none), where it goes
-on or ends, and three that `Op` names in that order.
+none). A step of a program is six: what it reads, into which column (-1: into none), where it
+continues or ends, and three that `Op` names in that order.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Keeping(IntEnum):
 
 
 class Op(IntEnum):
-    """What a step reads."""
+    """The value that a step reads."""
 
     NULL = 0
     """No byte; an entry that is null."""
     NUMBER = 1
     """A zigzag number between low and high, kept as `Number` says."""
     BINARY = 2
-    """A size, or low where that isn't 0, and so many bytes; more: UTF-8 without a flaw."""
+    """A size, or low if that isn't 0, and this number of bytes; more: valid UTF-8."""
     UNION = 3
-    """Low is null, and goes on at `stop`; high goes on here; more: null is refused."""
+    """Low is null, and continues at `stop`; high continues here; more: null is refused."""
     STRUCT = 4
     """No byte; an entry whose children are what follows."""
     FLOAT = 5
@@ -49,28 +49,30 @@ class Op(IntEnum):
     """Blocks of what follows until `stop`; more: a map, whose keys are column low."""
     BOOLEAN = 8
     ENUM = 9
-    """One of `high` symbols, which stand in a table of the constants at `low`."""
+    """One of `high` symbols, in a table of the constants at `low`."""
     FIXED = 10
     """So many bytes as low says."""
     DECIMAL = 11
-    """Big-endian in low bytes (-1: a size stands before); high and more are its bound's halves."""
+    """Big-endian in low bytes (-1: after a size); high and more are its bound's halves."""
     CONSTANT = 12
-    """What follows until `stop` is read from `high` bytes of the constants at `low`."""
+    """The steps until `stop` read from `high` bytes of the constants at `low`."""
     SWITCH = 13
-    """A union of `high` branches; so many steps follow, whose `stop` is where each begins."""
+    """A union of `high` branches; as many steps follow, whose `stop` is where each begins."""
     JUMP = 14
     """Goes on at `stop`."""
     SAME = 15
     """The `high` bytes of the constants at `low`, and no others: Protobuf's message indexes."""
     MESSAGE = 16
-    """Protobuf's fields until the end, into a struct; `low` steps follow, one for each field in the
-    order of their numbers, and what is in them; goes on at `stop`. High: a field that nobody knows
-    is refused, for Protobuf may leave out the whole entry of a map in which one is, or have an
-    extension of that number."""
+    """Protobuf's fields until the end, into a struct.
+
+    `low` steps follow, one for each field in the order of their numbers, and their contents;
+    continues at `stop`. High: an unknown field is refused, because Protobuf may leave out the whole
+    entry of a map that contains one, or have an extension of that number.
+    """
 
 
 class FieldKind(IntEnum):
-    """What a field of Protobuf holds; its step's first number.
+    """The type of a Protobuf field; its step's first number.
 
     The step's others: the column (of a repeated field the list's); for a message its step, for an
     enum its table in the constants; the field's number; its `Label`; and the step of the next field
@@ -104,12 +106,12 @@ class FieldKind(IntEnum):
 
 
 class Label(IntEnum):
-    """What a field is that isn't there."""
+    """The value of a missing field."""
 
     ZERO = 0
     NULL = 1
     LEFT = 2
-    """Whoever knows more may say what it means: the row is left."""
+    """The library decides: the row is left to it."""
     LIST = 3
     MAP = 4
 

@@ -60,11 +60,10 @@ class BinaryColumn(NamedTuple):
 
 
 class ViewColumn(NamedTuple):
-    """Byte strings as Arrow lays out `binary_view`: 16 bytes for each, which hold up to 12 bytes
-    themselves, or say in which of `buffers` longer ones lie.
+    """Byte strings in Arrow's layout `binary_view`: 16 bytes for each.
 
-    The buffers are usually a fetch answer: they stay alive, all of them, as long as a row of theirs
-    is used.
+    These hold up to 12 bytes themselves, or the place of longer ones in `buffers`. The buffers are
+    usually a fetch response: all of them are kept alive as long as one of their rows is used.
     """
 
     views: ByteBuffer
@@ -110,7 +109,7 @@ class HeaderColumn(NamedTuple):
     validity: ByteBuffer | None = None
 
     def lists(self, start: int, stop: int) -> list[Headers]:
-        """Give each row's headers as a tuple, empty where there are none."""
+        """Return each row's headers as a tuple, empty if there are none."""
         offsets = self.offsets[start : stop + 1]
         first, last = offsets[0], offsets[-1]
         keys = (str(key, "utf-8") for key in self.keys.values(first, last) if key is not None)
@@ -123,9 +122,9 @@ MOST_READ = 16
 
 
 def read_headers(raw: bytes, most: int) -> Headers | None:
-    """Give one record's headers, None where there are more than `most`.
+    """Return one record's headers, None if there are more than `most`.
 
-    Lengths were checked by whoever decoded the record.
+    Lengths were checked by the decoder of the record.
     """
     at, end = 0, len(raw)
     found: list[tuple[str, bytes | None]] = []
@@ -144,10 +143,10 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
 
 
 class RawHeaders(Sequence[tuple[str, bytes | None]]):
-    """One record's headers as they lie in the log: read when somebody asks, again each time.
+    """One record's headers as bytes of the log: decoded at each access.
 
     Equal to the tuple of them. A record with a hundred thousand headers costs their bytes, and
-    fifty times as much only while somebody holds them as objects.
+    fifty times as much only while they are held as objects.
     """
 
     __slots__ = ("_raw",)
@@ -203,7 +202,7 @@ class RawHeaderColumn(NamedTuple):
     data: ByteBuffer
 
     def lists(self, start: int, stop: int) -> list[Headers | RawHeaders]:
-        """Give each row's headers as a tuple, or as `RawHeaders` where they are many."""
+        """Return each row's headers as a tuple, or as `RawHeaders` if they are many."""
         data = memoryview(self.data)
         spans = pairwise(self.offsets[start : stop + 1])
         each = (data[a:b].tobytes() for a, b in spans)
@@ -255,13 +254,13 @@ class RecordColumns:
         return f"<RecordColumns: {self.count} records>"  # the buffers may hold megabytes
 
     def offset_at(self, row: int) -> int:
-        """Give one row's Kafka offset."""
+        """Return one row's Kafka offset."""
         if not 0 <= row < self.count:
             raise IndexError(f"row {row} of {self.count}")
         return int(self.offsets[self.start + row])
 
     def slice(self, start: int = 0, stop: int | None = None) -> RecordColumns:
-        """Give rows `start` to `stop` without copying; bounds are cut as Python's slices do."""
+        """Return rows `start` to `stop` without copying; bounds are cut as in Python's slices."""
         start, stop, _ = slice(start, stop).indices(self.count)
         if start == 0 and stop == self.count:  # nothing is left out, as with a small answer
             return self
@@ -304,10 +303,10 @@ EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
 
 
 class DecodedRecords(NamedTuple):
-    """What a decoder made of the front of a fetch answer, and how to go on after it.
+    """Decoded records of the beginning of a fetch response, and how to continue after them.
 
-    While `finished` is False, more is got by
-    `decode(buffer[bytes_consumed:], start_offset=next_offset, aborted=aborted_left, …)`.
+    While `finished` is False, `decode(buffer[bytes_consumed:], start_offset=next_offset,
+    aborted=aborted_left, …)` returns more.
     """
 
     columns: RecordColumns
@@ -326,10 +325,10 @@ class DecodedRecords(NamedTuple):
     needed_bytes: int | None = None
     """The size of the first batch where it is larger than the whole buffer: fetch this much."""
     aborted_left: tuple[tuple[int, int], ...] = ()
-    """Aborted transactions whose end marker wasn't met yet, for the call that goes on."""
+    """Aborted transactions without their end marker so far, for the next call."""
 
     def next_offset_after(self, rows: int) -> int:
-        """Give the position once the first `rows` rows were handed out."""
+        """Return the position after the first `rows` rows."""
         if rows >= self.columns.count:
             return self.next_offset
         return self.columns.offset_at(rows)
@@ -343,7 +342,7 @@ class PoolState(NamedTuple):
     limit: int = 0
     """No more than this is kept idle."""
     lent: int = 0
-    """In columns, or Arrow arrays made of them, that somebody still refers to."""
+    """Bytes in columns, or in Arrow arrays of them, that are still referenced."""
     reused: int = 0
     """How many buffers were used again."""
     made: int = 0

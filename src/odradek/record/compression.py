@@ -85,11 +85,11 @@ class Scratch:
 
     def __init__(self) -> None:
         self.kept = memoryview(bytearray())
-        """What is there already, writable."""
+        """Allocated memory, writable."""
         self._unzstd: zstandard.ZstdDecompressor | None = None
 
     def room(self, size: int) -> memoryview:
-        """Give exactly `size` writable bytes; what was given before is no longer valid."""
+        """Return exactly `size` writable bytes; an earlier result is no longer valid."""
         if size > _SCRATCH_KEPT:
             return memoryview(bytearray(size))
         if size > len(self.kept):
@@ -98,7 +98,7 @@ class Scratch:
         return self.kept[:size]
 
     def unzstd(self) -> zstandard.ZstdDecompressor:
-        """Give the decompressor of zstd, whose tables are worth keeping too."""
+        """Return the decompressor of zstd, whose tables are reused."""
         if self._unzstd is None:
             import zstandard
 
@@ -114,9 +114,9 @@ def decompress(
 
 
 def unpack(codec: int, data: memoryview, scratch: Scratch, limits: Limits) -> memoryview:
-    """Decompress a batch like `decompress_into`; `BeyondLimitError` says which option it is beyond.
+    """Decompress a batch like `decompress_into`; `BeyondLimitError` names the exceeded option.
 
-    What is beyond is only counted, up to the limit, in pieces that are thrown away.
+    Bytes beyond the limit are only counted, in pieces that are dropped.
     """
     most, option = limits.room(len(data))
     try:
@@ -198,9 +198,9 @@ def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
 
 
 def _fast_zlib() -> Any:
-    """Give Intel's zlib, twice as fast at reading and ten times at writing, or Python's own.
+    """Return Intel's zlib, twice as fast at reading and ten times at writing, or Python's own.
 
-    There are no wheels of it for rare processors, so it is no dependency there.
+    It has no wheels for rare processors, so it is no dependency there.
     """
     try:
         from isal import isal_zlib

@@ -1,9 +1,9 @@
-"""From columns to open batches, in short and obvious Python.
+"""Encode columns into open batches, in short and obvious Python.
 
 In: `SentColumns` and one open `BatchBuilder` per partition. Out: the rows in those batches, in
-their order. It is the oracle of the fast encoder and what runs where no kernel is built.
-Whoever owns the batches guards them by their lock during `use` and `encode`. Must not: open,
-close or seal batches, wait, or know topics.
+their order. It is the oracle of the fast encoder and runs if no kernel is built. The owner of the
+batches guards them by their lock during `use` and `encode`. Must not: open, close or seal batches,
+wait, or know topics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.record.sent_columns import (
 )
 
 RECORD_OVERHEAD = 36
-"""What a record adds to its key, value and headers at most (`estimate_record_size`)."""
+"""Bytes that a record adds to its key, value and headers at most (`estimate_record_size`)."""
 HEADER_OVERHEAD = 10
 RECORD_LIMIT = (1 << 31) - 1 - b.HEADER_SIZE
 """A batch's length is a 32-bit number."""
@@ -86,7 +86,7 @@ class _Binary:
         self._data = memoryview(column.data).cast("B")
 
     def get(self, i: int, row: int) -> bytes | None:
-        """Give entry `i`, which belongs to what errors call `row`."""
+        """Return entry `i`, which errors call `row`."""
         if not self._valid[i]:
             return None
         first, last = self._offsets[i], self._offsets[i + 1]
@@ -125,7 +125,7 @@ class _Headers:
         self._values = _Binary("headers.value", column.values, column.entries)
 
     def get(self, i: int, row: int) -> tuple[Headers, int]:
-        """Give row `i`'s headers, and how many bytes they take at most."""
+        """Return row `i`'s headers, and how many bytes they take at most."""
         if not self._valid[i]:
             return (), 0
         first, last = self._offsets[i], self._offsets[i + 1]
@@ -173,7 +173,7 @@ class Rows:
     def get(
         self, i: int
     ) -> tuple[bytes | None, bytes | None, Headers, int | None, int | None, int]:
-        """Give row `i`: key, value, headers, partition, timestamp, size at most."""
+        """Return row `i`: key, value, headers, partition, timestamp, maximum size."""
         name = self._first_row + i
         key = None if self._keys is None else self._keys.get(i, name)
         value = None if self._values is None else self._values.get(i, name)
@@ -222,7 +222,7 @@ class ColumnEncoder:
             self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
-        """Let rows of `partition` go to `builder`; gives the rows of ours in the one before."""
+        """Write rows of `partition` to `builder`; return our rows in the previous one."""
         if not 0 <= partition < self._partition_count:
             raise IndexError(f"partition {partition} of {self._partition_count}")
         piece = self._piece(partition)
@@ -230,7 +230,7 @@ class ColumnEncoder:
         return piece
 
     def pieces(self) -> list[Piece]:
-        """Give our rows in the batches in use that weren't given yet, by partition."""
+        """Return our rows in the batches in use that weren't returned yet, by partition."""
         found = [self._piece(partition) for partition in sorted(self._slots)]
         for slot in self._slots.values():
             slot.count = 0

@@ -22,7 +22,7 @@ from array import array
 import cython
 
 if not cython.compiled:
-    raise ImportError("odradek.record.kernel isn't compiled, and is no use as Python")
+    raise ImportError("odradek.record.kernel isn't compiled, and can't run as Python")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -276,7 +276,7 @@ class Buffer:
 
     def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
         if flags & PyBUF_WRITABLE:
-            raise BufferError("columns are never written again")
+            raise BufferError("columns are read-only")
         view.buf = self.data
         view.len = self.items * self.width
         view.itemsize = self.width
@@ -1332,7 +1332,7 @@ def reason(work: Decoder) -> str:
     if work.error == HEADER_NAME:
         return "a header has no name"
     if work.error == RECORD_END:
-        return f"a record ends {claimed:+} bytes from where it says"
+        return f"a record ends {claimed:+} bytes from the end that its length states"
     if work.error == TIMESTAMP:
         return "a timestamp doesn't fit into 64 bits"
     if work.error == BATCH_END:
@@ -1496,7 +1496,7 @@ def decode(
     work.most_bytes = limits.decompressed
     work.tracked = transactions is not None
     if layout not in LAYOUTS:
-        raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+        raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     work.epoch = -1
     whole = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     PyObject_GetBuffer(whole, cython.address(view), PyBUF_SIMPLE)
@@ -1693,7 +1693,7 @@ def headers_between(at: Source, end: Source, most: int64_t):
             return None
         here = find_header(here, end, cython.address(place))
         if not here:
-            raise ValueError("these aren't headers as they lie in a record")
+            raise ValueError("these bytes aren't the headers of a record")
         count += 1
     if count == 0:
         return ()
@@ -1702,7 +1702,7 @@ def headers_between(at: Source, end: Source, most: int64_t):
     for index in range(count):
         at = find_header(at, end, cython.address(place))
         if not at:
-            raise ValueError("these aren't headers as they lie in a record")
+            raise ValueError("these bytes aren't the headers of a record")
         name = PyUnicode_DecodeUTF8(
             cython.cast(cython.p_char, place.name), place.name_size, "replace"
         )
@@ -1774,7 +1774,7 @@ def microseconds(milliseconds, start: int64_t, count: int64_t):
     time: int64_t
     large: cython.bint = False
     if start < 0 or count < 0 or count > source.shape[0] - start:
-        raise IndexError("more timestamps than there are")
+        raise IndexError("there are fewer timestamps than requested")
     found: Buffer = new_column(count, b"q", 8)
     to: cython.pointer(int64_t) = cython.cast(cython.pointer(int64_t), found.data)
     with cython.nogil:
@@ -1790,7 +1790,7 @@ def wide_types(types, start: int64_t, count: int64_t):
     source: cython.const[uint8_t][::1] = types
     index: int64_t
     if start < 0 or count < 0 or count > source.shape[0] - start:
-        raise IndexError("more timestamp types than there are")
+        raise IndexError("there are fewer timestamp types than requested")
     found: Buffer = new_column(count, b"i", 4)
     to: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), found.data)
     with cython.nogil:
@@ -1852,7 +1852,7 @@ def hold(lent: Lent, buffer, least: int64_t) -> Bytes:
     PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
     lent.views += 1
     if view.len < least:
-        raise IndexError(f"a column of {view.len} bytes, where {least} are needed")
+        raise IndexError(f"a column has {view.len} bytes, but needs {least}")
     return cython.cast(Bytes, view.buf)
 
 
@@ -1999,7 +1999,7 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
                 moments[row] = source[start + row] * 1000
             here += aligned(8 * count)
         else:
-            raise ValueError(f"no column {chr(letter)!r}")
+            raise ValueError(f"unknown column {chr(letter)!r}")
     made.array.length = count
     made.array.n_buffers = 1
     made.array.buffers = lent.none
@@ -2141,7 +2141,7 @@ def blanks(cls: type, count: int) -> list:
     found: list = []
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
     for _ in range(count):
         made = PyType_GenericAlloc(kind, 0)
         if PyObject_IS_GC(made):
@@ -2155,7 +2155,7 @@ def become(things: list, base: type, cls: type) -> None:
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
     parts = ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
     if cls.__base__ is not base or any(getattr(cls, p) != getattr(base, p) for p in parts):
-        raise TypeError(f"{cls!r} isn't {base!r} by another name")
+        raise TypeError(f"{cls!r} must be a subclass of {base!r} that only adds methods")
     for thing in things:
         if type(thing) is not base:
             raise TypeError(f"{type(thing)!r} isn't {base!r}")
@@ -2253,4 +2253,4 @@ def text_hashes(
                 break
             found[index] = _text_hash(source + offsets[index], offsets[index + 1] - offsets[index])
     if bad >= 0:
-        raise ValueError(f"entry {bad} doesn't lie in the {size} bytes of data")
+        raise ValueError(f"entry {bad} isn't within the {size} bytes of data")

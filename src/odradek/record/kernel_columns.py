@@ -19,7 +19,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    raise ImportError("odradek.record.kernel_columns isn't compiled, and is no use as Python")
+    raise ImportError("odradek.record.kernel_columns isn't compiled, and can't run as Python")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -514,7 +514,7 @@ class ColumnReader:
         self.most = most
         self.kept = []
         if self.length == 0:
-            raise ValueError("there is no column")
+            raise ValueError("at least one column is needed")
         if not grown(cython.address(self.layout), self.length * cython.sizeof(Column)):
             raise MemoryError
         self.columns = cython.cast(cython.pointer(Column), self.layout.data)
@@ -582,13 +582,13 @@ class ColumnReader:
                 held += 1
             entry: int64_t = 8 if wide else 4
             if first < 0 or count < 0 or done < 0:
-                raise ValueError("no row is before the first one")
+                raise ValueError("numbers of rows can't be negative")
             if views[1].len // entry <= first + count:
                 raise ValueError("there are fewer offsets than rows")
             if validity is not None and views[2].len < (first + count + 7) // 8:
                 raise ValueError("the validity has fewer bits than there are rows")
             if views[3].len < count:
-                raise ValueError("there is no byte for each row")
+                raise ValueError("there are fewer bytes than rows")
             self.room = room
             with cython.nogil:
                 done = self.rows(views, validity is not None, wide, first, count, done)

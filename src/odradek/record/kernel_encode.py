@@ -190,7 +190,7 @@ def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.poi
 
 @cython.cfunc
 def _no_memory(size: int64_t) -> cython.int:
-    raise MemoryError(f"no {size} bytes for a record batch")
+    raise MemoryError(f"a record batch needs {size} bytes of memory")
 
 
 @cython.cfunc
@@ -550,7 +550,7 @@ class BatchBuilder:
 
     def __init__(self, limit_bytes, compression, level=None):
         if self.given_limit is not None:
-            raise IllegalStateError("a builder is made once")
+            raise IllegalStateError("a builder can't be initialised twice")
         self.codec = codec_number(compression, level)
         self.level = level
         self.limit_bytes = limit_bytes
@@ -707,7 +707,7 @@ class BatchBuilder:
         if self.is_closed():
             return None
         if _length(key_size) + _length(value_size) + header_size > RECORD_LIMIT - RECORD_OVERHEAD:
-            raise RecordTooLargeError("a record of 2 GiB fits into no batch")
+            raise RecordTooLargeError("a record of 2 GiB is too large for a batch")
         turn = self.seize()
         if self.batch.closed or (turn is not None and turn.running):
             index = NO_ROOM
@@ -1069,7 +1069,7 @@ class Notes:
         """Those that `take` gave last come first again, but the first so many."""
         count: int64_t = taken.stop - taken.first - told
         if told < 0 or count < 0 or count > self.first:
-            raise ValueError("they weren't taken from here")
+            raise ValueError("these records weren't taken from this queue")
         odradek_lock(cython.address(self.mutex))
         try:
             self.calls[:0] = taken.calls[told:]
@@ -1146,7 +1146,7 @@ class OpenBatches:
         self.blank = getattr(make, "_blank", None)
         if self.blank is not None:
             if make.__new__ is not object.__new__ or make.__itemsize__:
-                raise TypeError(f"{make!r} makes its objects by itself")
+                raise TypeError(f"{make!r} must be a plain class, without __new__")
             self.find_slots()
 
     @cython.cfunc
@@ -1324,7 +1324,7 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, notes: Notes
     found: list = []
     base, appended = outcome
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
     for at in range(notes.first, notes.stop):
         note = cython.address(notes.notes[at])
         offset = base + note.index if base >= 0 else None
@@ -1565,7 +1565,7 @@ class ColumnEncoder:
     ):
         row: int64_t
         if self.held is not None:
-            raise IllegalStateError("an encoder is made once")
+            raise IllegalStateError("an encoder can't be initialised twice")
         if partition_count < 1 or partition_count > LARGEST_BATCH:
             raise ConfigurationError(f"a topic can't have {partition_count} partitions")
         self.held = []
@@ -1706,7 +1706,7 @@ class ColumnEncoder:
     @cython.cfunc
     def check_turn(self) -> cython.int:
         if self.turn is None or self.turn.running:
-            raise IllegalStateError("the encoder is at work in another thread")
+            raise IllegalStateError("another thread is using this encoder")
         return 0
 
     @cython.cfunc
@@ -1719,7 +1719,7 @@ class ColumnEncoder:
             self.turn.running = True
             odradek_unlock(cython.address(self.turn.mutex))
         if busy:
-            raise IllegalStateError("the encoder is at work in another thread")
+            raise IllegalStateError("another thread is using this encoder")
         return 0
 
     @cython.cfunc

@@ -1,10 +1,9 @@
-"""What one batch or record may cost whoever reads it (R-IN-4).
+"""Limit what one batch or record may cost its reader (R-IN-4).
 
-In: the limits of a consumer's options. Out: `Limits` for the decoders, and the errors that say
-which option a batch is beyond. A broker takes what is small and becomes huge: 1.6 KB of zstd were
-one record with 8.4 million headers. So what a batch claims, or becomes, is compared with a limit
-before memory is spent on it.
-Must not: know of partitions; whoever decodes adds which one it was.
+In: the limits of a consumer's options. Out: `Limits` for the decoders, and the errors that name the
+option that a batch exceeds. A broker accepts small data that becomes huge: 1.6 KB of zstd were one
+record with 8.4 million headers. So a batch's claims and results are compared with a limit before
+memory is spent on them. Must not: know of partitions; the caller of the decoder adds the partition.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ RECORDS, HEADERS = "max.records.per.batch", "max.headers.per.record"
 DECOMPRESSED_LIMIT = 256 << 20
 """No batch may become larger than this; brokers refuse batches of a few MB by default."""
 NO_ROOM = -1
-"""What a decompressor gives where the records need more memory than it was given."""
+"""Result of a decompressor if the records need more memory than it was given."""
 FREE_OF_RATIO = 32 << 20
-"""What every batch may become, however small it is: a few zeros legally shrink ten thousand times,
-and that much memory harms nobody."""
+"""Decompressed size that every batch may have, however small it is.
+
+A few zeros legally shrink ten thousand times, and that much memory does no harm.
+"""
 UNLIMITED = (1 << 31) - 1
 HEADER_COST = 16
 """Bytes that a header of two bytes takes in columns: where its name and its value end, and as much
@@ -33,7 +34,7 @@ again while the columns grow. They count towards what its batch may become."""
 
 
 class Limits(NamedTuple):
-    """What is beyond one of these is refused."""
+    """Limits above which a batch is refused."""
 
     decompressed: int = DECOMPRESSED_LIMIT
     """Bytes of a batch's records, decompressed."""
@@ -57,7 +58,7 @@ class Limits(NamedTuple):
             )
 
     def too_many_headers(self, offset: int, count: int) -> BeyondLimitError:
-        """The error for one record with too many headers."""
+        """Return the error for one record with too many headers."""
         return BeyondLimitError(
             f"the record at offset {offset} has {count} headers, but {HEADERS} is {self.headers}",
             HEADERS,
@@ -70,7 +71,7 @@ class Limits(NamedTuple):
         return max(self.decompressed - unpacked, 0) // HEADER_COST
 
     def costly_headers(self, offset: int, count: int) -> BeyondLimitError:
-        """The error for a batch with too many headers up to a record; those before it do fit."""
+        """Return the error for a batch with too many headers up to a record; earlier ones fit."""
         return BeyondLimitError(
             f"up to the record at offset {offset}, the batch has {count} headers, which need "
             f"{HEADER_COST} bytes each, but {DECOMPRESSED} is {self.decompressed}",
@@ -81,11 +82,11 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS = Limits()
-"""For batches of one's own: only the memory is guarded."""
+"""For batches of this client: only the memory is limited."""
 
 
 def limits_of(config: Config) -> Limits:
-    """What a consumer's options say."""
+    """Return the limits in a consumer's options."""
     return Limits(config[DECOMPRESSED], config[RATIO], config[RECORDS], config[HEADERS])
 
 
@@ -97,7 +98,7 @@ class BeyondLimitError(BadBatchError):
         self.option, self.found, self.offset = option, found, offset
 
     def of(self, base_offset: int) -> RecordLimitError:
-        """The same as a decoder raises it."""
+        """Return the error as a decoder raises it."""
         return RecordLimitError(
             f"record batch at offset {base_offset}: {self}", self.option, self.found, self.offset
         )

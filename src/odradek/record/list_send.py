@@ -1,9 +1,9 @@
-"""Lists to columns for the encoder: what `send_many` takes, checked and joined piece by piece.
+"""Turn lists into columns for the encoder: the arguments of `send_many`, piece by piece.
 
-In: lists of keys, values and the rest, an item for each record. Out: `SentColumns`, of a piece of
-the records each, so that what is joined takes little memory whatever the lists hold. They can be
-looked at as a whole first, so that nothing is sent of lists with a wrong item.
-Must not: need pyarrow, or read a list again that somebody else may change.
+In: lists of keys, values and the rest, an item for each record. Out: `SentColumns`, each of a piece
+of the records, so that joining them takes little memory for any lists. They can be checked as a
+whole first, so that nothing is sent of lists with an invalid item. Must not: need pyarrow, or read
+a list twice that another thread may change.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class RecordLists(NamedTuple):
 
     @classmethod
     def given(cls, **lists: Any) -> RecordLists:
-        """Read what a program gave; raises `ArgumentError` for what is no list, or of another
-        length than `values`.
+        """Read a program's arguments.
+
+        Raises `ArgumentError` for an argument that is no list, or of another length than `values`.
         """
         found = {
             name: _listed(name, given)
@@ -65,14 +66,14 @@ class RecordLists(NamedTuple):
         return cls(**found)
 
     def objects(self) -> Iterator[tuple[Any, Any, Any]]:
-        """The key, the value and the headers of each record, for whoever makes bytes of them."""
+        """Yield the key, the value and the headers of each record, for serializers."""
         nothing = [None] * len(self.values)
         keys = nothing if self.keys is None else self.keys
         headers = nothing if self.headers is None else self.headers
         return zip(keys, self.values, headers, strict=True)
 
     def written(self, records: Sequence[tuple[Any, Any, Any]]) -> dict[str, list[Any] | None]:
-        """The lists by their names, with other keys, values and headers."""
+        """Return the lists by their names, with other keys, values and headers."""
         return {
             "values": [value for _, value, _ in records],
             "keys": [key for key, _, _ in records],
@@ -82,8 +83,9 @@ class RecordLists(NamedTuple):
         }
 
     def check(self) -> Iterator[None]:
-        """Look at all items, a piece at each step; raises `ArgumentError` or `ConfigurationError`
-        for the first wrong one. Headers are read once, here.
+        """Check all items, a piece at each step. Headers are read once, here.
+
+        Raises `ArgumentError` or `ConfigurationError` for the first invalid one.
         """
         for first in range(0, len(self.values), PIECE_RECORDS):
             last = min(first + PIECE_RECORDS, len(self.values))
@@ -96,7 +98,7 @@ class RecordLists(NamedTuple):
             yield
 
     def columns(self) -> Iterator[SentColumns]:
-        """The columns of all records, piece by piece; for lists that were checked."""
+        """Yield the columns of all records, piece by piece; for lists that were checked."""
         first, count = 0, len(self.values)
         while first < count:
             piece = self._piece(first, min(first + PIECE_RECORDS, count))
@@ -104,7 +106,7 @@ class RecordLists(NamedTuple):
             first += piece.count
 
     def _piece(self, first: int, last: int) -> SentColumns:
-        """The records from `first` on, up to `last` at most."""
+        """Return the records from `first` on, up to `last` at most."""
         headers = None
         if self.headers is not None:
             headers = _Lists(self.headers[first:last])
@@ -138,7 +140,7 @@ def _listed(name: str, given: Any) -> list[Any]:
 def _each(
     name: str, given: list[Any] | None, first: int, last: int, read: Callable[[str, Any], Any]
 ) -> None:
-    """Read each item of a piece under its own name; what is read stands in its place."""
+    """Read each item of a piece under its own name, and replace it by the result."""
     if given is not None:
         for position, item in enumerate(given[first:last], first):
             if item is not None:
@@ -162,7 +164,10 @@ def _time(name: str, given: Any) -> int:
 
 
 def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | None]:
-    """The items from `first` on, up to `last` or as far as a piece goes: how many, and a column."""
+    """Return a column of the items from `first` on, up to `last` or the size of a piece.
+
+    Also returns their number.
+    """
     found = gather(items, first, last, PIECE_BYTES)
     if found is None:  # bytes of other kinds
         given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items[first:last]]
@@ -188,7 +193,7 @@ class _Lists:
         return max(1, bisect_right(ends, PIECE_BYTES) - 1)
 
     def column(self, count: int) -> SentHeaders:
-        """The headers of the first so many records."""
+        """Return the headers of the first `count` records."""
         items = self._items[:count]
         pairs = list(chain.from_iterable(items))
         names = _whole([name.encode() for name, _ in pairs])

@@ -39,7 +39,7 @@ _VERSION = 1
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
 _UNKNOWN_FLAGS = 0x03  # one is reserved, one means a dictionary
 _LARGEST_RATIO = 255
-"""A byte of a block stands for at most this many bytes: runs are counted with 255 to the byte."""
+"""Maximum number of bytes per byte of a block: runs are counted with 255 per byte."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
 _compress_block_into = into_views(lz4.compress_block_into)
@@ -48,7 +48,7 @@ _decompress_into = into_views(lz4.decompress_into)
 
 
 class _Layout(NamedTuple):
-    """What the two bytes at the beginning of a frame say."""
+    """Flags in the first two bytes of a frame."""
 
     block_size: int
     linked: bool
@@ -105,9 +105,9 @@ def _write_high(data: memoryview, level: int) -> bytearray:
 
 
 def read_into(data: memoryview, room: memoryview) -> int:
-    """Decompress into `room` and give the size; `NO_ROOM` where that is too small.
+    """Decompress into `room` and return the size; `NO_ROOM` if that is too small.
 
-    Frames may follow each other, though Kafka's clients write one.
+    Several frames may follow each other, though Kafka's clients write one.
     """
     at = total = 0
     while at < len(data) or not at:
@@ -141,7 +141,7 @@ def read_into(data: memoryview, room: memoryview) -> int:
 
 
 def measure(data: memoryview) -> Iterator[int]:
-    """Give the decompressed sizes piece by piece, in memory for one block (linked: one frame).
+    """Yield the decompressed sizes piece by piece, in memory for one block (linked: one frame).
 
     Checks no more than it needs to: `read_into` follows.
     """
@@ -187,7 +187,7 @@ def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
 
 
 def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:
-    """Give where a frame ends whose blocks begin at `at`, and what it can become at most."""
+    """Return the end of a frame whose blocks begin at `at`, and its maximum decompressed size."""
     most = 0
     while span := _block(data, at, layout):
         start, end, _ = span
@@ -232,7 +232,7 @@ def _layout(flags: int, sizes: int) -> _Layout:
 
 
 def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] | None:
-    """Give where the bytes of the block at `at` start and end, and whether they are as they were.
+    """Return start and end of the bytes of the block at `at`, and whether they are uncompressed.
 
     None at the mark after the last block.
     """

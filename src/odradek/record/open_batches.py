@@ -1,10 +1,10 @@
-"""Records from where they are given into the batches that are open, and what tells of them.
+"""Append records to open batches, and note the data of their reports.
 
-In: a record, and what a producer knows of its topic (`TopicLane`). Out: its future, or a note for
-its report; where it has no open batch, what is certain of its partition. The kernel's twin does
-this without a Python call for a record, and this is its oracle; here `BatchBuilder` needs the
-accumulator's lock, so producers leave every record to the call that takes it.
-Must not: wait, open or close a batch, or change what was given.
+In: a record, and a producer's data of its topic (`TopicLane`). Out: its future, or a note for its
+report; without an open batch, its partition if that is certain. The kernel's twin does this without
+a Python call per record, and this is its oracle; here `BatchBuilder` needs the accumulator's lock,
+so every record is left to the call that takes it. Must not: wait, open or close a batch, or change
+its arguments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Here(Protocol):
 
 
 class Room:
-    """How many messages and bytes of them may come before somebody has to count."""
+    """Number of messages and bytes that may be accepted before they have to be counted."""
 
     __slots__ = ("messages", "size")
 
@@ -49,15 +49,16 @@ class Room:
         return self.messages >= 0 and self.size >= 0
 
     def counted(self, messages: int, left: int, size: int) -> bool:
-        """So many messages and bytes may come, as somebody has counted: one of this size first."""
+        """Allow these numbers of messages and bytes; return whether one of `size` fits."""
         self.messages, self.size = messages, left
         return self.take(size)
 
 
 class Notes:
-    """What the reports of one batch's messages need, in order. Of the kernel's twin the garbage
-    collector sees what reports call and nothing else: it would look at a hundred thousand messages
-    again and again.
+    """Data for the reports of one batch's messages, in order.
+
+    For the kernel's twin, the garbage collector only sees the functions that reports call:
+    otherwise it would look at a hundred thousand messages again and again.
     """
 
     __slots__ = ("_notes", "_sizes", "can_be_made")
@@ -79,23 +80,21 @@ class Notes:
         return sum(self._sizes)
 
     def add(self, message: Note, size: int) -> None:
-        """Note a message: its index, when and with which time it was sent, key, value and call;
-        and its bytes of key and value.
-        """
+        """Note a message: index, times, key, value and callback; and the bytes of key and value."""
         self._notes.append(message)
         self._sizes.append(size)
 
     def take(self, most: int) -> Notes:
-        """Take the first of them out, at most so many."""
+        """Remove and return the first messages, at most `most`."""
         made = Notes()
         made._notes = self._notes[: max(0, most)]
         del self._notes[: len(made._notes)]
         return made
 
     def put_back(self, taken: Notes, told: int) -> None:
-        """Those that `take` gave last come first again, but the first so many."""
+        """Put the messages of the last `take` back to the front, without the first `told` ones."""
         if not 0 <= told <= taken.count:
-            raise ValueError("they weren't taken from here")
+            raise ValueError("these records weren't taken from this queue")
         self._notes[:0] = taken._notes[told:]
         del taken._notes[told:]
 
@@ -105,7 +104,7 @@ class Notes:
 
     @property
     def calls(self) -> list[Any]:
-        """What their reports call."""
+        """Return the functions that their reports call."""
         return [note[-1] for note in self._notes]
 
 
@@ -120,12 +119,13 @@ class OpenBatches:
         clock: Callable[[], float],
         make: Callable[..., Any],
     ) -> None:
-        """`lanes`: what is known of topics, each of which never changes; `clock`: seconds since the
-        epoch.
+        """Set the topics, the clock and the class of futures.
 
-        `make(producer, batch, index, timestamp_ms)` makes a future. A class with a `_blank`, pairs
-        of names and values, isn't called: its objects have these, and `_producer`, `_batch`,
-        `_index` and `_timestamp_ms`. `TypeError` for one that makes its objects by itself.
+        `lanes` contains the known data of topics, each of which never changes; `clock` returns
+        seconds since the epoch. `make(producer, batch, index, timestamp_ms)` creates a future. A
+        class with a `_blank`, pairs of names and values, isn't called: its objects have these, and
+        `_producer`, `_batch`, `_index` and `_timestamp_ms`. Raises `TypeError` for a class with a
+        `__new__`.
         """
         self._lanes = lanes
         self._metadata = metadata
@@ -136,7 +136,7 @@ class OpenBatches:
             check_plain(make)
 
     def _found(self, topic: Any, key: Any, value: Any, partition: Any) -> tuple[Any, Any]:
-        """The partition, as far as it is certain, and its open batch, or None."""
+        """Return the partition, if it is certain, and its open batch, or None."""
         lane = self._lanes.get(topic)
         if lane is None or lane.snapshot is not self._metadata.snapshot:
             return partition, None
@@ -154,8 +154,10 @@ class OpenBatches:
         timestamp_ms: Any,
         partition: Any,
     ) -> Any:
-        """Put a record into its open batch and give its future; where there is none with room, or
-        the topic isn't known, give its partition as far as that is certain: an int or None.
+        """Put a record into its open batch and return its future, or else its partition.
+
+        The partition is an int if it is certain, or None: the batch is full or missing, or the
+        topic isn't known.
         """
         partition, batch = self._found(topic, key, value, partition)
         if batch is None:
@@ -176,11 +178,11 @@ class OpenBatches:
         timestamp_ms: Any,
         call: Any,
     ) -> Any:
-        """Put a message into its open batch and note what its report needs: True. Where there is
-        none with room, or it isn't as most messages are, give its partition as `send` does.
+        """Put a message into its open batch and note the data of its report; return True.
 
-        `by_batch` has the notes of batches, which have a `late()` as well, called for one that
-        comes when the reports of its batch can be made already.
+        If the batch is full or missing, or the message is unusual, its partition is returned as in
+        `send`. `by_batch` contains the notes of batches, which have a `late()` as well, called for
+        a message that arrives when the reports of its batch can be built already.
         """
         usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
         if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
@@ -204,7 +206,7 @@ class OpenBatches:
 def check_plain(cls: Any) -> None:
     """Raise `TypeError` for a class that makes its objects by itself."""
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
 
 
 def build_reports(
@@ -217,12 +219,11 @@ def build_reports(
     now: float,
     notes: Notes,
 ) -> list[M]:
-    """Make a `cls` of each message that was noted: what programs are told of it. The garbage
-    collector doesn't see them until `collectable` is asked for one.
+    """Build a `cls` of each message that was noted, for the program's callbacks.
 
-    `outcome`: the offset of the batch and the time of its log, each -1 where there is none. An
-    object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds
-    since it was sent.
+    The garbage collector doesn't see them until `collectable` is called for one. `outcome` has the
+    offset of the batch and the time of its log, each -1 if there is none. An object has `_record`,
+    with the items of our clients' records, `_error`, and `_more`: the seconds since it was sent.
     """
     check_plain(cls)
     base, appended = outcome

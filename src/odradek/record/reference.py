@@ -105,7 +105,7 @@ class _Columns:
         """Of the batch that is being walked over; how many there may be after it."""
 
     def expect_headers(self, unpacked: int) -> int:
-        """Come to a batch of `unpacked` decompressed bytes; gives how many headers are there."""
+        """Begin a batch of `unpacked` decompressed bytes; return the number of headers so far."""
         self.first_header = len(self.header_keys.valid)
         self.header_room = self.first_header + self.limits.room_for_headers(unpacked)
         return self.first_header
@@ -187,7 +187,9 @@ def _walk(
             kept = out if keep and out.headers else None
             at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
-            raise b.BadBatchError(f"a record ends {at - end:+} bytes from where it says")
+            raise b.BadBatchError(
+                f"a record ends {at - end:+} bytes from the end that its length states"
+            )
         timestamp = header.max_timestamp if append_time else base_time + time_delta
         if not _INT64_MIN <= timestamp <= b.INT64_MAX:
             raise b.BadBatchError("a timestamp doesn't fit into 64 bits")
@@ -227,8 +229,8 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, offset: int) -> int:
     """Read the headers of one record; their names become valid UTF-8, as in Java.
 
-    They go straight into the columns: a record of 200 MB may claim 100 million headers. Where
-    nobody wants them their number is no matter: nothing is kept of them.
+    They are written directly to the columns: a record of 200 MB may claim 100 million headers. If
+    headers aren't requested, their number doesn't matter: nothing is kept of them.
     """
     if not 0 <= count <= (end - at) // 2:
         raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
@@ -255,7 +257,7 @@ def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, o
 
 
 def _open(header: b.BatchHeader, data: bytes, limits: Limits) -> tuple[bytes, int]:
-    """Give the records of a batch, decompressed where needed, and where they begin.
+    """Return the records of a batch, decompressed if needed, and where they begin.
 
     `data` is the part that the checksum covers.
     """
@@ -293,7 +295,7 @@ class _Decoding:
         self.needed: int | None = None
 
     def next_batch(self, buffer: memoryview) -> b.BatchHeader | None:
-        """Give the header of the next batch that is there in full and not after `until`."""
+        """Return the header of the next batch that is complete and not after `until`."""
         size = b.batch_size(buffer, self.at)
         if size is None or size > len(buffer) - self.at:
             self.needed = size if self.at == 0 else None
@@ -342,9 +344,9 @@ class _Decoding:
         return rows >= enough or (rows > 0 and self.decompressed + header.size > COLUMNS_LIMIT)
 
     def run(self, buffer: memoryview, most: int, enough: int) -> bool:
-        """Consume what there is; True when nothing is left for another call.
+        """Decode the available batches; return True if nothing is left for another call.
 
-        An error after good batches isn't raised: the call that goes on meets it first.
+        An error after good batches isn't raised: the next call meets it first.
         """
         while True:
             rows = len(self.out.offsets)
@@ -398,14 +400,14 @@ def decode(
     and the caller slices the columns. With the layout `binary_view` keys and values are
     `ViewColumn`s, which may keep the whole buffer alive.
 
-    With `raw_headers` headers stay as they lie there, in a `RawHeaderColumn`. What is beyond
-    `limits` raises `RecordLimitError`.
+    With `raw_headers`, headers remain bytes, in a `RawHeaderColumn`. A batch beyond `limits` raises
+    `RecordLimitError`.
 
-    A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) when it is the first;
-    after good ones it ends the call unfinished, so that the next call raises.
+    A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) if it is the first; after
+    good ones it ends the call unfinished, so that the next call raises.
     """
     if layout not in LAYOUTS:
-        raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+        raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     out = _Columns(want_key, want_value, want_headers, raw_headers, limits)
     work = _Decoding(start_offset, until_offset, aborted, out)
     most = b.INT64_MAX if max_records is None else max_records

@@ -59,21 +59,22 @@ def build_rows(
 
 
 def read_as_slots(cls: type[tuple[Any, ...]]) -> None:
-    """Have the fields of a named tuple's class read as fast as it can be done; here it stays as it
-    is. The kernel's twin puts other descriptors into the class: reading one takes 5 ns instead of
-    30, as the interpreter reads slots in line.
+    """Leave a named tuple's class unchanged.
+
+    The kernel's twin replaces its descriptors: reading a field takes 5 ns instead of 30, as the
+    interpreter reads slots inline.
     """
 
 
 def blanks(cls: type[T], count: int) -> list[T]:
-    """Make so many objects of a class, to be filled.
+    """Create `count` objects of a class, to be filled.
 
-    The kernel's aren't seen by the garbage collector: thousands of records a call would have it
-    look through the whole program again and again. Whoever fills them with what may refer back to
-    them asks `collectable` first. Raises `TypeError` for a class that makes its objects by itself.
+    The kernel's aren't seen by the garbage collector: with thousands of records per call, it would
+    scan the whole program again and again. If an object is filled with something that may refer
+    back to it, call `collectable` first. Raises `TypeError` for a class with a `__new__`.
     """
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
-        raise TypeError(f"{cls!r} makes its objects by itself")
+        raise TypeError(f"{cls!r} must be a plain class, without __new__")
     new = object.__new__
     return [new(cls) for _ in range(count)]
 
@@ -85,7 +86,7 @@ def become(things: list[Any], base: type, cls: type) -> None:
     has more than that, or one of the objects is of another class.
     """
     if cls.__base__ is not base or cls.__basicsize__ != base.__basicsize__:
-        raise TypeError(f"{cls!r} isn't {base!r} by another name")
+        raise TypeError(f"{cls!r} must be a subclass of {base!r} that only adds methods")
     for thing in things:
         if type(thing) is not base:
             raise TypeError(f"{type(thing)!r} isn't {base!r}")
@@ -93,4 +94,4 @@ def become(things: list[Any], base: type, cls: type) -> None:
 
 
 def collectable(thing: object) -> None:
-    """Have the garbage collector see an object of `blanks`: these are seen already."""
+    """Let the garbage collector see an object of `blanks`, which it does already."""

@@ -1,7 +1,7 @@
-"""The half of this room that sends: who encodes, and what is encoded.
+"""Choose the encoder, and define what producers send.
 
-In: `ODRADEK_KERNEL`. Out: `BatchBuilder`, `ColumnEncoder`, `OpenBatches`. `odradek.record` gives
-these names to all other rooms, and imports this module on the first use of one of them.
+In: `ODRADEK_KERNEL`. Out: `BatchBuilder`, `ColumnEncoder`, `OpenBatches`. `odradek.record` exports
+these names to all other packages, and imports this module on the first use of one of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 _asked = os.environ.get("ODRADEK_KERNEL")
 _encoder = choose_kernel(_asked, kernel_sources.ENCODER)
 KERNEL = choose_kernel(_asked, kernel_sources.DECODER) if _encoder == "native" else "python"
-"""What decodes and encodes in this process; `odradek version` prints it."""
+"""The decoder and encoder in this process; `odradek version` prints it."""
 
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder

@@ -64,7 +64,7 @@ class SentHeaders(NamedTuple):
 class SentColumns(NamedTuple):
     """`count` rows. The buffers must stay as they are while an encoder reads them."""
 
-    count: int  # type: ignore[assignment]  # as tuples name a method of theirs
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
     values: SentBinary | None
     """None: every value is null."""
     keys: SentBinary | None = None
@@ -74,7 +74,7 @@ class SentColumns(NamedTuple):
     timestamps_ms: SentNumbers | None = None
     """int64; a null means the time that `encode` is given."""
     first_row: int = 0
-    """What errors call row 0: a table comes in pieces."""
+    """Number of row 0 in errors: a table comes in pieces."""
 
     def __repr__(self) -> str:
         return f"<SentColumns: {self.count} rows>"  # the buffers may hold megabytes
@@ -88,9 +88,10 @@ def only_bytes(items: list[Any], first: int, last: int) -> bool:
 def gather(
     items: list[Any], first: int, last: int, most: int
 ) -> tuple[int, SentBinary | None] | None:
-    """A column of the items from `first` on, up to `last`, or to where they are `most` bytes: how
-    many these are, one at least, and the column, None where all are None. None for a list with
-    something else than bytes and None among these.
+    """Return a column of the items from `first` on, up to `last` or a total of `most` bytes.
+
+    Returns their number, at least one, and the column, None if all are None. Returns None for a
+    list with items other than bytes and None.
     """
     ends, total = array("q", [0]), 0
     for item in items[first:last]:
@@ -119,8 +120,11 @@ class StopReason(IntEnum):
     DONE = 0
     """All rows up to `stop` are in batches."""
     BATCH = 1
-    """The row isn't in: `partition` has no batch, or one that is closed, has no room for it, or
-    took others' records meanwhile. Give it one with `use` (in the last case the same again)."""
+    """The row isn't written: its partition needs a batch.
+
+    It has none, or one that is closed, full, or took others' records meanwhile. Set it with `use`
+    (in the last case the same again).
+    """
     FULL = 2
     """The row before is in, and with it the batch of `partition` has reached its limit."""
     ROOM = 3
@@ -133,7 +137,7 @@ class Encoded(NamedTuple):
     """How far one call of `encode` came."""
 
     row: int
-    """The row to go on with."""
+    """The row to continue with."""
     reason: StopReason
     partition: int
     """Which partition BATCH and FULL speak of, else -1."""
@@ -151,4 +155,4 @@ class Piece(NamedTuple):
     partition: int
     first: int
     """Index in the batch of the first one."""
-    count: int  # type: ignore[assignment]  # as tuples name a method of theirs
+    count: int  # type: ignore[assignment]  # tuples have a method of this name

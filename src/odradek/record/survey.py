@@ -1,8 +1,8 @@
-"""What the headers of an answer's batches say, before anything is decoded.
+"""Read the headers of a response's batches, before anything is decoded.
 
 In: the records of one partition. Out: the offset after them, so that the next fetch can go out
 at once. The plain twin of `kernel.survey_batches`.
-Must not: look at records, or raise; what is wrong is named when it is decoded.
+Must not: look at records, or raise; errors are raised by the decoder.
 """
 
 from __future__ import annotations

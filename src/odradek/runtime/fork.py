@@ -1,9 +1,9 @@
-"""What a forked child may do with a client of its parent: nothing but let go of it.
+"""Let a forked child drop its parent's clients, which it can't use.
 
-In: hosts and event files register here when they open something. Out: `ClientForkedError` for
-every call in a child, raised before any lock is taken (the thread that held it isn't in the child).
-Must not: take a socket out of an epoll set. The set is shared with the parent, so that would make
-the parent deaf; closing the child's file descriptors changes nothing there.
+In: hosts and event files register here when they open something. Out: `ClientForkedError` for every
+call in a child, raised before any lock is taken (the thread that held it doesn't exist in the
+child). Must not: remove a socket from an epoll set. The set is shared with the parent, so the
+parent would receive nothing any more; closing the child's file descriptors changes nothing there.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ForkSwitch:
         watch(self)
 
     def abandon(self) -> None:
-        """Called in a forked child."""
+        """Drop everything in a forked child."""
         self.here = False
 
 

@@ -1,11 +1,11 @@
-"""Clients that nobody closed: let go of when they are dropped, flushed when the program ends.
+"""Handle unclosed clients: drop them with a warning, and flush them at the program's end.
 
 In: new clients. Out: a `ResourceWarning` with the line that created each (R-HO-4). When `atexit`
 calls this module, no record is accepted any more, buffered records are sent and open transactions
 aborted within `close.timeout.ms`, and stderr names the records that were lost. A forked child of
-`multiprocessing` ends without `atexit`: there its last finaliser does the same.
-Must not: do anything for a parent's clients in a forked child, keep a client alive, or wait in a
-finaliser, which may run at any place of any thread.
+`multiprocessing` ends without `atexit`: there its last finaliser does the same. Must not: do
+anything for a parent's clients in a forked child, keep a client alive, or wait in a finaliser,
+which may run at any point of any thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LAST = -(1 << 30)
 
 
 class Opened:
-    """What is left of a client when nobody knows it any more."""
+    """The state of a client that outlives its last reference."""
 
     def __init__(
         self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None
@@ -77,12 +77,12 @@ class Opened:
         warnings.warn_explicit(f"unclosed {self}: {cure}", ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
-        """It was closed in order."""
+        """Note that it was closed properly."""
         if (watch := _open.pop(self, None)) is not None:
             watch.detach()
 
     def shut(self) -> None:
-        """Have it end by itself."""
+        """Let it end by itself."""
         self.engine.shut()
         self.host.drop()
 
@@ -114,7 +114,7 @@ def opened(client: object, what: Opened) -> None:
 
 
 def _made_at() -> tuple[str, int]:
-    """The line outside of this package that makes a client."""
+    """Return the line outside of this package that creates a client."""
     frame = sys._getframe(1)  # noqa: SLF001  # `inspect` would read the sources
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -126,7 +126,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _dropped(what: Opened) -> None:
-    """Nobody knows this client any more. This only records: its thread does what has to be done."""
+    """Record a client without references; its thread does the rest."""
     if not what.used:
         _open.pop(what, None)
         return
@@ -151,8 +151,9 @@ def _ended(what: Opened) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """The interpreter ends; the threads of hosts still run. Handlers that were registered before
-    this one come later: `send` raises there.
+    """Flush all clients at the interpreter's end, while the threads of hosts still run.
+
+    Handlers that were registered before this one come later: `send` raises there.
     """
     known: dict[Opened, bool] = {}
     """Ours, each with whether it was not dropped before."""
@@ -201,7 +202,7 @@ def _watch_child(_: object = None) -> None:
 
 
 def _child_ends() -> None:
-    """Called in the parent as well, where `atexit` calls us later."""
+    """Flush in a child; this is called in the parent as well, where `atexit` comes later."""
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _at_exit()
 
@@ -213,7 +214,7 @@ def _transaction(producer: ProducerEngine) -> TransactionManager | None:
 
 
 class LastFlush:
-    """The end of a producer that nobody closed: what it holds is sent, or its transaction ended."""
+    """The end of an unclosed producer: buffered records are sent, or its transaction ended."""
 
     def __init__(self, what: Opened, producer: ProducerEngine) -> None:
         self.what = what
@@ -224,7 +225,7 @@ class LastFlush:
         self.committing = pending is not None and pending.name == "commit_transaction"
         if manager is None:
             flow = producer.flush(deadline)
-        elif self.committing:  # nobody waits for it any more, and it goes on
+        elif self.committing:  # it isn't waited for any more, and continues
             flow = manager.commit(deadline)
         else:
             flow = manager.abort(deadline)
@@ -267,7 +268,7 @@ class LastFlush:
         return text
 
     def _of(self, transaction: TransactionManager) -> str:
-        """What became of the transaction that was open, as far as that is known."""
+        """Return the known outcome of the open transaction."""
         ended = self.done.done and self.done.error is None
         if self.committing and ended:
             return ""

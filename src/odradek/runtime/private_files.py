@@ -1,9 +1,9 @@
-"""Files that only this user may use: opened so that nobody else can have put something there.
+"""Open files that only this user may use, so that no other user can have put something there.
 
-In: a path that an option or the environment names. Out: a file descriptor, or `UnsafeFileError`
-with the reason; for files that are only read, what is wrong with who may read them.
-R-IN-5: no symbolic link is followed and no pipe waited for; owner and mode are checked on what was
-opened, not on its name. Must not: change the mode of a file that is there already.
+In: a path in an option or the environment. Out: a file descriptor, or `UnsafeFileError` with the
+reason; for files that are only read, who else may read them. R-IN-5: no symbolic link is followed
+and no pipe waited for; owner and mode are checked on the open file, not on its name. Must not:
+change the mode of an existing file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 logger = logging.getLogger("odradek")
 
 _BASE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-# Without the last one a pipe that nobody reads would block for ever.
+# Without the last one, a pipe without a reader would block forever.
 _FLAGS = _BASE | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _told: set[str] = set()
@@ -24,14 +24,14 @@ _told: set[str] = set()
 
 
 class UnsafeFileError(OSError):
-    """A file is there already and isn't one that only this user may use."""
+    """A file exists and isn't one that only this user may use."""
 
 
 def append_privately(path: str | os.PathLike[str]) -> int:
-    """Open a file for appending, made with mode 0600 where it isn't there.
+    """Open a file for appending; create it with mode 0600 if it doesn't exist.
 
-    Raises `UnsafeFileError` for what is there and is a link, no regular file, somebody else's, has
-    a second name, or may be used by others; `OSError` for what can't be opened at all.
+    Raises `UnsafeFileError` if it is a link, no regular file, another user's, has a second name, or
+    may be used by others; `OSError` if it can't be opened at all.
     """
     try:
         descriptor = os.open(path, _FLAGS, 0o600)
@@ -83,7 +83,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
     try:
         mode = Path(name).stat().st_mode
     except OSError:
-        return  # whoever reads it says so better
+        return  # its reader reports this better
     who = [who for who, bit in (("its group", stat.S_IRGRP), ("everybody", stat.S_IROTH))
            if mode & bit]  # fmt: skip
     if who:

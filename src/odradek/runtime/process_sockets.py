@@ -1,7 +1,7 @@
-"""Sockets of this process that somebody else made: found, and told one thing.
+"""Find sockets of this process that other code opened, and set one option.
 
-In: nothing, or descriptors. Out: descriptors. For programs that run inside a host of another kind,
-as Spark's Python workers. Must not close a socket or keep one open: descriptors are only borrowed.
+In: nothing, or descriptors. Out: descriptors. For programs that run inside another host, as Spark's
+Python workers. Must not: close a socket or keep one open: descriptors are only borrowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 def tcp_connections() -> tuple[int, ...]:
-    """Give the descriptors of established TCP connections; none where the system can't say."""
+    """Return the descriptors of established TCP connections; none if the system can't say."""
     found = []
     with suppress(OSError):
         for entry in LISTING.iterdir():
@@ -31,10 +31,10 @@ def tcp_connections() -> tuple[int, ...]:
 
 
 def acknowledge_at_once(descriptors: Iterable[int]) -> None:
-    """Have what comes next on these connections acknowledged when it is read, not 40 ms later.
+    """Acknowledge the next data on these connections when it is read, not 40 ms later.
 
-    The kernel forgets it when the connection answers again (tcp(7), TCP_QUICKACK). What is closed
-    or no connection any more is left alone.
+    The kernel forgets this when the connection answers again (tcp(7), TCP_QUICKACK). Closed sockets
+    and other files are left alone.
     """
     for number in descriptors if _QUICK is not None else ():
         with suppress(OSError), _borrowed(number) as known:

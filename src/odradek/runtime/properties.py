@@ -35,7 +35,7 @@ Settings = Mapping[str, Any] | str | os.PathLike[str] | None
 
 
 def settings(given: Settings, client: str) -> dict[str, Any]:
-    """The options of a client, its secrets wrapped; a file is read as `read_properties` does."""
+    """Return a client's options, secrets wrapped; a file is read as `read_properties` does."""
     if given is None or isinstance(given, Mapping):
         return sealed(given)
     found, problem = _tried(given, client)
@@ -109,7 +109,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
 
 def _read(text: str) -> tuple[dict[str, Any], str | None]:
-    """The settings with their secrets wrapped, or what is wrong with them."""
+    """Return the settings with their secrets wrapped, or an error text."""
     from odradek.common.options.properties import bad_line, parse_properties
 
     problem = bad_line(text)
@@ -139,7 +139,7 @@ def _text(place: str) -> str:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character
         raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
-    # What isn't a path may be the file's content, with a password in it.
+    # Text that isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)
     where = place if is_path else f"path (a str of {len(place)} characters)"
     raise ConfigurationError(f"{where} {problem}")

@@ -1,9 +1,9 @@
-"""Names to numeric addresses. `getaddrinfo` can't be interrupted, so it runs in daemon threads.
+"""Resolve names to numeric addresses in daemon threads, as `getaddrinfo` can't be interrupted.
 
-In: host, port and where the answer goes. Out: the addresses as texts in the order of the answer,
-each once, or the error. Must not: cache (R-CS-6: every dial resolves again), or choose.
-A thread whose answer comes late is left alone. Whoever asks for the same name meanwhile joins it,
-so that a dead name server can't pile up threads.
+In: host, port and the receiver of the answer. Out: the addresses as texts in the order of the
+answer, without duplicates, or the error. Must not: cache (R-CS-6: every connection attempt resolves
+again), or choose. A thread whose answer is late is left alone. A request for the same name
+meanwhile joins it, so that a dead name server can't pile up threads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
-    """Family and socket address of a numeric text, an IPv6 scope included; never asks a server.
+    """Return family and socket address of a numeric text, an IPv6 scope included.
 
-    In bytes: for a text Python imports its codec of names, in the thread that dials. A scope that
-    is no text names nothing. Raises `OSError`.
+    It never contacts a server. The result is in bytes: for a text Python would import its codec of
+    names, in the connecting thread. A scope that is no text is invalid. Raises `OSError`.
     """
     family, _, _, _, address = socket.getaddrinfo(
         ip.encode(errors="replace"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST

@@ -1,8 +1,8 @@
-"""JSON over HTTP with servers that stand for one another: each call ends at its deadline.
+"""Call equivalent servers with JSON over HTTP: each call ends at its deadline.
 
-In: URLs, a method, a path, a body. Out: a status and the JSON of its answer, or `NoAnswerError`
-that says what each server did. Whoever gave the last answer is asked first. A round of all servers
-costs no wait; rounds are apart by the project's backoff (KIP-580). Must not: follow a redirect or
+In: URLs, a method, a path, a body. Out: a status and the JSON of its response, or `NoAnswerError`
+with each server's error. The server of the last response is asked first. A round of all servers
+costs no wait; rounds are spaced by the project's backoff (KIP-580). Must not: follow a redirect or
 the environment's proxies (`http_until`), or put a credential into a text.
 """
 
@@ -23,6 +23,7 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.echoes import without_echo
 from odradek.common.errors import KafkaError
+from odradek.common.outage import number
 from odradek.common.patience import shared
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import shown
@@ -47,7 +48,7 @@ class NoAnswerError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class RestAnswer:
-    """What a server said."""
+    """A server's response."""
 
     place: str
     """Its URL, without what may be secret."""
@@ -83,7 +84,7 @@ class RestServers:
         backoff: ExponentialBackoff,
         content_type: str,
     ) -> None:
-        """`headers` gives what authenticates a question, made for each."""
+        """Set `headers`, which returns the authentication headers of each request."""
         self._urls = list(urls)
         self._headers = headers
         self._tls = tls
@@ -128,7 +129,7 @@ class RestServers:
             if lasting or self._clock.now() + wait >= deadline:
                 if last is not None:
                     return last
-                raise NoAnswerError("; ".join(words) + f" ({failures} attempts)")
+                raise NoAnswerError("; ".join(words) + f" ({number(failures, 'attempt')})")
             self._clock.pause(wait)
 
     def _prefer(self, url: str) -> None:
@@ -165,7 +166,7 @@ class RestServers:
 
 
 def _json(answer: Any, place: str, secrets: Any) -> Any:
-    """The body, read but not without end; a credential that an error repeats is taken out."""
+    """Return the body, up to a limit; a credential that an error repeats is removed."""
     pieces, size = [], 0
     while piece := answer.read1(65536):
         pieces.append(piece)
@@ -184,7 +185,7 @@ def _json(answer: Any, place: str, secrets: Any) -> Any:
 
 
 def _without(value: Any, secrets: list[Secret]) -> Any:
-    """A text without secrets; what holds texts is repeated nowhere."""
+    """Return a text without secrets; containers of texts aren't repeated."""
     if not isinstance(value, str):
         return value
     for secret in secrets:
@@ -193,7 +194,7 @@ def _without(value: Any, secrets: list[Secret]) -> Any:
 
 
 def _forms(header: Secret) -> list[Secret]:
-    """What of a header a server may repeat: its credential, and the password in that."""
+    """Return the parts of a header that a server may repeat: its credential, and the password."""
     credential = Secret(header.reveal().rpartition(" ")[2])
     found = [credential]
     with suppress(ValueError):

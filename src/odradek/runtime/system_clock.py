@@ -17,7 +17,7 @@ class SystemClock:
         return time.monotonic()
 
     def date_ms(self) -> int:
-        """Give milliseconds since 1970, which other processes of this machine count alike."""
+        """Return milliseconds since 1970, the same for other processes of this machine."""
         return time.time_ns() // 1_000_000
 
     def pause(self, seconds: float) -> None:

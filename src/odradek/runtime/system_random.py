@@ -1,6 +1,6 @@
-"""Random bytes that nobody can foresee, for nonces.
+"""Return unpredictable random bytes, for nonces.
 
-In: nothing. Out: bytes of the operating system's. Must not: be used for jitter; clients have a
+In: nothing. Out: bytes of the operating system. Must not: be used for jitter; clients have a
 generator of their own for that.
 """
 

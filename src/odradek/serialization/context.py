@@ -34,9 +34,9 @@ class SerializationContext:
 
 
 Serializer = Callable[[Any, SerializationContext | None], bytes | None]
-"""What gives the bytes of an object; None for None."""
+"""Function that returns the bytes of an object; None for None."""
 Deserializer = Callable[[bytes | None, SerializationContext | None], Any]
-"""What gives the object of bytes; None for None."""
+"""Function that returns the object of bytes; None for None."""
 
 NO_WAITING: ContextVar[bool] = ContextVar("odradek_no_waiting", default=False)
-"""Whether this is an event loop, in which nobody may wait for a registry."""
+"""Whether the caller is an event loop, which must not wait for a registry."""

@@ -1,7 +1,7 @@
-"""What goes wrong between objects and bytes, and with a registry.
+"""Define the errors of serializers, deserializers and schema registries.
 
-In: nothing. Out: exception classes, which say what happened, where and what to do. Must not: hold
-a record's bytes, or a credential.
+In: nothing. Out: exception classes whose messages say what happened, where, and what to do. Must
+not: hold a record's bytes or a credential.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
 
 _DECIMAL = "\ue000a decimal of Odradek\ue000"
-"""What stands for a decimal until a value is written; nobody's text is it, or it is told."""
+"""Placeholder for a decimal until the value is written; a string with this text is rejected."""
 
 
 class StringSerializer:
@@ -55,7 +55,7 @@ class StringDeserializer:
 
 
 class _Number:
-    """What numbers of one kind share."""
+    """Base class of serializers and deserializers for numbers of a fixed size."""
 
     form: struct.Struct
     kind: str

@@ -93,22 +93,27 @@ class RecordReading:
     """Key and value deserializers of a consumer."""
 
     def __init__(self, key: Any, value: Any, *, in_loop: bool = False) -> None:
-        """`in_loop`: nobody may wait for a registry; see `SchemaNotAtHandError`."""
+        """Take the deserializers of keys and values, or None.
+
+        With `in_loop`, the caller is an event loop, which can't wait for a registry: see
+        `SchemaNotAtHandError`.
+        """
         self._key: Deserializer | None = converter("key_deserializer", key)
         self._value: Deserializer | None = converter("value_deserializer", value)
         self._in_loop = in_loop
         self._contexts: dict[str, tuple[SerializationContext, SerializationContext]] = {}
 
     def __call__(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records up to the first that can't be read; its error where that is the first.
+        """Return the records up to the first unreadable one; raise if that is the first of all.
 
-        Raises `RecordDeserializationError`, and what a registry says that isn't the record's fault.
+        Raises `RecordDeserializationError`, or the error of a registry that isn't caused by the
+        record.
         """
         token = NO_WAITING.set(self._in_loop)
         made: list[ConsumerRecord] = []
         try:
             for record in records:
-                made.append(self._read(record))  # noqa: PERF401 - what was made counts
+                made.append(self._read(record))  # noqa: PERF401 - records that were read before an error are used
         except (RecordDeserializationError, *_NOT_THE_RECORD):
             if not made:
                 raise

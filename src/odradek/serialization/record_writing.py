@@ -1,7 +1,7 @@
-"""Serializers on the way from a program to its producer.
+"""Apply serializers to records on their way from a program to its producer.
 
-In: objects. Out: `send` with their bytes. None stays None: a record without a key, or one that
-deletes. Must not: cost a producer without serializers anything: it stands in place of `send`.
+In: objects. Out: `send` called with their bytes. None remains None: a record without a key, or a
+deletion. Must not: slow down a producer without serializers: this function replaces `send`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class RecordWriting:
         self._value = converter("value_serializer", value)
 
     def __call__(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
-        """The bytes of key and value, and the headers with what serializers added to them.
+        """Return the bytes of key and value, and the headers with those that serializers added.
 
-        Raises `SerializationError` with the topic, and what a registry says.
+        Raises `SerializationError` with the topic, or the registry's error.
         """
         headers = gone_through(headers)
         there = headers.items() if isinstance(headers, Mapping) else headers or ()

@@ -299,7 +299,7 @@ def _pointed(document: Any, fragment: str) -> list[Any]:
 
 
 def _place(part: str) -> int:
-    """The place in a list that a pointer's part means; past all of them where it is none."""
+    """Return a JSON pointer's list index; past the end if the part isn't a number."""
     digits = part.isascii() and part.isdigit() and len(part) < LONGEST_PLACE
     return int(part) if digits and str(int(part)) == part else sys.maxsize
 
@@ -452,7 +452,7 @@ def _height(nodes: list[AvroType], kinds: Sequence[int]) -> float:
 
 
 def _nodes(schema: Any) -> list[AvroType]:
-    """The types of a schema, the whole first."""
+    """Return the types of a schema, the whole schema first."""
     named = _named(schema)
     places: dict[Any, int] = {}
     waiting: list[Any] = []
@@ -503,7 +503,7 @@ def _node(one: Any, place: Any) -> AvroType:
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """The named types within a schema, and those of others that fastavro has put beside it."""
+    """Return the named types within a schema, and those that fastavro has put beside it."""
     found: dict[str, Any] = {}
     waiting, met = [schema], set[int]()
     while waiting:

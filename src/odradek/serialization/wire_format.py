@@ -1,11 +1,11 @@
-"""Confluent's wire format: which schema bytes are of.
+"""Encode and decode Confluent's wire format, which names the schema of the bytes.
 
     0 | schema's id, 4 bytes | (Protobuf: message indexes) | payload
     1 | schema's GUID, 16 bytes | (Protobuf: message indexes)     in a header of the record
 
-In: bytes, headers. Out: a `SchemaId` and where the payload begins, and back. Indexes are zigzag
-varints, their number first; a single 0 stands for the list [0], the file's first message.
-Must not: ask a registry.
+In: bytes, headers. Out: a `SchemaId` and the position of the payload, and back. Indexes are zigzag
+varints after their number; a single 0 means the list [0], the file's first message. Must not:
+access a registry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What can go wrong between a checkpoint and a cluster, in words that survive the way to the JVM.
+"""Define the errors of a checkpoint and a cluster, with texts that survive the way to the JVM.
 
-In: topics, partitions, offsets and ids. Out: exceptions whose *text* says everything, because Spark
-hands on the text alone (class and attributes of a Python exception are lost on the way).
-Must not hold configuration: a text could carry a secret to the Spark UI.
+In: topics, partitions, offsets and ids. Out: exceptions whose *text* is complete, because Spark
+only passes the text on (class and attributes of a Python exception are lost). Must not: hold
+configuration: a text could show a secret in the Spark UI.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which PySpark the source and the sink need, and what older ones lack.
+"""Check the version of PySpark that the source and the sink need.
 
-In: the version of the PySpark that is there. Out: nothing, or an error that says what is missing.
-Must not import pyspark: this is asked before anything that an old one lacks is imported.
+In: the installed version of PySpark. Out: nothing, or an error that names what older versions lack.
+Must not: import pyspark: this runs before anything that an old version lacks is imported.
 """
 
 from __future__ import annotations

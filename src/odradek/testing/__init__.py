@@ -1,9 +1,9 @@
-"""What tests and the demo need: simulated clusters for pytest, and real Kafka brokers on loopback.
+"""Test programs with Kafka: simulated clusters for pytest, and real Kafka brokers on loopback.
 
 In: a number of brokers and a Kafka version. Out: the fixtures `kafka_simulation` and
-`kafka_cluster` (in `plugin`, which pytest finds by itself); `LocalCluster` and `FakeCluster`, their
-`bootstrap_servers` and the verbs that hurt them. Must not: be imported by anything that a user's
-program needs, nor import anything but the standard library, pytest and the rooms below.
+`kafka_cluster` (in `plugin`, which pytest finds), `LocalCluster` and `FakeCluster`, with their
+`bootstrap_servers` and methods that cause faults. Must not: be imported by anything that a user's
+program needs, or import anything but the standard library, pytest and the lower packages.
 
 Names are loaded on first use: pytest imports this package in every run of every project that has
 Odradek installed.

@@ -1,6 +1,6 @@
-"""What can go wrong with a local cluster, before any Kafka error can.
+"""Define the errors of local clusters, which occur before any Kafka error can.
 
-In: nothing. Out: exception classes. Must not: be raised for what a test did on purpose.
+In: nothing. Out: exception classes. Must not: be raised for a fault that a test caused on purpose.
 """
 
 from __future__ import annotations

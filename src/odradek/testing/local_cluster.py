@@ -1,8 +1,8 @@
-"""`LocalCluster`: real Kafka brokers behind one fixed address, and the verbs that hurt them.
+"""Run real Kafka brokers with one fixed bootstrap address, and cause faults: `LocalCluster`.
 
-In: a number of brokers, a Kafka version. Out: `bootstrap_servers`, and whatever happens to the
-brokers behind it. Must not: leave a process or a temporary directory behind, however it ends
-(`keeper` sees to that), nor speak Kafka with our own client.
+In: a number of brokers, a Kafka version. Out: `bootstrap_servers`, and faults of the brokers. Must
+not: leave a process or a temporary directory, however it ends (`keeper` takes care of that), or use
+Odradek's client.
 
     with LocalCluster(brokers=3) as cluster:
         producer = odradek.Producer({"bootstrap.servers": cluster.bootstrap_servers})

@@ -1,12 +1,12 @@
-"""`LocalRegistry`: a schema registry on loopback, made by others: Apicurio Registry.
+"""Run a schema registry on loopback: `LocalRegistry`, with Apicurio Registry.
 
-In: a port, or none. Out: `url`, where Confluent's REST API is answered. Its runnable distribution
-is on Maven Central; it is fetched once, compared with the committed hash, and unpacked for each
-start, so that nobody can change what runs. Must not: outlive its owner (`keeper` sees to that), or
-listen anywhere but on loopback.
+In: a port, or none. Out: `url`, which serves Confluent's REST API. Apicurio's distribution is on
+Maven Central; it is fetched once, compared with the committed hash, and unpacked for each start, so
+that the code that runs can't be changed. Must not: outlive its owner (`keeper` takes care of that),
+or listen anywhere but on loopback.
 
-It lacks GUIDs of schemas, compatibility levels with the words of what doesn't fit, and contexts,
-data rules and exporters; a JSON schema must have a `$schema`. Its content is in memory.
+It lacks GUIDs of schemas, compatibility levels with explanations, contexts, data rules and
+exporters; a JSON schema must have a `$schema`. Its content is in memory.
 
     with LocalRegistry() as registry:
         client = odradek.SchemaRegistryClient({"schema.registry.url": registry.url})

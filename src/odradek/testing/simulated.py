@@ -1,14 +1,13 @@
-"""`KafkaSimulation`: a simulated cluster for one test, and the clients that live in its time.
+"""Simulate a cluster for one test, with clients that live in its time: `KafkaSimulation`.
 
-In: what a test does to the cluster, clients of the test and of the code under test. Out: whatever
-they would see of a real cluster, in virtual seconds, and a `Violation` if Odradek itself broke one
-of its rules meanwhile. Must not: open a socket, or let a client of the test open one without being
-asked.
+In: faults that a test causes, clients of the test and of the code under test. Out: the behaviour of
+a real cluster, in virtual seconds, and a `Violation` if Odradek itself breaks one of its rules
+meanwhile. Must not: open a socket, or let a client of the test open one unless the test allows it.
 
-One thread does everything: a call that waits (`poll`, `result`, `flush`) lets virtual time go on
-until it ends, and all clients and brokers with it; so does the event loop that coroutines get here
-(`run`, `new_loop`), also for clients that are called in its jobs (`job_host`). Code under test that
-waits in threads of its own needs a real cluster (`kafka_cluster`).
+One thread does everything: a call that waits (`poll`, `result`, `flush`) advances virtual time
+until it ends, and all clients and brokers with it; so does the event loop of coroutines (`run`,
+`new_loop`), also for clients that are called in its jobs (`job_host`). Code under test that waits
+in threads of its own needs a real cluster (`kafka_cluster`).
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class KafkaSimulation:
         self._stack = ExitStack()
 
     def __getattr__(self, name: str) -> Any:
-        """What isn't here is the cluster's."""
+        """Return other attributes from the cluster."""
         if name.startswith("_") or "cluster" not in self.__dict__:
             raise AttributeError(name)
         try:
@@ -118,7 +117,7 @@ class KafkaSimulation:
         self._ended = True
         self.world.advance(MOMENT)  # out of an instant in which the test may have got stuck
         for client in self.clients:
-            with suppress(KafkaError):  # records that nobody took: the test may have meant it so
+            with suppress(KafkaError):  # undelivered records may be the point of the test
                 client.close(CLOSE_TIMEOUT)
         for host in self.world.hosts.values():
             if not host.closed:  # a client that the code under test left open
@@ -315,7 +314,7 @@ class KafkaSimulation:
         """
         return VirtualLoop(self.world, limit=self.limit if limit is None else limit)
 
-    # What it says about itself
+    # State for assertions and messages
 
     def report(self) -> str:
         """Return a report for a failed test: the seed, the clients and their last events."""
@@ -358,7 +357,7 @@ class KafkaSimulation:
             host.watcher = wire
             self._wires.append(wire)
 
-            def watch() -> None:  # between two steps, so before the first: the engine is there
+            def watch() -> None:  # between two steps: the engine exists
                 if host.events is not None:
                     host.events.listen(wire)
                     self.checkers.watch(host.events, config, wire.is_held)
@@ -374,7 +373,7 @@ class KafkaSimulation:
             raise ConfigurationError(f"this client can't be created: {error}") from None
 
     def _host_of(self, config: Config) -> ClientHost | None:
-        """The host of a client that the code under test makes (a `HostSource`)."""
+        """Return the host of a client that the code under test creates (a `HostSource`)."""
         servers = config["bootstrap.servers"]
         if any(self._is_ours(address) for address in servers):
             return self._new_host(config, background=_goes_on(config))

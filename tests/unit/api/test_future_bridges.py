@@ -44,7 +44,7 @@ class Asked:
         return self.seconds
 
     def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"timed out waiting for acknowledgement of {of.partition}")
+        return KafkaTimeoutError(f"timed out waiting for the acknowledgement of {of.partition}")
 
     def _surface(self, error: BaseException) -> None:
         raise error

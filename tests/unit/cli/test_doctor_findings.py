@@ -168,7 +168,10 @@ def test_what_was_not_asked_for_says_how_to_ask() -> None:
         s.step: s for s in checks(Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT"), [])
     }
     assert steps["topics"].detail == "2 topics, 53 partitions, including Kafka's internal topics"
-    assert (steps["rights"].state, steps["rights"].detail) == ("-", "checked with --topic")
+    assert (steps["permissions"].state, steps["permissions"].detail) == (
+        "-",
+        "checked with --topic",
+    )
     assert (steps["group"].state, steps["group"].detail) == ("-", "checked with --group")
 
 
@@ -191,14 +194,16 @@ def test_no_protocol_is_good_of_which_nothing_was_heard(meaning: str, state: str
 def test_rights_that_brokers_do_not_tell() -> None:
     reached = replace(WELL, standings=(TopicStanding("t", 3, (), None),))
     seen = Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT", topics_named=True)
-    rights = next(step for step in checks(seen, []) if step.step == "rights")
+    rights = next(step for step in checks(seen, []) if step.step == "permissions")
     assert (rights.state, rights.detail) == ("-", "not reported by the brokers")
 
 
 def test_a_quota_is_no_fault_of_a_coordinator() -> None:
     """Who has to keep quiet for a minute gets no answer from anybody in time."""
     slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))
-    group = GroupStanding("g", KafkaTimeoutError("timed out waiting for coordinator of group g"))
+    group = GroupStanding(
+        "g", KafkaTimeoutError("timed out waiting for the coordinator of group g")
+    )
     assert [one.kind for one in found(Examination(slowed, group))] == [Trouble.THROTTLED]
     assert [one.kind for one in found(Examination(WELL, group))] == [Trouble.GROUP]
 

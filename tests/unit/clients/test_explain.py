@@ -218,7 +218,7 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.0, "being made"), (0.04, "being made"), (0.06, "in 0.1 s")]
+    ("seconds", "said"), [(0.0, "in progress"), (0.04, "in progress"), (0.06, "in 0.1 s")]
 )
 def test_no_attempt_is_in_no_time(seconds: float, said: str) -> None:
     assert explanation._in(seconds) == said

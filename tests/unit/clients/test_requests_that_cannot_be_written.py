@@ -71,7 +71,7 @@ def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
     assert isinstance(admin._engine, AdminEngine)
     begin = virtual.now
     wrong: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
-        "creation of topics",
+        "the creation of topics",
         "topic",
         lambda left, ms: c.CreateTopicsRequest([c.CreatableTopic(t) for t in left], ms),
         c.CreateTopicsResponse,

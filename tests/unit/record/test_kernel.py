@@ -275,7 +275,7 @@ def test_views_refer_to_the_buffer_and_keep_it(codec: str | None) -> None:
         assert memoryview(values.buffers[0]).obj is buffer.obj
     else:
         assert values.buffers[0] == b""  # what was decompressed lies elsewhere: it isn't kept
-    with pytest.raises(ValueError, match="no layout 'wide'"):
+    with pytest.raises(ValueError, match="unknown layout 'wide'"):
         kernel.decode(buffer, start_offset=0, layout="wide")  # type: ignore[arg-type]
 
 
@@ -332,9 +332,9 @@ def test_numbers_as_arrow_wants_them() -> None:
             assert found is None or list(found) == wanted
     assert list(kernel.wide_types(b"\0\1\0\1", 1, 3) or ()) == [1, 0, 1]
     for start, count in ((-1, 1), (0, 3), (2, 1), (1, 1 << 62), (0, -1), (2, -1)):
-        with pytest.raises(IndexError, match="more timestamps"):
+        with pytest.raises(IndexError, match="fewer timestamps"):
             kernel.microseconds(array("q", [1, 2]), start, count)
-        with pytest.raises(IndexError, match="more timestamp types"):
+        with pytest.raises(IndexError, match="fewer timestamp types"):
             kernel.wide_types(b"\0\1", start, count)
 
 
@@ -385,7 +385,7 @@ def test_columns_that_are_short_or_not_there_give_their_memory_back() -> None:
     columns = kernel.decode(batches(9), start_offset=0).columns
     before = kernel.pool_state().lent
     for kind, letters, text in (
-        (ValueError, b"x", "no column 'x'"),
+        (ValueError, b"x", "unknown column 'x'"),
         (ValueError, b"kkkk", "a column is named twice"),
         (TypeError, None, "wanted"),
     ):
@@ -393,7 +393,7 @@ def test_columns_that_are_short_or_not_there_give_their_memory_back() -> None:
             kernel.arrow_batch(columns, letters, "t", 0)  # type: ignore[arg-type]
     columns.count += 1000  # as no decoder makes them
     for letter in b"kvomy":
-        with pytest.raises(IndexError, match="bytes, where"):
+        with pytest.raises(IndexError, match="bytes, but needs"):
             kernel.arrow_batch(columns, bytes((letter,)), "t", 0)
     assert kernel.pool_state().lent == before
 
@@ -436,7 +436,7 @@ def test_hashes_of_texts(kept: int) -> None:
 )
 def test_hashes_of_texts_that_are_not_there(offsets: list[int]) -> None:
     found = array("Q", [0] * (len(offsets) - 1))
-    with pytest.raises(ValueError, match=r"entry \d doesn't lie in the 4 bytes"):
+    with pytest.raises(ValueError, match=r"entry \d isn't within the 4 bytes"):
         kernel.text_hashes(memoryview(b"12345678")[:4], array("q", offsets), found)
 
 
@@ -475,7 +475,7 @@ def test_raw_headers_are_read_within_their_column() -> None:
 )
 def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
     ends = array("i", (0, len(raw)))
-    with pytest.raises(ValueError, match="aren't headers"):
+    with pytest.raises(ValueError, match="aren't the headers"):
         for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
             tuple(each)  # many are read only now
 

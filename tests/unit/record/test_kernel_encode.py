@@ -224,7 +224,7 @@ def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> No
         thread.join()
         if refused:
             break
-    assert refused == ["the encoder is at work in another thread"]
+    assert refused == ["another thread is using this encoder"]
 
 
 @pytest.mark.parametrize("where", ["key", "value"])
@@ -242,11 +242,11 @@ def test_a_single_number_is_no_bytes(where: str) -> None:
 def test_objects_are_initialized_once() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     batch.append(b"k", VALUE, (), 5)
-    with pytest.raises(IllegalStateError, match="made once"):
+    with pytest.raises(IllegalStateError, match="initialised twice"):
         batch.__init__(1000, None)  # type: ignore[misc]
     assert batch.count == 1
     encoder = kernel_encode.ColumnEncoder(same_values(2), 1, 1000)
-    with pytest.raises(IllegalStateError, match="made once"):
+    with pytest.raises(IllegalStateError, match="initialised twice"):
         encoder.__init__(same_values(4), 1, 1000)  # type: ignore[misc]
     assert encoder.count == 2
 

@@ -108,7 +108,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             at(1.2, "rebootstrap", None, **BEGUN),
         ],
         [at(9.0, "rebootstrap", None, **BEGUN)],
-        "while the last one goes on",
+        "during another one",
     ),
     "rebootstraps that follow too fast": (
         [at(1.0, "rebootstrap", None, **BEGUN), at(1.01, "rebootstrapped")],
@@ -125,7 +125,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             )
         ],
         [dial(1.9, 6)],
-        "more than 6 dials within a second",
+        "more than 6 connection attempts within a second",
     ),
     "dials in a burst": (
         [
@@ -133,7 +133,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             *(at(1.2, "proved", B), dial(1.2, 3), dial(1.2, 4)),
         ],
         [at(1.3, "disconnected", B, **FAILED), dial(1.4, 5), dial(1.42, 6)],
-        r"a dial 0\.0200 s after another",
+        r"a connection attempt 0\.0200 s after another",
     ),
     "too many dials that hang": (
         [at(0.0, "disconnected", **FAILED), *(dial(1.0 + n, n) for n in range(6))],
@@ -147,7 +147,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             *(at(1.1, "dial_failed", "10.0.1.15:9092", connection=15, **FAILED), dial(2.1, 20)),
         ],
         [dial(2.11, 21)],
-        "a dial",
+        "a connection attempt",
     ),
 }
 

@@ -118,7 +118,7 @@ def test_an_owner_that_the_group_has_dropped_is_excused_and_no_other(ledger: Gro
 
 def test_what_is_given_back_or_read_must_be_owned(ledger: GroupLedger) -> None:
     a = Member("a")
-    with pytest.raises(Violation, match="gives back t-0"):
+    with pytest.raises(Violation, match="returns t-0"):
         ledger.revoked(a, [T0])
     ledger.assigned(a, [T0])
     with pytest.raises(Violation, match="is assigned t-0, which it has"):
@@ -132,7 +132,7 @@ def test_what_is_given_back_or_read_must_be_owned(ledger: GroupLedger) -> None:
 def test_order_and_gaps(ledger: GroupLedger) -> None:
     a, b = Member("a"), Member("b")
     ledger.assigned(a, [T0])
-    with pytest.raises(Violation, match="at 1: 0 was never handed out"):
+    with pytest.raises(Violation, match="at 1: 0 was never returned to a caller"):
         ledger.record(a, T0, 1, b"v")
     for offset in range(3):
         ledger.record(a, T0, offset, b"v")
@@ -154,7 +154,7 @@ def test_nothing_is_committed_that_nobody_was_handed(ledger: GroupLedger) -> Non
     ledger.look()
     assert ledger.committed("t") == {0: 1}
     shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
-    with pytest.raises(Violation, match="t-0 is committed at 2, but 1 is the end"):
+    with pytest.raises(Violation, match="t-0 is committed at 2, but returned records end at 1"):
         ledger.look()
 
 
@@ -167,7 +167,7 @@ def test_what_is_missing_at_the_end(ledger: GroupLedger) -> None:
     ledger.assigned(a, [T0, T1])
     assert ledger.settled("t") == "t-0 is read up to 0 of 2"
     ledger.record(a, T0, 0, b"x")
-    with pytest.raises(Violation, match="t-0 at 1 was handed to nobody"):
+    with pytest.raises(Violation, match="t-0 at 1 was returned to no member"):
         ledger.verify("t")
     ledger.record(a, T0, 1, b"z")
     assert ledger.settled("t") == ""
@@ -212,7 +212,9 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     )  # the record that it works on is next
     ledger.assigned(b, [T0, T1])
     ledger.ends[T0] = 0  # as the log has it here
-    assert ledger.settled("t") == "t-0 at 1 wasn't handed out again: who worked on it died"
+    assert (
+        ledger.settled("t") == "t-0 at 1 wasn't returned again: the member that processed it died"
+    )
     ledger.ends[T0] = 3
     ledger.record(b, T0, 1, b"v")
     ledger.ends[T0], ledger.stints["b"][T0].next_offset = 0, None
@@ -323,12 +325,12 @@ def test_books_are_kept_for_each_life_of_a_topic(ledger: GroupLedger) -> None:
     recreated(ledger, b"x")
     assert list(ledger.lives("t")) == ["t", "t#2"]
     assert ledger.settled("t") == "t#2-0 is read up to 0 of 1"
-    with pytest.raises(Violation, match="t#2-0 at 0 was handed to"):
+    with pytest.raises(Violation, match="t#2-0 at 0 was returned to no member"):
         ledger.verify("t")
     shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
     ledger.look()  # the coordinator is about to forget it
     commits(ledger, a, 2)
-    with pytest.raises(Violation, match="t#2-0 is committed at 2, but 0 is the end"):
+    with pytest.raises(Violation, match="t#2-0 is committed at 2, but returned records end at 0"):
         ledger.look()
     ledger.violations.clear()
     shard(ledger).replay(("forget", "t"), None)
@@ -357,7 +359,7 @@ def test_a_group_that_assigns_ids_may_assign_a_new_topic_beside_the_owner_of_the
         ledger.look()
     ledger.violations.clear()
     commits(ledger, a, 5)  # that is the deleted topic's
-    with pytest.raises(Violation, match="t#2-0 is committed at 5, but 1 is the end"):
+    with pytest.raises(Violation, match="t#2-0 is committed at 5, but returned records end at 1"):
         ledger.look()
     ledger.violations.clear()
     assert ledger.broken(a, T0) is None
@@ -417,7 +419,7 @@ def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: Grou
     commits(ledger, b, 8)
     ledger.revoked(b, [T0])
     ledger.assigned(a, [T0, T1])
-    with pytest.raises(Violation, match="gets t-0 at 9: 6 was never handed out"):
+    with pytest.raises(Violation, match="gets t-0 at 9: 6 was never returned to a caller"):
         ledger.record(a, T0, 9, b"w")
     ledger.record(a, T0, 8, b"w")
     assert ledger.settled("t") == "t-0 is read up to None of 0 by a"

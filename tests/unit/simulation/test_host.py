@@ -193,7 +193,7 @@ def test_run_ends_with_the_completion_or_at_its_deadline(world: World) -> None:
     world.after(1.0, lambda: completion.complete(4))
     assert made.run(completion, None)
     assert world.now == 3.5
-    with pytest.raises(StuckError, match="can't happen"):
+    with pytest.raises(StuckError, match="can no longer happen"):
         made.run(Completion(), None)
 
 

@@ -93,7 +93,7 @@ def test_requests_where_no_connection_is(watched: Watched) -> None:
     assert "isn't connected" in watched.found[-1]
     watched.wire.ended(3)
     watched.send(3, MetadataRequest())
-    assert "isn't there" in watched.found[-1]
+    assert "doesn't exist" in watched.found[-1]
 
 
 def test_a_correlation_id_that_is_used_twice(watched: Watched) -> None:

@@ -88,7 +88,7 @@ def test_a_client_belongs_to_its_loop_as_a_real_one_does(simulation: KafkaSimula
     assert loop.run_until_complete(admin.list_topics()) == ["t"]
     assert loop.run_until_complete(admin.list_topics()) == ["t"]
     for other, error in [
-        (asyncio.run, "doesn't let virtual time go on"),
+        (asyncio.run, "doesn't advance virtual time"),
         (simulation.run, "another event loop .which still runs"),
     ]:
         with pytest.raises(IllegalStateError, match=error):

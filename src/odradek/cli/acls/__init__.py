@@ -190,7 +190,7 @@ def delete(
     if not acls:
         return Result({"deleted": []}, ["No ACLs found."])
     run.confirm(f"delete {counted(len(acls), 'ACL')}: {_shortly(acls)}")
-    # What was shown, and nothing that came meanwhile.
+    # The ACLs that were shown, and none that were created meanwhile.
     exact = {_exactly(acl): acl for acl in acls}
     gone, failed = run.each(lambda: run.admin.delete_acls(list(exact), run.left()))
     deleted = sorted(exact[f] for f in gone)

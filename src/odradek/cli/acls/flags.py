@@ -1,7 +1,7 @@
-"""The flags of Kafka's kafka-acls.sh as ACLs and filters.
+"""Translate the flags of Kafka's kafka-acls.sh to ACLs and filters.
 
-In: what the flags say. Out: `AclBinding`s to be made, `AclBindingFilter`s of those that are meant.
-What can't be meant ends as a wrong use does. Must not: ask a cluster.
+In: the flags. Out: `AclBinding`s to create, `AclBindingFilter`s of existing ones. Contradictions
+are usage errors. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Entry = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class AclFlags:
-    """What the flags say; texts as they were typed."""
+    """The flags; texts as they were typed."""
 
     topic: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class AclFlags:
         return one_word("--resource-pattern-type", self.pattern, kinds)
 
     def resources(self) -> list[Resource]:
-        """The resources that are named."""
+        """Return the named resources."""
         pattern = self.pattern_type
         named = {
             "TOPIC": self.topic,
@@ -86,7 +86,7 @@ class AclFlags:
 
 
 def bindings(flags: AclFlags) -> list[AclBinding]:
-    """The ACLs to be made."""
+    """Return the ACLs to create."""
     if flags.pattern_type not in (LITERAL, PREFIXED):
         refuse(f"--resource-pattern-type {flags.pattern}: must be literal or prefixed")
     if not (flags.allow_principal or flags.deny_principal):
@@ -122,7 +122,7 @@ def listing(flags: AclFlags, principals: Iterable[str]) -> list[AclBindingFilter
 
 
 def _meant(flags: AclFlags) -> dict[Resource, list[Entry]]:
-    """What is allowed and denied, by resource."""
+    """Return the allowed and denied operations by resource."""
     resources = flags.resources()
     if flags.idempotent and not flags.producer:
         refuse("--idempotent needs --producer")
@@ -145,7 +145,7 @@ def _meant(flags: AclFlags) -> dict[Resource, list[Entry]]:
 
 
 def _of_roles(flags: AclFlags, resources: list[Resource]) -> dict[Resource, list[Entry]]:
-    """What producers and consumers need, as Kafka's tool means it."""
+    """Return the operations that producers and consumers need, as in Kafka's tool."""
     role = "--producer" if flags.producer else "--consumer"
     if flags.operation or flags.deny_principal or flags.deny_host:
         refuse(f"{role} already names the operations: leave out --operation and --deny-…")
@@ -185,7 +185,7 @@ def _entries(flags: AclFlags, operations: Iterable[str]) -> Iterator[Entry]:
 
 
 def principal(flag: str, given: str) -> str:
-    """A principal as User:alice; else a wrong use."""
+    """Return a principal such as User:alice; else raise a usage error."""
     kind, colon, name = given.strip().partition(":")
     if not (kind and colon and name):
         refuse(f"{flag}: expected a principal such as User:{given or 'alice'}, not {given!r}")

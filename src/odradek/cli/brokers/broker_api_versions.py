@@ -1,11 +1,11 @@
-"""`odradek broker-api-versions`: what each broker speaks, as Kafka's tool of that name writes it.
+"""Run `odradek broker-api-versions`: print the API versions of each broker, as Kafka's tool does.
 
 In: Kafka's flags. Out: a block per broker in the order of ids, or with `--json` one object. Exit
 statuses: 0 every broker answered, 1 one didn't (its line says why), 2 wrong use. Must not: retry by
-itself; each broker's question backs off by itself until the time is up (R-RT-1).
+itself; each broker's request backs off on its own until the time is up (R-RT-1).
 
-Not as in Kafka's tool: `usable` is said of the APIs that Odradek has messages for, the ranges of
-the others are shown all the same; a broker that doesn't answer makes the exit status 1.
+Differences from Kafka's tool: `usable` is only printed for APIs that Odradek supports, the ranges
+of the others are shown anyway; a broker that doesn't answer makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOLD_FROM = 3
 
 
 def settings_of(params: Mapping[str, Any]) -> AdminSettings:
-    """The admin client's settings: profile, file and flag over the defaults."""
+    """Return the admin client's settings: profile, file and flag over the defaults."""
     flags = Flags(params["bootstrap_server"], params["command_config"], profile=params["profile"])
     return settings(flags, usual=DEFAULTS)
 
@@ -85,7 +85,7 @@ def _tell_retries(event: Event) -> None:
 
 
 def as_text(found: BrokerApiVersions) -> str:
-    """A broker's block."""
+    """Return a broker's block of text."""
     broker = found.broker
     host, rack = printable(broker.host), printable(broker.rack or "null")
     head = f"{host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "
@@ -115,7 +115,7 @@ def _span(api: ApiVersionRange) -> str:
 
 
 def as_dict(found: BrokerApiVersions) -> dict[str, Any]:
-    """A broker as plain data."""
+    """Return a broker as plain data."""
     broker, error = found.broker, found.error
     return {
         "id": broker.id,

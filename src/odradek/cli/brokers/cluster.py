@@ -64,7 +64,7 @@ PUBLIC = (
     *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
     *("client_properties", "schema_registry_url", "pid"),
 )
-"""What `--json` tells of the state."""
+"""Fields of the state in `--json`."""
 NOTHING = "no cluster is running"
 STARTS = "start one with: odradek cluster start (three brokers, bootstrap address localhost:9092)"
 DEFAULT_PORT = 9092
@@ -222,7 +222,7 @@ def _security(
     mutual_tls: bool,
     acls: bool,
 ) -> dict[str, Any]:
-    """The options of the cluster that secure it; refused here when they don't fit together."""
+    """Return the security options of the cluster; refuse invalid combinations."""
     named = users or (["odradek"] if security.startswith("SASL") else [])
     words = [one.partition(":") for one in named]
     options: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""`odradek cluster describe | brokers | features | quorum | unregister …`: a cluster as a whole.
+"""Run `odradek cluster describe | brokers | features | quorum | unregister …`.
 
-In: flags. Out: what there is or what was done, in the ways of `cli.frame`; these stand beside
-`start`, `status` and `stop`, which are about clusters of this machine (`cli.cluster`). Must not:
-know brokers by anything but their ids.
+In: flags. Out: the state of a cluster, or changes, in the formats of `cli.frame`; `start`, `status`
+and `stop` are for clusters of this machine (`cli.cluster`). Must not: know brokers other than by
+their ids.
 """
 
 from __future__ import annotations

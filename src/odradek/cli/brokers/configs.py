@@ -31,7 +31,7 @@ app = overview("Settings of topics, brokers, groups and others.")
 
 
 class ResourceKind(StrEnum):
-    """What has a configuration, as words of the command line."""
+    """Kinds of resources with a configuration, as words of the command line."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -166,7 +166,7 @@ def _resources(
 def _there(
     run: AdminRun, wanted: list[ConfigResource]
 ) -> tuple[list[ConfigResource], dict[Any, KafkaError]]:
-    """The resources without those of brokers that aren't there, and the errors of these."""
+    """Return the resources without those of missing brokers, and the errors of these."""
     kinds = (ResourceKind.BROKER.name, ResourceKind.BROKER_LOGGER.name)
     ids = {at: whole_number(at.name, MOST_INT32) for at in wanted if at.type in kinds}
     absent = run.absent_brokers(one for one in ids.values() if one is not None)
@@ -184,7 +184,7 @@ OWN_SOURCES = {
 
 
 def _set_for_it(at: ConfigResource, entry: ConfigEntry) -> bool:
-    """Whether somebody has set it for this resource, as kafka-configs shows it without --all."""
+    """Return whether it was set for this resource, as kafka-configs shows it without --all."""
     if at == ConfigResource("BROKER", ""):
         return entry.source == "DYNAMIC_DEFAULT_BROKER_CONFIG"
     return entry.source == OWN_SOURCES.get(at.type, entry.source)

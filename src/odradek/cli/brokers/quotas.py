@@ -148,7 +148,7 @@ def entity(user: Given, client: Given, ip: Given) -> ClientQuotaEntity:
 def wanted(
     given: Iterable[str], away: Iterable[str], whom: ClientQuotaEntity
 ) -> dict[str, float | None]:
-    """The quotas to be set, None for those to be taken away; else a wrong use."""
+    """Return the quotas to set, None for those to remove; else raise a usage error."""
     found: dict[str, float | None] = {}
     for key, text in parse_words(given, "--set").items():
         try:

@@ -27,8 +27,9 @@ TAKEN = (
 def serve(
     brokers: int, port: int, topics: Sequence[str], *, auto_create_topics: bool, json: bool
 ) -> None:
-    """Be a cluster until somebody ends it. Exit statuses: 0 after SIGTERM, 130 after Ctrl-C, 1 it
-    can't start, 2 wrong use.
+    """Run a cluster until it is stopped.
+
+    Exit statuses: 0 after SIGTERM, 130 after Ctrl-C, 1 it can't start, 2 wrong use.
     """
     done = threading.Event()
     came: list[int] = []

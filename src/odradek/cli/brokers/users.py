@@ -177,7 +177,7 @@ def _looked_up(run: AdminRun, users: list[str]) -> tuple[dict[str, Any], dict[st
 
 
 def _there(run: AdminRun, users: list[str]) -> dict[str, Any]:
-    """The credentials of those of the users that have some; raises what is another error."""
+    """Return the credentials of the users that have some; raise other errors."""
     found, failed = _looked_up(run, users)
     for error in failed.values():
         if not isinstance(error, ResourceNotFoundError):
@@ -198,7 +198,7 @@ def _set(
         shown = [f"Would set the password of user {user} for {m}." for m in mechanisms]
         document = {"dry_run": True, "user": user, "mechanisms": mechanisms}
         return Result(document, shown)
-    run.close()  # somebody types now
+    run.close()  # the password may be typed now
     password = read_password(user, *where)
     run.again()
     upsertions = [

@@ -101,8 +101,9 @@ _LOGICAL: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
     "fixed-decimal": _decimal,
     "string-uuid": _uuid,
 }
-"""What texts of logical types become, by what these stand on; a number stays what Avro has for it,
-and what stands on anything else is no logical type.
+"""Converters of texts of logical types, by their base types.
+
+A number is used as Avro encodes it, and another base type is no logical type.
 """
 RECORDS = ("record", "error")
 _BITS = {"int": 31, "long": 63}
@@ -155,7 +156,7 @@ class _Values:
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
         self._tried: dict[tuple[int, int], Any] = {}
-        """What became of a dict or list by a schema, for records in unions in records in unions."""
+        """Results for a dict or list by schema, for nested unions."""
 
     def made(self, value: Any, schema: Any, where: str) -> Any:
         """Return the value; `where` is its path, for errors."""
@@ -175,7 +176,7 @@ class _Values:
         return _scalar(value, schema, kind, where)
 
     def _resolved(self, schema: Any) -> tuple[Mapping[str, Any], str]:
-        """The schema as an object, and its kind."""
+        """Return the schema as an object, and its kind."""
         if isinstance(schema, str):
             schema = self._names.get(schema, {"type": schema})
         if isinstance(schema, list):
@@ -204,7 +205,7 @@ class _Values:
         }
 
     def _default(self, value: Any, schema: Any) -> Any:
-        """A schema's default, where bytes are a text of ISO 8859-1."""
+        """Return a schema's default, in which bytes are a text of ISO 8859-1."""
         if isinstance(schema, list):
             for one, kind in map(self._resolved, schema):
                 if _says(value, kind, one):
@@ -227,7 +228,7 @@ class _Values:
         return value
 
     def _branch(self, value: Any, union: list[Any], where: str) -> tuple[str, Any]:
-        """The branch that is named, or the first that fits. Raises where it may be either."""
+        """Return the named branch, or the first that fits. Raises if it is ambiguous."""
         branches = sorted(map(self._resolved, union), key=lambda one: _exactness(value, *one))
         bare: tuple[str, Any] | None = None
         why: dict[str, None] = {}
@@ -278,8 +279,10 @@ class _Values:
 
 
 def _exactness(value: Any, schema: Mapping[str, Any], kind: str) -> int:
-    """Of branches that take the same values first those that keep all of them; and those that
-    `odradek consume` shows so: of logical types it shows texts, numbers and bytes of others.
+    """Rank branches that accept the same values: first those that keep all of a value.
+
+    Then those that `odradek consume` shows so: texts for logical types, numbers and bytes for
+    others.
     """
     if kind in _LESS_EXACT:
         return _LESS_EXACT[kind]

@@ -22,10 +22,10 @@ def client_config(
     flags: Mapping[str, str],
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """A client's settings: the profile, over it the file, the properties, the flags.
+    """Return a client's settings: the profile, over it the file, the properties, the flags.
 
-    `tool` is "producer" or "consumer"; `flags` gives the option that each parameter sets. What is
-    unsafe about a profile is said on stderr. Raises `UsageError`.
+    `tool` is "producer" or "consumer"; `flags` maps parameters to the options that they set. An
+    unsafe profile is reported on stderr. Raises `UsageError`.
     """
     path, _ = one_of(params, "command_config", f"{tool}_config")
     words, spelling = one_of(params, "command_property", f"{tool}_property")

@@ -1,14 +1,14 @@
-"""`odradek consume`: records to standard output, as Kafka's console consumer writes them.
+"""Run `odradek consume`: write records to standard output, as Kafka's console consumer does.
 
-In: Kafka's flags, and kcat's ways to say where and how. Out: a line per record, or with `--json` an
-object; at the end on stderr how many there were. Exit statuses: 0 (also after SIGTERM), 1 it
-failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits what it has
-written; without, it commits nothing.
+In: Kafka's flags, and kcat's for the place and the format. Out: a line per record, or with `--json`
+an object; at the end, their number on stderr. Exit statuses: 0 (also after SIGTERM), 1 it failed, 2
+wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits what it has written;
+without, it commits nothing.
 
-Not as in Kafka's tool: without a group, partitions are assigned (those that a topic has at the
-start); a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
-epoch of a record is shown where Kafka's tool loses it; and on a terminal control characters of
-records are escaped (R-IN-3) unless `--raw` says otherwise.
+Differences from Kafka's tool: without a group, partitions are assigned (those that a topic has at
+the start); a topic that doesn't exist, and a number for `--offset` that isn't in the log, are
+errors; the epoch of a record is shown, which Kafka's tool loses; and on a terminal control
+characters of records are escaped (R-IN-3) unless `--raw` is set.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def range_of(params: Mapping[str, Any]) -> Range:
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """The consumer's configuration: the file, over it the properties, over them the flags."""
+    """Return the consumer's configuration: file, properties and flags, which override others."""
     refuse_what_is_not_there(params, NOT_THERE)
     if bool(params.get("topic")) == bool(params.get("include")):
         both = params.get("topic")
-        refuse("give --topic or --include" + (", not both" if both else ": one is missing"))
+        refuse("use --topic or --include" + (", not both" if both else ": one is missing"))
     pattern = params.get("include")
     if pattern is not None:
         try:
@@ -284,7 +284,7 @@ class _Stdout:
         while view:
             try:
                 view = view[os.write(self._descriptor, view) :]
-            except BlockingIOError:  # whoever made it doesn't want to wait; we do
+            except BlockingIOError:  # a non-blocking pipe of the parent process; wait here
                 self._room.poll()
 
     def gone(self) -> bool:

@@ -48,7 +48,7 @@ class LineFormatter(Protocol):
     """Formats a record as a line."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """The line with its end. Raises `FormatError`."""
+        """Return the line with its end. Raises `FormatError`."""
 
 
 Tell = Callable[[str], None]
@@ -143,7 +143,7 @@ def fitting(
     first_contact: float = math.inf,
     tell: Tell = say,
 ) -> list[TopicPartition]:
-    """Return the partitions of all topics whose whole name fits a pattern."""
+    """Return the partitions of all topics whose whole name matches a pattern."""
     what = "the list of topics"
     names = patiently(consumer.list_topics, patience, tell, what, first_contact)
     chosen = [name for name in names if re.fullmatch(pattern, name)]

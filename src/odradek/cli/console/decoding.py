@@ -1,4 +1,4 @@
-"""What bytes of a key or value mean: text, JSON, Avro, Protobuf, numbers.
+"""Decode bytes of a key or value: text, JSON, Avro, Protobuf, numbers.
 
 In: the word of `--decode-key` or `--decode-value`, for Avro a schema's file, or a schema registry.
 Out: a function from bytes to a plain value, and that value's text.
@@ -54,7 +54,7 @@ class FormatError(Exception):
 
 
 def registry_of(settings: dict[str, str]) -> SchemaRegistryClient | None:
-    """The registry's client by those of the settings that are its own; they are taken out."""
+    """Return the registry's client, and remove its settings from `settings`."""
     from odradek.serialization.registry.client import SchemaRegistryClient
     from odradek.serialization.registry.settings import NAMES
 
@@ -98,7 +98,7 @@ def decoder(
 
 
 def as_bytes(value: Any) -> bytes:
-    """A decoded value as it is written: texts as they are, all else as JSON."""
+    """Return a decoded value as it is written: strings unchanged, all else as JSON."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -107,7 +107,7 @@ def as_bytes(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it; bytes that aren't UTF-8 become `{"base64": …}`."""
+    """Return a value for JSON; bytes that aren't UTF-8 become `{"base64": …}`."""
     if isinstance(value, dict):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -217,7 +217,7 @@ REGISTERED: dict[Decoding, tuple[str, Callable[[SchemaRegistryClient], Decoder]]
     Decoding.JSON: ("JSON", _registered_json),
     Decoding.PROTOBUF: ("Protobuf", _registered_protobuf),
 }
-"""What is read by a schema registry: its name, and how."""
+"""Formats that are read with a schema registry: name and reader."""
 
 
 def _number(name: str, code: str) -> Decoder:

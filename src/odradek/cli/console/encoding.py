@@ -33,7 +33,7 @@ SERIALIZERS = (
     "normalize.schemas",
     "subject.name.strategy",
 )
-"""What serializers are told besides where the registry is."""
+"""Settings of serializers other than those of the registry."""
 SETTINGS = (*SERIALIZERS, "key.message", "value.message")
 """With the full names of Protobuf's messages, where they aren't the first of their files."""
 _WELL_KNOWN = "google.protobuf."
@@ -57,7 +57,7 @@ class LineEncoder:
         self._encoders = encoders
 
     def __call__(self, line: ParsedLine) -> ParsedLine:
-        """The line with its parts encoded; null stays null. Raises `LineError`."""
+        """Return the line with its parts encoded; null remains null. Raises `LineError`."""
         made: dict[str, Any] = {}
         for part, encode in self._encoders.items():
             data = getattr(line, part)
@@ -109,7 +109,7 @@ def _registers(conf: Mapping[str, str]) -> bool:
 
 
 def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str) -> str | None:
-    """The text of a schema, of Protobuf the name of a message; None: the registry's latest."""
+    """Return a schema's text, or a Protobuf message's name; None for the registry's latest."""
     if kind is LineFormat.PROTOBUF:
         if path is not None:
             refuse(
@@ -192,7 +192,7 @@ def _value(data: bytes, part: str) -> Any:
 
 
 def _fault(data: bytes, error: ValueError) -> str:
-    """What is wrong, without the line of the JSON: it is one itself, and has its own number."""
+    """Return the error without the line in the JSON, because the line has its own number."""
     if not data.strip():
         return "it is empty"
     if isinstance(error, json.JSONDecodeError):

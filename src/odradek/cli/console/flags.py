@@ -52,7 +52,7 @@ OrOption = Annotated[
 def where_to_start(bootstrap: str | None, option: str | None) -> str | None:
     """Return the bootstrap servers of the argument or of Kafka's flag; None without either."""
     if bootstrap is not None and option is not None:
-        refuse("give the address once: as an argument or as --bootstrap-server")
+        refuse("set the address once: as an argument or as --bootstrap-server")
     return option if bootstrap is None else bootstrap
 
 

@@ -18,7 +18,7 @@ TOKENS = {
     "t": "topic", "p": "partition", "o": "offset", "k": "key", "K": "length of the key",
     "s": "value", "S": "length of the value", "T": "timestamp in ms", "h": "headers", "%": "%",
 }  # fmt: skip
-"""What a letter after `%` stands for; a length is -1 where there is nothing (null)."""
+"""Meanings of a letter after `%`; a length is -1 for null."""
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _PIECE = re.compile(r"%(?P<token>.?)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.?)", re.DOTALL)
 
@@ -43,7 +43,7 @@ class FormatString:
         self._pieces = self._parsed(text)
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """What is written for a record. Raises `FormatError` where it can't be decoded."""
+        """Return the text of a record. Raises `FormatError` if it can't be decoded."""
         return b"".join(p if isinstance(p, bytes) else p(record) for p in self._pieces)
 
     def _parsed(self, text: str) -> list[Piece]:

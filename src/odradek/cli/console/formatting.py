@@ -113,7 +113,7 @@ class RecordFormatter:
         self._of_value = _in_bytes(value) or self._of_value
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """The record's line with its end. Raises `FormatError` where a deserializer can't."""
+        """Return the record's line with its end. Raises `FormatError` if a deserializer fails."""
         columns: list[bytes] = []
         if self._timestamp:
             kind = TIMESTAMP_TYPES.get(record.timestamp_type)
@@ -172,7 +172,7 @@ class JsonFormatter:
         self._escaped = escaped
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """The record's line with its end. Raises `FormatError` where it can't be decoded."""
+        """Return the record's line with its end. Raises `FormatError` if it can't be decoded."""
         shown = {
             "topic": record.topic,
             "partition": record.partition,

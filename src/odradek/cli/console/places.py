@@ -103,8 +103,9 @@ def check_reached(
     patience: float,
     tell: Callable[[str], None],
 ) -> None:
-    """Raise `NoSuchOffsetError` where a number is given that a log doesn't reach: what has an end
-    is over before it asks for a record, and that would look as if there were none.
+    """Raise `NoSuchOffsetError` for a number that the log doesn't reach.
+
+    A command with an end would finish before it reads a record, as if there were none.
     """
     if place.kind is not PlaceKind.OFFSET or not starts:
         return
@@ -123,9 +124,9 @@ def offsets_at(
     patience: float,
     tell: Callable[[str], None],
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition; a time is that of the first record since then.
+    """Return the offset of a place in each partition; for a time, of the first record since then.
 
-    Where there is nothing so late, nothing stored, or less than so much before the end, it is the
+    If there is no such record, no committed offset, or fewer records before the end, it is the
     log's end or its beginning.
     """
 

@@ -58,7 +58,7 @@ NOT_THERE = {
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """The producer's configuration: the file, over it the properties, over them the flags."""
+    """Return the producer's configuration: file, properties and flags, which override others."""
     refuse_what_is_not_there(params, NOT_THERE)
     return client_config(params, tool="producer", flags=OPTIONS)
 

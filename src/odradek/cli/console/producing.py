@@ -82,7 +82,7 @@ class ProducedLines:
             found.first_offset = offset
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """Return the result as plain data."""
         return {
             "lines": self.lines,
             "acknowledged": self.acknowledged,

@@ -73,21 +73,21 @@ def parse_values(words: Iterable[str], flag: str) -> dict[str, str]:
 
 
 def one_of(params: Mapping[str, Any], new: str, old: str) -> tuple[Any, str]:
-    """The value and the spelling of a flag that has an older name; both at once are refused."""
+    """Return the value and spelling of a flag with an older name; both at once are refused."""
     if params.get(new) and params.get(old):
         refuse(f"{_flag(new)} and {_flag(old)} mean the same and can't be given together")
     return (params[old], _flag(old)) if params.get(old) else (params.get(new), _flag(new))
 
 
 def _flag(name: str) -> str:
-    """The spelling of a parameter on the command line."""
+    """Return the spelling of a parameter on the command line."""
     return _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
 
 
 def line_settings(
     params: Mapping[str, Any], *, new: str, file: str, known: Collection[str]
 ) -> dict[str, str]:
-    """Settings of the reader or formatter of lines: the file, over it the properties."""
+    """Return settings of the reader or formatter of lines: the file, over it the properties."""
     words, spelling = one_of(params, new, "old_property")
     path = params.get(file)
     settings = read_properties(path) if path is not None else {}
@@ -101,7 +101,7 @@ def line_settings(
 
 
 def truth(settings: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    """A property that is true or false (any other word counts as false, as in Kafka's tools)."""
+    """Return a boolean property (any other word counts as false, as in Kafka's tools)."""
     found = settings.get(name)
     return default if found is None else found.strip().lower() == "true"
 

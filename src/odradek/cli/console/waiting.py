@@ -64,7 +64,7 @@ def ending(tool: str) -> Iterator[None]:
 
 
 def checked(client: str, given: Mapping[str, Any]) -> Config:
-    """A client's configuration; what can't be used is a wrong use of the command."""
+    """Return a client's configuration; invalid options are usage errors."""
     try:
         return Config(client, given)
     except (ConfigurationError, UnsupportedFeatureError) as error:
@@ -72,7 +72,7 @@ def checked(client: str, given: Mapping[str, Any]) -> Config:
 
 
 def in_words(error: BaseException) -> str:
-    """An error with its class, which is what one searches for."""
+    """Return an error with its class, which users can search for."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -131,8 +131,9 @@ class Failing:
 def telling_of_waiting(
     text: str | Callable[[], str], after: float = PROGRESS, failing: Failing | None = None
 ) -> Iterator[None]:
-    """Say this once on stderr where what is done here takes longer than `after` seconds, and what
-    is failing then.
+    """Print this once on stderr if the block takes longer than `after` seconds.
+
+    The current error is added.
     """
 
     def tell() -> None:
@@ -150,9 +151,9 @@ def telling_of_waiting(
 def telling_at_first(
     call: Callable[[T], R], text: str, after: float = PROGRESS
 ) -> Callable[[T], R]:
-    """The same call, which says the text once where it takes long until it first succeeds.
+    """Return the same function, which prints the text once if it is slow until it first succeeds.
 
-    Later ones cost nothing more: a schema registry is asked by the first, and mostly not again.
+    Later calls cost nothing more: a schema registry is asked by the first, and mostly not again.
     """
     first = True
 

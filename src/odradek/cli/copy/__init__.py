@@ -1,9 +1,9 @@
-"""`odradek copy`: a topic's records into another one, of the same cluster or of another.
+"""Run `odradek copy`: copy a topic's records to another topic, of the same cluster or of another.
 
 In: two topics, addresses. Out: the same records, with keys, headers, timestamps and partitions, in
-their order; how far it is, as offsets of a group at the destination. Exit statuses: 0 (also after
-SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. Whatever its end is, the same command again goes on
-from there. Must not: change the source.
+their order; the progress, as offsets of a group at the destination. Exit statuses: 0 (also after
+SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. However it ends, the same command continues from
+there. Must not: change the source.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ default."""
 CLOSING = 10.0
 """Seconds for the end of an open transaction."""
 AT_ONCE = 0.2
-"""Seconds after which somebody who waits for the end hears why."""
+"""Seconds after which a reason for waiting at the end is printed."""
 
 
 def copy(
@@ -82,7 +82,7 @@ def copy(
         stop = None if follow else end_place(until or "end", "--until")
         for place in (start, stop):
             if place is not None and place.kind is PlaceKind.STORED:
-                refuse("stored can't be given here: a copy continues by itself where it ended")
+                refuse("--offset stored can't be given: a copy continues by itself where it ended")
         reading, writing = sides(context.params)
         for warning in dict.fromkeys((reading.warning, writing.warning)):
             if warning:
@@ -109,7 +109,7 @@ def copy(
 
 @dataclass(slots=True)
 class _Work:
-    """What a copy works with."""
+    """Clients and state of a copy."""
 
     plan: CopyPlan
     admin: Admin
@@ -152,7 +152,8 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
     finally:
         how = "aborting the open transaction" if exactly else "sending the last records"
         text = f"ending: {how}, for at most {CLOSING:.0f} s; "
-        # Whoever can't wait loses nothing: its coordinator ends it, and the next run does.
+        # Ending early loses nothing: the coordinator ends the transaction, and so does the next
+        # run.
         with (
             telling_of_waiting(f"{text}Ctrl-C ends at once", AT_ONCE),
             suppress(KafkaError),
@@ -161,7 +162,7 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
 
 
 def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
-    """What was done; None: nothing, and not even the group is known that says how far it is."""
+    """Print the result; None: nothing, not even the group with the progress is known."""
     books = CopyBooks({}) if work is None else work.books
     name, missed = (None, 0) if work is None else (work.plan.name, work.missed)
     if json:
@@ -171,14 +172,14 @@ def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
 
 
 def _at(work: _Work, place: LogPlace) -> dict[int, int]:
-    """The offset of a place in each partition of the source."""
+    """Return the offset of a place in each partition of the source."""
     partitions = [work.plan.source_of(p) for p in range(work.plan.partitions)]
     found = offsets_at(work.consumer, partitions, place, patience=PATIENCE, tell=say)
     return {tp.partition: offset for tp, offset in found.items()}
 
 
 def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
-    """Find out where each partition goes on."""
+    """Find out where each partition continues."""
     positions = work.writer.progress(restart=restart)
     if not positions and not restart:
         _refuse_records(work)
@@ -203,7 +204,7 @@ def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
 
 
 def _refuse_records(work: _Work) -> None:
-    """Records without a word about how far the copy was could be those of an earlier one."""
+    """Refuse existing records without any progress: they could be those of an earlier copy."""
     partitions = [TopicPartition(work.plan.destination, p) for p in range(work.plan.partitions)]
     least = work.admin.list_offsets(dict.fromkeys(partitions, "EARLIEST"))
     most = work.admin.list_offsets(dict.fromkeys(partitions, "LATEST"))

@@ -68,7 +68,7 @@ class Copying:
         self._failed = 0
 
     def run(self, ends: dict[int, int] | None) -> None:
-        """Go on to the ends, or for ever. What was begun when it raises isn't counted."""
+        """Copy to the ends, or forever; records of an unfinished step aren't counted."""
         self._seek(ends)
         while ends is None or any(self.books.positions[p] < end for p, end in ends.items()):
             try:
@@ -87,8 +87,9 @@ class Copying:
                 raise
 
     def _make_sure(self) -> None:
-        """A topic that was deleted or made again shows in a step as many an error: as offsets that
-        aren't there, as a timeout. What became of it is the error then.
+        """Raise the state of a deleted or recreated topic instead of its various errors.
+
+        In a step it may show as offsets that don't exist, or as a timeout.
         """
         if self._watch is not None:
             self._watch.make_sure()
@@ -146,7 +147,7 @@ class Copying:
         books.lag = sum(lags) if lags else None
 
     def _found(self) -> dict[int, int]:
-        """The positions now: also behind what isn't a record, as marks of transactions."""
+        """Return the current positions, also after transaction markers."""
         found = dict(self.books.positions)
         for tp in self._consumer.assignment():
             found[tp.partition] = max(found[tp.partition], self._consumer.position(tp))

@@ -1,7 +1,7 @@
-"""What a copy will do: which partitions, from where to where; or why it can't be done.
+"""Plan a copy: its partitions and positions; or say why it is impossible.
 
 In: admin clients of both clusters. Out: a `CopyPlan`. Must not: write a record. With `--create` it
-makes the destination, with the source's partitions and options.
+creates the destination, with the source's partitions and options.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ class CopyPlan:
     one_cluster: bool
 
     def kept_at(self, partition: int) -> TopicPartition:
-        """Under which partition the group has the source's offset: within one cluster the source's,
-        so that the group's lag is that of the copy. Another cluster need not have such a topic, and
-        brokers refuse offsets of topics that they don't have.
+        """Return the partition under which the group stores the source's offset.
+
+        Within one cluster it is the source's, so that the group's lag is that of the copy. Another
+        cluster need not have such a topic, and brokers refuse offsets of topics that they don't
+        have.
         """
         return TopicPartition(self.source if self.one_cluster else self.destination, partition)
 
     def source_of(self, partition: int) -> TopicPartition:
-        """A partition of the source."""
+        """Return a partition of the source."""
         return TopicPartition(self.source, partition)
 
 
@@ -102,8 +104,9 @@ class CopiedTopics:
         self._absent = 0
 
     def look(self) -> None:
-        """Look once. Raises `ConfigurationError` where a topic was deleted or made again: what is
-        written then are other records, or nobody's. An outage is no news here.
+        """Check the topics once. Raises `ConfigurationError` if one was deleted or recreated.
+
+        Records that are written then would be different ones, or lost. An outage is ignored here.
         """
         ids = []
         for admin, topic in self._sides:
@@ -121,8 +124,9 @@ class CopiedTopics:
             raise ConfigurationError(made_again(self._plan))
 
     def make_sure(self) -> None:
-        """Look as often as it takes to know that a topic that can't be found was deleted. Where an
-        outage comes between, that isn't known, and whoever asked goes on.
+        """Check until a missing topic is known to be deleted.
+
+        If an outage interrupts, that isn't known, and the caller continues.
         """
         for _ in range(ABSENT):
             self.look()
@@ -132,7 +136,7 @@ class CopiedTopics:
 
 
 def made_again(plan: CopyPlan) -> str:
-    """That what was copied means nothing any more, and the cure."""
+    """Return the error text for a recreated topic, with the cure."""
     return (
         f"{plan.source} or {plan.destination} was recreated since this copy began, so its "
         f"progress (group {plan.name}) is invalid; use --restart to begin again"

@@ -1,7 +1,7 @@
-"""What a copy tells while it runs, and at its end: records, rate, lag, time that is left.
+"""Report a copy's progress and result: records, rate, lag, remaining time.
 
-In: `CopyBooks`, what the clients say of their health. Out: lines on stderr, on a
-terminal one that is written over. Must not: slow the copy; a thread of its own looks at the books.
+In: `CopyBooks`, the clients' health. Out: lines on stderr, on a terminal one that is overwritten.
+Must not: slow the copy down; a thread of its own reads the counts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def size(count: int) -> str:
 
 
 def summary(books: CopyBooks, seconds: float, missed: int) -> dict[str, Any]:
-    """What was done, as plain data."""
+    """Return the result as plain data."""
     return {
         "records": books.records,
         "bytes": books.bytes,
@@ -114,7 +114,7 @@ def summary(books: CopyBooks, seconds: float, missed: int) -> dict[str, Any]:
 
 
 def in_a_sentence(books: CopyBooks, seconds: float, group: str) -> str:
-    """What was done, for people."""
+    """Return the result as a sentence."""
     rate = books.records / seconds if seconds else 0.0
     return (
         f"Copied {counted(books.records, 'record')} ({size(books.bytes)}) in {seconds:.1f} s, "

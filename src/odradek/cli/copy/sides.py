@@ -44,9 +44,9 @@ class CopySide:
     environment: Mapping[str, str]
 
     def options(self, client: str) -> dict[str, Any]:
-        """A client's options, put together as those of every command are.
+        """Return a client's options, combined as in every command.
 
-        Words that are for other clients only are left out, as those of a file are.
+        Options that are only for other kinds of clients are left out, as for a file.
         """
         return self._settings(client).given
 
@@ -57,7 +57,7 @@ class CopySide:
 
     @property
     def warning(self) -> str:
-        """What is unsafe about its profile, empty where nothing is."""
+        """Return a warning about an unsafe profile, else an empty text."""
         return self._settings(ADMIN).profile.warning
 
     def _settings(self, client: str) -> ClientSettings:
@@ -111,9 +111,10 @@ class CopySide:
 def sides(
     params: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> tuple[CopySide, CopySide]:
-    """Source and destination, from the flags. Where nothing says how the destination's cluster is
-    reached it is the source's: with all that is said of the source, and `--to-command-property`
-    over it. What the environment says is of the source.
+    """Return source and destination, from the flags.
+
+    If no flag names the destination's cluster, it is the source's: with all settings of the source,
+    and `--to-command-property` over them. The environment is for the source.
     """
     source = CopySide(params["source"], _flags(params, "from"), environment)
     to = _flags(params, "to")

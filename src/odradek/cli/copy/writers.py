@@ -1,8 +1,8 @@
-"""The writing half of a copy: records, and with them how far the source is copied.
+"""Write records of a copy, together with the progress in the source.
 
 In: Arrow batches, positions of the source. Out: records and offsets of a group at the destination.
-Transactional, both are there or neither; else records first, and after a kill those of the last
-step come twice. Must not: read the source.
+With transactions both are written or neither; else records first, and after a kill those of the
+last step are duplicated. Must not: read the source.
 """
 
 from __future__ import annotations
@@ -26,30 +26,32 @@ if TYPE_CHECKING:
 Positions = Mapping[int, int]
 """By partition the next offset of the source to copy."""
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""What a coordinator says to one whose transactional.id another producer has taken, new or old."""
+"""Errors of a coordinator if another producer has taken over the transactional.id."""
 
 
 class CopyWriter(Protocol):
-    """What writes, step by step."""
+    """The writer of a copy, step by step."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """While it is entered this copy writes. Raises `ProducerFencedError` where another one with
-        the same name has begun to.
+        """Return a context in which only this copy writes.
+
+        Raises `ProducerFencedError` if another one with the same name has started.
         """
 
     def progress(self, *, restart: bool) -> dict[int, int]:
-        """What earlier runs have copied (of no interest after a restart); ends what one of them
-        left open.
+        """Return the progress of earlier runs (unused after a restart).
+
+        Their open transactions are ended.
         """
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Send records; begins a step where none is open."""
 
     def commit(self, positions: Positions) -> None:
-        """End the step: all of it is there, and how far it goes is known."""
+        """End the step: its records and its progress are stored."""
 
     def abort(self) -> None:
-        """Give the step up."""
+        """Abort the step."""
 
 
 def kept(plan: CopyPlan, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -61,7 +63,7 @@ def kept(plan: CopyPlan, positions: Positions) -> dict[TopicPartition, OffsetAnd
 
 
 def known(plan: CopyPlan, found: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[int, int]:
-    """The positions that a group has. Raises `ConfigurationError` where they are other topics'."""
+    """Return a group's positions. Raises `ConfigurationError` if they belong to other topics."""
     positions = {}
     for partition in range(plan.partitions):
         one = found.get(plan.kept_at(partition))
@@ -124,14 +126,14 @@ class TransactionalWriter:
 
 
 class AtLeastOnceWriter:
-    """At least once: the offsets follow when the records are there."""
+    """At least once: the offsets are committed after the records."""
 
     def __init__(self, producer: Producer, admin: Admin, plan: CopyPlan) -> None:
         self._producer, self._admin, self._plan = producer, admin, plan
         self._sent: list[ArrowFuture] = []
 
     def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()  # two of them double records, and nobody notices
+        return nullcontext()  # two of them duplicate records without an error
 
     def progress(self, *, restart: bool) -> dict[int, int]:
         found = self._admin.list_group_offsets(self._plan.name)
@@ -148,5 +150,5 @@ class AtLeastOnceWriter:
         self._admin.alter_group_offsets(self._plan.name, kept(self._plan, positions))
 
     def abort(self) -> None:
-        """What is on its way may still be written; it isn't counted."""
+        """Leave records in flight, which may still be written but aren't counted."""
         self._sent = []

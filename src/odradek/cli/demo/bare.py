@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 
 class DemoOutcome(Protocol):
-    """What each kind of demo ends with."""
+    """Result of each kind of demo."""
 
     @property
     def ok(self) -> bool:
@@ -40,7 +40,7 @@ class DemoOutcome(Protocol):
         """Sentences to be printed before them."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the object that `--json` prints."""
 
 
 class UnknownError(Exception):
@@ -55,7 +55,7 @@ class Silent(argparse.ArgumentParser):
 
 
 def asked(words: Sequence[str]) -> argparse.Namespace | None:
-    """What was typed, where it is the simulated demo with flags that are known here; else None."""
+    """Return the arguments of the simulated demo if all flags are known here; else None."""
     parser = Silent(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("command", choices=["demo"])
     parser.add_argument("--simulated", action="store_true", required=True)

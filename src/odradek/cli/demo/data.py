@@ -54,7 +54,7 @@ class Flights:
             yield (tail.encode() if isinstance(tail, str) else None), line.encode()
 
     def reference(self) -> list[Aggregate]:
-        """The aggregation computed directly from the data set, without Kafka and without Spark."""
+        """Return the aggregation of the data set itself, without Kafka and Spark."""
         found = []
         groups = self._frame.groupby(["carrier", "month"])["dep_delay"]
         for (carrier, month), delays in groups:

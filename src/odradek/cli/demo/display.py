@@ -1,7 +1,7 @@
-"""What the demo shows while it runs: bars, counts, a timeline.
+"""Show the demo while it runs: bars, counts, a timeline.
 
-In: numbers and sentences. Out: the terminal (plain lines where it isn't one; with `--json` on
-standard error, so that standard output keeps the result alone at its end).
+In: numbers and sentences. Out: the terminal (plain lines if it isn't one; with `--json` on standard
+error, so that standard output only contains the result at the end).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DemoDisplay(LiveView):
         self._add(_line(at, text, style))
 
     def begin(self, total: int) -> None:
-        """The bars run from now on."""
+        """Start the bars."""
         for task in self._tasks.values():
             self._bars.update(task, total=total)
             self._bars.start_task(task)

@@ -25,7 +25,7 @@ class LoopThread(threading.Thread):
 
     @abstractmethod
     async def main(self) -> None:
-        """What is to be done; it is cancelled when the `with` block ends before it."""
+        """Do the work; it is cancelled if the `with` block ends first."""
 
     def __enter__(self) -> Self:
         return self

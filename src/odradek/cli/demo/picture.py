@@ -71,7 +71,7 @@ class PanelPicture:
     """Panels that share one axis of seconds."""
 
     title: str
-    """What it shows to have happened."""
+    """Title of the picture."""
     panels: Sequence[Panel]
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
@@ -87,16 +87,16 @@ class PanelPicture:
         return max(at, default=0.0) or 1.0
 
     def legend(self) -> list[Entry]:
-        """What holds for all panels; lines have their names beside them."""
+        """Return the legend of all panels; lines have their names beside them."""
         entries = [Entry("band", band.label, band.colour) for band in self.bands]
         entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
         return list(dict.fromkeys(entries))
 
 
 def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
-    """The height of each line's name beside its end, as a share of the panel (0 to 1).
+    """Return the height of each line's name beside its end, as a share of the panel (0 to 1).
 
-    Lines that end together have their names below each other, `apart` from each other.
+    Names of lines that end together are below each other, `apart` from each other.
     """
     named = [(line.points[-1][1] / panel.top, line) for line in panel.lines if line.points]
     named.sort(key=lambda at: -at[0])  # of those that end together the first one stays above

@@ -74,7 +74,7 @@ FILES = "parquet"
 
 
 class PipelineError(KafkaError):
-    """A streaming query ended although nobody asked it to."""
+    """A streaming query ended although it wasn't stopped."""
 
 
 class DemoPipeline:
@@ -117,7 +117,7 @@ class DemoPipeline:
         return sum(progress.positions.values())
 
     def result(self) -> list[Aggregate]:
-        """The final table."""
+        """Return the final table."""
         rows = self.spark.sql(f"SELECT * FROM {TABLE}").collect()  # noqa: S608  # our own name
         found = [Aggregate(r.carrier, r.month, r.flights, r.late, r.mean_delay) for r in rows]
         return sorted(found, key=lambda a: (a.carrier, a.month))

@@ -48,7 +48,7 @@ class DemoResult:
     producer_recovery_s: float | None
     source_recovery_s: float | None
     rebootstraps: int
-    dials: int
+    connection_attempts: int
     metadata_requests: int
     matches_reference: bool
 
@@ -58,7 +58,7 @@ class DemoResult:
         return not self.lost and not self.duplicated and self.matches_reference
 
     def headline(self) -> str:
-        """What happened, in a line."""
+        """Return the result as one line."""
         told = [f"{self.rows_sent:,} rows"]
         if self.outage_s is not None:
             told.append(f"{self.outage_s:.1f} s without a broker")
@@ -70,7 +70,7 @@ class DemoResult:
         return " · ".join(told)
 
     def summary(self) -> dict[str, Any]:
-        """What is printed line by line."""
+        """Return the values that are printed line by line."""
         return self.to_dict()
 
     def closing(self) -> list[str]:
@@ -106,9 +106,9 @@ def build(
     events: Sequence[Noticed],
     more: Sequence[tuple[int, int]] = (),
 ) -> DemoResult:
-    """Put the counts together: a row counts as landed when all outputs have it.
+    """Combine the counts: a row counts as landed when all outputs have it.
 
-    `more`: rows and distinct rows of whoever else has read all of them.
+    `more` contains rows and distinct rows of other readers of all rows.
     """
     aggregated = sum(a.flights for a in table)
     outputs = [(aggregated, min(aggregated, sent)), (written, distinct), *more]
@@ -122,7 +122,7 @@ def build(
         producer_recovery_s=recovery.producer,
         source_recovery_s=recovery.source,
         rebootstraps=sum(e.kind == "rebootstrap" for e in events),
-        dials=sum(e.kind == "dial" for e in events),
+        connection_attempts=sum(e.kind == "dial" for e in events),
         metadata_requests=sum(e.kind == "metadata_request" for e in events),
         matches_reference=same(table, reference),
     )
@@ -145,7 +145,7 @@ def sparkline(values: Sequence[float], high: float) -> str:
 
 
 STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0), (GREEN, 0.6))
-"""Colours and widths: curves that run together are seen all the same."""
+"""Colours and widths: curves that coincide are all visible."""
 
 
 def picture(
@@ -157,7 +157,7 @@ def picture(
     *,
     more: Sequence[Panel] = (),
 ) -> PanelPicture:
-    """What came in, acknowledged and out over time, and more panels if there are any.
+    """Draw sent, acknowledged and read rows over time, and more panels if there are any.
 
     `labels` names the counts of the samples.
     """

@@ -197,7 +197,7 @@ class Demo:
 
 
 def _security() -> dict[str, Any]:
-    """What the demo's cluster asks for; the password is made for this run."""
+    """Return the security options of the demo's cluster; the password is created for this run."""
     return {
         "security": "SASL_SSL",
         "mechanisms": ["SCRAM-SHA-512"],

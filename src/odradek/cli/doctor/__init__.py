@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-# All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
+# Import everything before the first connection: Python sometimes loses a Ctrl-C during an import.
 import typer
 from rich import box
 from rich.console import Console

@@ -29,7 +29,7 @@ WAY = (
     ("answers", DialStage.BROKER, Trouble.BROKER),
 )
 """The steps of one connection. With a proxy, the proxy comes before the name."""
-CLUSTER = ("brokers' addresses", "cluster id", "topics", "rights", "group", "clocks", "quotas")
+CLUSTER = ("brokers' addresses", "cluster id", "topics", "permissions", "group", "clocks", "quotas")
 KAFKAS_OWN = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 UNTRIED = -1
 RANK = {
@@ -116,7 +116,7 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
             "brokers' addresses",
             "cluster id",
             "topics",
-            "rights",
+            "permissions",
             "group",
             "clocks",
             "quotas",
@@ -148,7 +148,7 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
     asked = bool(rights) or Trouble.RIGHTS in wrong
     state = WRONG if Trouble.RIGHTS in wrong else OK if asked else NOT_SEEN
     unasked = "not reported by the brokers" if seen.topics_named else "checked with --topic"
-    yield Check("rights", state, told if asked else unasked)
+    yield Check("permissions", state, told if asked else unasked)
     group = None if seen.found is None else seen.found.group
     if group is None:
         yield Check("group", NOT_SEEN, "checked with --group")

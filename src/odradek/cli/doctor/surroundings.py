@@ -23,7 +23,7 @@ from odradek.runtime.tls.tls_context import tls_source
 MARKS = ("/.dockerenv", "/run/.containerenv")
 """Files that Docker and Podman put into their containers."""
 VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
-"""What Podman, systemd and Kubernetes put into the environment."""
+"""Environment variables that Podman, systemd and Kubernetes set."""
 HANDSHAKE = 3.0
 """Seconds for a handshake with an address that has just answered."""
 

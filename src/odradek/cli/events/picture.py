@@ -48,12 +48,12 @@ PANELS = (
 
 
 def draw(course: DataFrame, file: Path, storm: int) -> None:
-    """Write the picture of a fleet whose brokers are in a storm from so many dials a second on."""
+    """Draw a fleet whose brokers are in a storm from `storm` connection attempts per second on."""
     write(picture(course.collect(), storm), file)
 
 
 def picture(course: Sequence[Row], storm: int) -> PanelPicture:
-    """The picture of at least one stretch of time; storms are shaded."""
+    """Return the picture of at least one period; storms are shaded."""
     first = course[0].second
     step = course[1].second - first if len(course) > 1 else 1
     began, ended = (_moment(at) for at in (first, course[-1].second + step))
@@ -72,7 +72,7 @@ def picture(course: Sequence[Row], storm: int) -> PanelPicture:
 
 
 def _line(course: Sequence[Row], step: int, column: str, label: str, colour: str) -> Line:
-    """A line of stairs: what holds for a stretch holds to its end."""
+    """Return a stepped line: a period's value holds to its end."""
     first = course[0].second
     points = [
         (float(at), float(row[column]))

@@ -91,7 +91,7 @@ def tables(
     Example: odradek events tables events --out tables --picture storms.svg
     """
     if (folder is None) == (topic is None):
-        raise typer.BadParameter("give either a folder or --topic")
+        raise typer.BadParameter("use either a folder or --topic")
     if picture is not None and picture.suffix != ".svg":
         raise typer.BadParameter("--picture must end with .svg")
     options = {}
@@ -111,8 +111,9 @@ def tables(
 def _options(
     given: list[str], servers: str | None, file: Path | None, profile: str | None
 ) -> dict[str, str]:
-    """Options of the source: those of profile and file as `kafka.*`, beneath those of the command
-    line.
+    """Return options of the source.
+
+    Those of profile and file become `kafka.*` options, which those of the command line override.
     """
     options = {}
     for text in given:

@@ -1,9 +1,9 @@
-"""`odradek explain`: why a cluster can't be reached from here, or that it can.
+"""Run `odradek explain`: say why a cluster can't be reached from here, or that it can.
 
-In: a bootstrap address, options of a client. Out: what an admin client finds when it dials every
-address (`describe_reachability`), and its own `explain()` after that, for people or as JSON; with
-`--watch` again and again. Exit statuses: 0 all is well, 1 no broker answers, 2 wrong use, 3 some of
-it doesn't work, 130 Ctrl-C. Must not: know more than those two calls, which any program can make.
+In: a bootstrap address, options of a client. Out: the result of an admin client that connects to
+every address (`describe_reachability`), and its own `explain()` after that, as text or JSON; with
+`--watch` repeatedly. Exit statuses: 0 all is well, 1 no broker answers, 2 wrong use, 3 some of it
+doesn't work, 130 Ctrl-C. Must not: know more than those two calls, which any program can make.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
-# All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
+# Import everything before the first connection: Python sometimes loses a Ctrl-C during an import.
 import typer
 from rich import box
 from rich.console import Console, Group
@@ -154,7 +154,7 @@ class _Progress:
             say(f"{now - self._started:.0f} s: {self._admin.explain().diagnosis}")
 
 
-# Pictures until somebody has seen enough
+# Repeated output until Ctrl-C
 
 
 class _Asker:
@@ -167,7 +167,7 @@ class _Asker:
         self._stop = threading.Event()
         self.error: KafkaError | None = None
         self.found: Reachability | None = None
-        """What the latest question found; None where it wasn't answered."""
+        """Result of the latest request; None if it wasn't answered."""
         self.fatal = False
         self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
         self._thread.start()
@@ -221,7 +221,7 @@ def _watch(
 
 @contextmanager
 def _screen(*, json: bool) -> Iterator[Any]:
-    """Gives what shows a picture, what was found, the error and the seconds since the start."""
+    """Yield a function that shows a result, an error and the seconds since the start."""
     if json:
         yield lambda *shown: typer.echo(jsonlib.dumps(as_dict(*shown)))
         return
@@ -234,7 +234,7 @@ def _screen(*, json: bool) -> Iterator[Any]:
 
 
 def _drawn(picture: Explanation, found: Reachability | None) -> Any:
-    """The picture for people: the diagnosis, a table of addresses, the rest in lines."""
+    """Return the result for a terminal: the diagnosis, a table of addresses, the rest in lines."""
     cluster = picture.cluster_id or "not known yet"
     head = Text(f"{picture.client} {picture.client_id}, cluster {cluster}\n")
     well = picture.ended is None and picture.outage is None and picture.cluster_id is not None

@@ -1,7 +1,6 @@
-"""What `odradek explain` found, in sentences and as plain data.
+"""Describe the result of `odradek explain` in sentences and as plain data.
 
-In: a client's picture of itself, and what it found at each address. Out: text. Must not: ask
-anybody anything.
+In: a client's `explain()`, and the state of each address. Out: text. Must not: send anything.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SHOWN = 10
 
 
 def checked_topic(name: str) -> None:
-    """A name of `--topic` that no broker takes is a wrong use."""
+    """Raise a usage error for a name of `--topic` that brokers refuse."""
     try:
         check_topic(name)
     except KafkaError as error:
@@ -33,7 +32,7 @@ def checked_topic(name: str) -> None:
 
 
 def trouble(found: Reachability, picture: Explanation) -> list[str]:
-    """What doesn't work, a line each; nothing where all is well."""
+    """Return one line for each problem; none if all is well."""
     meanings = {a.address: a.meaning for a in picture.addresses}
     lines = []
     brokers = found.brokers
@@ -108,7 +107,7 @@ def _first_line(error: KafkaError | None) -> str:
 
 
 def verdict(found: Reachability | None, error: KafkaError | None, elapsed: float) -> str:
-    """The last line."""
+    """Return the last line."""
     if found is None:
         return f"the cluster wasn't reached in {elapsed:.1f} s ({type(error).__name__})"
     if found.state == OUT_OF_REACH:

@@ -1,5 +1,5 @@
-"""What the commands that look at a cluster or change it have in common.
+"""Share the common parts of commands that look at a cluster or change it.
 
-In: a function that asks an admin client. Out: a command with the flags, profiles, tables, JSON,
-questions and exit statuses of all (docs/commands.md). Must not: know what any one command does.
+In: a function that calls an admin client. Out: a command with the common flags, profiles, tables,
+JSON, questions and exit statuses (docs/commands.md). Must not: know any single command.
 """

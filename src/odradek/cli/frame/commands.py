@@ -281,7 +281,7 @@ class _VerbCommand(TyperCommand):
 
 
 def _path(context: typer.Context) -> str:
-    """The command as it is typed, whatever the program is called where this runs."""
+    """Return the command as it is typed, whatever the program's name is."""
     names: list[str] = []
     at: Any = context
     while at.parent is not None:

@@ -31,7 +31,7 @@ def topic_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def group_ids(context: typer.Context, incomplete: str) -> list[str]:
-    """Groups whose ids begin so."""
+    """Return groups whose ids begin with a text."""
     return _names(context, incomplete, lambda admin: ids_of_groups(admin, PATIENCE))
 
 

@@ -36,7 +36,7 @@ ARGUMENTS = {
     "--transactional-id": "ID",
     "-t": "TOPIC",
 }
-"""What is an argument here, by the beginning of its name in the help."""
+"""Flags of Kafka's tools that are arguments here, by the beginning of their name in the help."""
 OF_COMMANDS = {
     ("topics alter", "--partitions"): "to add partitions, use odradek topics create-partitions",
     ("topics alter", "--config"): "use --set KEY=VALUE",
@@ -79,7 +79,7 @@ def instead(flag: str, command: Any, typed: str) -> str | None:
 
 
 def needed_flag(command: Any, words: str) -> str | None:
-    """Which flag words need that stand alone, where a command takes topics by a flag only."""
+    """Return the flag that plain words need, if a command takes topics by a flag only."""
     arguments = any(one.param_type_name == "argument" for one in command.params)
     topic = any("--topic" in one.opts for one in command.params)
     return f"a topic needs its flag: --topic {words}" if topic and not arguments else None

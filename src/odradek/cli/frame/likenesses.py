@@ -45,7 +45,7 @@ def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[
             continue
         for item, error in absent.items():
             name = _name(item)
-            if name not in there:  # else it is a partition that isn't there
+            if name not in there:  # otherwise only the partition is missing
                 told[item] = _with(error, like_it(alike(name, there)))
     return told
 
@@ -56,7 +56,7 @@ def _about(item: Any, kind: type[KafkaError]) -> bool:
 
 
 def _name(item: Any) -> str:
-    """The topic or group of an item: a name, a partition, a resource."""
+    """Return the topic or group of an item: a name, a partition, a resource."""
     return str(getattr(item, "topic", None) or getattr(item, "name", None) or item)
 
 

@@ -1,7 +1,7 @@
-"""What long commands show while they run: a picture that is drawn again and again, or plain lines.
+"""Show the progress of long commands: a picture that is redrawn, or plain lines.
 
-In: lines of what happened; a subclass draws them with whatever else it knows. Out: the picture
-where there is a terminal, else each line as it comes. Must not: know what a command does.
+In: lines of events; a subclass draws them with other data. Out: the picture on a terminal, else
+each line as it is printed. Must not: know the command.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ PLAIN_INTERVAL = 5.0
 """Seconds between two plain lines about progress, where there is no terminal."""
 
 NOTEBOOK = "JPY_PARENT_PID"
-"""What kernels of Jupyter have in their environment. `!odradek …` in a cell gets a terminal from
-them, but nobody moves a cursor up there: each picture would be added to those before."""
+"""Environment variable of Jupyter's kernels.
+
+`!odradek …` in a cell gets a terminal from them, but its cursor can't be moved up: each picture
+would be added to those before.
+"""
 
 
 def has_pictures(console: Console) -> bool:

@@ -37,7 +37,7 @@ def parse_moment(flag: str, text: str) -> int:
 
 
 def shown_moment(ms: int | None) -> str:
-    """A moment for people, in UTC; a dash for none, a number for one that no calendar has."""
+    """Return a time in UTC; a dash for none, a number for one out of the calendar's range."""
     if ms is None or ms < 0:
         return "-"
     try:

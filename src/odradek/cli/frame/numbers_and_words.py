@@ -17,9 +17,9 @@ MOST_INT32, MOST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def whole_number(text: str, most: int = MOST_INT64) -> int | None:
-    """A number from 0 on in plain digits; None for any other text, and above `most`.
+    """Return a number from 0 on in plain digits; None for any other text, and above `most`.
 
-    Lengths come first: Python raises for thousands of digits.
+    The length is checked first: Python raises for thousands of digits.
     """
     if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):
         return None

@@ -58,7 +58,7 @@ class Overview(TyperGroup):
 
 
 def _explained(error: Any) -> str | None:
-    """An error of the command line with what users of other tools need to know, if anything."""
+    """Return an error of the command line with a hint for users of other tools, if there is one."""
     command, message = error.ctx.command, error.message
     flag, extra = getattr(error, "option_name", None), _EXTRA.fullmatch(message)
     hint = None
@@ -73,8 +73,9 @@ def _explained(error: Any) -> str | None:
 
 
 def overview(text: str, name: str | None = None) -> typer.Typer:
-    """A command that has commands; `text` is its help. The one with a `name` is the whole program:
-    it tells shells how to complete its words.
+    """Return a command with subcommands; `text` is its help.
+
+    The one with a `name` is the whole program: it tells shells how to complete its words.
     """
     return typer.Typer(
         name=name,

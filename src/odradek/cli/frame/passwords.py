@@ -21,7 +21,7 @@ STANDARD_INPUT = "-"
 def read_password(
     user: str, file: Path | None, variable: str | None, visible: str | None
 ) -> Secret:
-    """The password; ends as a wrong use does where there is none."""
+    """Return the password; raise a usage error if there is none."""
     given = [one for one in (file, variable, visible) if one is not None]
     if len(given) > 1:
         refuse("use only one of --password-file, --password-env, --password-visible")

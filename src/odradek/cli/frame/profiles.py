@@ -1,7 +1,7 @@
-"""Profiles: the settings of a cluster under a name, in `~/.config/odradek/config.toml`.
+"""Read profiles: named settings of a cluster in `~/.config/odradek/config.toml`.
 
-In: the file's text, the name of a profile. Out: settings with Kafka's names, and the line that each
-stands in, for errors. Must not: check what a setting may be; `common.config` does.
+In: the file's text, the name of a profile. Out: settings with Kafka's names, and their lines, for
+errors. Must not: check the settings; `common.config` does.
 
     [profile.prod]
     bootstrap.servers = "kafka-1:9092,kafka-2:9092"
@@ -30,7 +30,7 @@ TABLE = "profile"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile's settings, secrets wrapped, and where each stands, as "config.toml, line 3"."""
+    """A profile's settings, secrets wrapped, and their places, as "config.toml, line 3"."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def _warning(path: Path, mode: int, secrets: list[str]) -> str:
 
 
 def _flat(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """The values of a table; `a.b = 1` is a table in a table to TOML, and one name to Kafka."""
+    """Yield the values of a table; `a.b = 1` is a nested table in TOML, but one name in Kafka."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, (*above, key))
@@ -125,7 +125,7 @@ _SETTING = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^"'#=])+?)\s*=""")
 
 
 def _keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """What each line names, as the keys that lead there; TOML's parser doesn't tell its lines."""
+    """Yield the keys of each line, because TOML's parser doesn't report lines."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
         named = _SETTING.match(line)

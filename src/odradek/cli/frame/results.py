@@ -1,10 +1,10 @@
-"""What a command found or did: tables and lines for people, one JSON document for machines.
+"""Print results of commands: tables and lines as text, one JSON document for machines.
 
-In: a `Result`. Out: text on standard output; a line on stderr for each item that failed. Must not:
-print what a peer chose as it came: control characters are escaped, in JSON as JSON does it.
+In: a `Result`. Out: text on standard output; a line on stderr for each failed item. Must not: print
+texts of peers unchanged: control characters are escaped, in JSON as in JSON.
 
-On a terminal a table is folded to its width, with colours unless NO_COLOR is set; anywhere else
-each row is a line of its own, columns are two blanks apart, and nothing is cut.
+On a terminal a table is folded to its width, with colours unless NO_COLOR is set; otherwise each
+row is a line of its own, columns are two blanks apart, and nothing is cut.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command found or did.
+    """Result of a command.
 
-    `document`: what `--json` prints, one object; dataclasses, ids and sets are made plain. `shown`:
-    what people see, tables and single lines. `failed`: errors by item; the document gets them, too.
+    `document` is the object that `--json` prints; dataclasses, ids and sets are converted to plain
+    data. `shown` is the text output, tables and single lines. `failed` contains errors by item;
+    they are added to the document, too.
     """
 
     document: Mapping[str, Any]
@@ -96,7 +97,7 @@ def show_failed(result: Result, tool: str) -> None:
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
-    """An error as JSON has it: its class, Kafka's code (null for our own), its words."""
+    """Return an error for JSON: its class, Kafka's code (null for our own), its text."""
     return {
         "error": type(error).__name__,
         "code": getattr(error, "code", None),
@@ -128,7 +129,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can have it: dataclasses and named tuples are objects, sets sorted lists."""
+    """Return a value for JSON: dataclasses and named tuples are objects, sets sorted lists."""
     if isinstance(value, BaseException):
         return error_document(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -147,12 +148,12 @@ def plain(value: Any) -> Any:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things, as in "1 topic" and "2 topics"."""
+    """Return a number of things, such as "1 topic" and "2 topics"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def cell(value: Any) -> str:
-    """A value as a table has it."""
+    """Return a value for a table."""
     if value is None or value in ("", ()):
         return NONE
     if isinstance(value, bool):

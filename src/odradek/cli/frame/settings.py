@@ -1,10 +1,10 @@
-"""Which cluster a command talks to, and how: flags, the environment and a profile, put together.
+"""Combine a command's connection settings: flags, the environment and a profile.
 
 In: flags of the command line, the environment. Out: the settings of a client, and for an admin
 client the seconds, too. Must not: connect.
 
-What a flag names comes over what the environment names, which comes over a profile. A profile that
-`--profile` names is a flag's: the environment's settings don't mix with it.
+Flags override the environment, which overrides a profile. A profile that `--profile` names counts
+as a flag: the environment's settings don't mix with it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ClientSettings:
     profile: Profile
 
     def checked(self, client: str) -> Config:
-        """The configuration. Raises `UsageError`, which names file and line of a profile's."""
+        """Return the configuration. Raises `UsageError` with file and line for a profile."""
         try:
             return Config(client, self.given)
         except (ConfigurationError, UnsupportedFeatureError) as error:
@@ -90,11 +90,10 @@ def settings(
     environment: Mapping[str, str] = os.environ,
     usual: Mapping[str, Any] = USUAL,
 ) -> AdminSettings:
-    """Put the settings together, over what is usual for the command. Raises `UsageError`, which
-    names file and line of a profile's.
+    """Combine the settings, over the command's defaults.
 
-    Commands pass a timeout to each call. So `bootstrap.timeout.ms` is set, unless the user has said
-    how long the command may take.
+    Raises `UsageError` with file and line of a profile's setting. Commands pass a timeout to each
+    call, so `bootstrap.timeout.ms` is set, unless the user has set how long the command may take.
     """
     found = client_settings(flags, ADMIN, usual, environment=environment)
     own = {_meaning(name) for name, value in found.given.items() if usual.get(name) is not value}
@@ -117,8 +116,9 @@ def client_settings(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
-    """Put the settings of any client together: over what is usual, and under what its command's
-    own flags say. Raises `UsageError`; what a setting may be isn't checked yet.
+    """Combine the settings of any client, over defaults, and under the command's own flags.
+
+    Raises `UsageError`; the values aren't checked yet.
     """
     for flag, text in (
         ("--bootstrap-server", flags.bootstrap_server),
@@ -166,7 +166,7 @@ def _meaning(name: str) -> str:
 
 
 def _at(problem: str, given: Mapping[str, Any], profile: Profile) -> str:
-    """The problem, with the line of the profile that makes it, where one does."""
+    """Return the problem, with the line of the profile that causes it, if one does."""
     from_profile = [
         name
         for name, value in profile.settings.items()

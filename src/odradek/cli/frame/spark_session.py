@@ -1,7 +1,7 @@
-"""A Spark session for a command that lives as long as its work.
+"""Create a Spark session for a command.
 
-In: a master, a name. Out: a session that is quiet and listens on loopback where it is local.
-Must not: change a session that somebody else runs; a command has a process of its own.
+In: a master, a name. Out: a session that is quiet and, with a local master, listens on loopback.
+Must not: change an existing session; a command has a process of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Words of the command line that name a part of a cluster: `flights:0`, `flights:0=1,2,3`.
+"""Parse words that name a part of a cluster: `flights:0`, `flights:0=1,2,3`.
 
-In: words. Out: partitions, brokers' ids, changes of options. Must not: know whether they are there.
+In: words. Out: partitions, brokers' ids, changes of options. Must not: know whether they exist.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def option_changes(
     append: Sequence[str] | None,
     subtract: Sequence[str] | None,
 ) -> list[AlterConfigOp]:
-    """The changes that the four flags ask for; an option may be named once. At least one."""
+    """Return the changes of the four flags, at least one; an option may be named once."""
     found = [
         AlterConfigOp(name, value, operation)
         for flag, operation, words in (
@@ -77,7 +77,7 @@ def option_changes(
 
 
 def changed_words(changes: Iterable[AlterConfigOp]) -> str:
-    """Changes in words."""
+    """Return changes in words."""
     return ", ".join(
         f"{one.operation.lower()} {one.name}" + ("" if one.value is None else f"={one.value}")
         for one in changes
@@ -103,7 +103,7 @@ def replicas(text: str) -> list[int]:
 
 
 def parted(word: str, form: str) -> tuple[str, str]:
-    """The two sides of a word with a `=` in it."""
+    """Return the two sides of a word with a `=`."""
     left, sign, right = word.partition("=")
     if not (left and sign and right):
         refuse(f"expected {form}, not {word!r}")

@@ -145,7 +145,7 @@ def lag(
     which = _which(groups, include)
     if prometheus is not None:
         if watch:
-            refuse("give --watch or --prometheus, not both")
+            refuse("use --watch or --prometheus, not both")
         where, every = where_to_listen(prometheus), interval or exporting.UNTIL_NEXT
         return exporting.export(run, exporting.LagExporter(which, every), where, every, count)
     for flag, given in (("--interval", interval), ("--count", count)):

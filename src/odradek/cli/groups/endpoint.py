@@ -1,8 +1,8 @@
-"""An HTTP endpoint that Prometheus scrapes.
+"""Serve metrics on an HTTP endpoint that Prometheus scrapes.
 
-In: where to listen, a function that gives the text, in pieces: those that stay the same are one for
-all readers. Out: that text for `GET /metrics`, from threads of its own. Must not: make anybody wait
-for a cluster, or keep what a slow reader holds open.
+In: an address, a function that returns the text, in pieces: unchanged pieces are shared by all
+readers. Out: that text for `GET /metrics`, from threads of its own. Must not: wait for a cluster,
+or keep resources open for a slow reader.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Server(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that went away is no trouble of ours."""
+        """Ignore a scraper that disconnected."""
 
 
 class _Scrape(BaseHTTPRequestHandler):

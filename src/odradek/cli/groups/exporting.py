@@ -1,10 +1,10 @@
-"""`odradek groups lag --prometheus`: groups' lag for Prometheus, as long as the command runs.
+"""Run `odradek groups lag --prometheus`: export groups' lag until the command is stopped.
 
-In: a run of a command, which groups, seconds between looks. Out: metrics at an HTTP endpoint. Looks
-are taken in the main thread, so a scrape asks no cluster and waits for none; it gets the last look
-and how old that is. Must not: end when the cluster can't be had for a while.
+In: a run of a command, groups, seconds between measurements. Out: metrics at an HTTP endpoint. The
+main thread measures, so a scrape sends nothing to a cluster and doesn't wait for one; it returns
+the last measurement and its age. Must not: end while the cluster is unavailable.
 
-Names and labels are those of kafka_exporter; `odradek_lag_…` are about the looks themselves.
+Names and labels are those of kafka_exporter; `odradek_lag_…` are about the measurements themselves.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ QUESTIONS = 4
 MOST_ROWS = 50_000
 """Partitions of groups that are told; the others, those with the least lag, are counted."""
 KINDS = {"group": str, "partition": TopicPartition, "broker": int}
-"""What may fail in a look."""
+"""Kinds of items that may fail in a measurement."""
 OWN = "odradek_lag_"
 UNTIL_NEXT = 15.0
 """Seconds between two looks, unless the user says."""
 
 
 class _Row(NamedTuple):
-    """A partition of a group. `offset` is None where nothing was committed, `end` for what share
-    groups read: brokers tell the lag alone.
+    """A partition of a group.
+
+    `offset` is None without a committed offset, `end` for share groups: brokers only report their
+    lag.
     """
 
     group: str
@@ -72,7 +74,7 @@ class LagExporter:
         self._times: dict[TopicPartition, LogTimes] = {}
         self._looks: Mapping[str, Look] = {}
         self.failed: LookFailed = {}
-        """What couldn't be had at the last look."""
+        """Errors of the last measurement."""
         self._up = False
         self._counts = (0, 0)
         """Looks, and those of them that failed."""
@@ -87,7 +89,7 @@ class LagExporter:
         return self._looked is not None
 
     def look(self, run: AdminRun) -> None:
-        """Look once. Raises what can't be had of no group at all."""
+        """Measure once. Raises an error that concerns all groups."""
         began = self._monotonic()
         looks, failed = self._counts
         self._counts = (looks + 1, failed)
@@ -137,7 +139,7 @@ class LagExporter:
         return failed
 
     def pieces(self, admin: Measured) -> list[bytes]:
-        """What a scrape gets, from any thread: the last look, its age, and the client's metrics."""
+        """Return the text of a scrape: the measurement, its age, client metrics."""
         looked, (looks, failed) = self._looked, self._counts
         own = [
             _single("up", "Whether the last measurement succeeded.", int(self._up)),
@@ -200,8 +202,9 @@ class LagExporter:
         return None if written is None else max(now - written, 0.0)
 
     def answer(self, *, told_to_end: bool = False) -> Result:
-        """The last look, as `groups lag` tells it. A service that is `told_to_end` hasn't failed,
-        whatever that look lacked.
+        """Return the last measurement, as `groups lag` shows it.
+
+        A service that is `told_to_end` hasn't failed, even if that measurement was incomplete.
         """
         looks = self._looks.items()
         document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks}
@@ -215,7 +218,7 @@ class LagExporter:
 def export(
     run: AdminRun, exporter: LagExporter, where: tuple[str, int], interval: float, count: int | None
 ) -> Result:
-    """Look and serve until Ctrl-C or SIGTERM, or `count` times; gives the last look."""
+    """Measure and serve until Ctrl-C or SIGTERM, or `count` times; return the last measurement."""
     admin, told = run.admin, set[str]()
     with (
         MetricsEndpoint(*where, lambda: exporter.pieces(admin)) as endpoint,
@@ -237,9 +240,10 @@ def export(
 
 
 def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = False) -> set[str]:
-    """Look once; what is wrong is said once for as long as it lasts. What a cluster refuses from
-    the beginning ends the command, as nobody would see it; so does the last look, where there was
-    none to tell of.
+    """Measure once; log an error once for as long as it lasts.
+
+    An error that a cluster returns from the beginning ends the command, because it would go
+    unnoticed; so does the last measurement, if no earlier one succeeded.
     """
     try:
         exporter.look(run)
@@ -248,7 +252,7 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = 
         if not exporter.looked and (last or not isinstance(error, KafkaTimeoutError)):
             raise
         errors = [error]
-    # What was tried, and how long ago, is in further lines, and another each time.
+    # Further lines contain the attempts and their ages, which differ each time.
     wrong = {text.partition("\n")[0]: text for text in map(in_words, errors)}
     for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")

@@ -1,7 +1,7 @@
-"""How far groups are behind: one row for each partition, put together of what was asked.
+"""Compute groups' lag: one row for each partition, from the responses.
 
-In: what groups have committed, their members, the ends of logs. Out: rows, sums, and how quickly
-they change. Must not: ask a cluster, read a clock, or draw.
+In: committed offsets, members, the ends of logs. Out: rows, sums, and their rate of change. Must
+not: access a cluster, read a clock, or draw.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition of a group. `committed` and `lag` are None without a committed offset, `end` and
-    `lag` where the log's end couldn't be had: `error` says why. `member` is who reads it.
+    """A partition of a group.
+
+    `committed` and `lag` are None without a committed offset, `end` and `lag` if the log's end is
+    unavailable: `error` says why. `member` is its consumer.
     """
 
     partition: TopicPartition
@@ -48,7 +50,7 @@ class LagSum:
 
     @classmethod
     def of(cls, rows: Iterable[LagRow]) -> LagSum:
-        """The sum of rows."""
+        """Return the sum of rows."""
         every = list(rows)
         known = [row for row in every if row.lag is not None]
         most = max(known, key=lambda row: row.lag or 0, default=None)
@@ -56,7 +58,7 @@ class LagSum:
 
 
 def wanted_partitions(committed: Committed, group: GroupDescription | None) -> set[TopicPartition]:
-    """The partitions of a group: where it has committed something, and what its members have."""
+    """Return the partitions of a group: with a committed offset, or assigned to a member."""
     members = group.members if group is not None else ()
     return {*committed, *(at for member in members for at in member.assignment)}
 
@@ -67,7 +69,7 @@ def lag_rows(
     ends: Mapping[TopicPartition, int | None],
     errors: Mapping[TopicPartition, str],
 ) -> list[LagRow]:
-    """The rows of a group, by topic and partition."""
+    """Return the rows of a group, by topic and partition."""
     members = group.members if group is not None else ()
     readers = {at: member for member in members for at in member.assignment}
     rows = []
@@ -89,7 +91,7 @@ class Pace:
 
 
 def pace(before: Iterable[LagRow], now: Iterable[LagRow], seconds: float) -> Pace | None:
-    """The pace between two looks, over partitions that both know; None where there are none."""
+    """Return the rate between two measurements, over partitions in both; None without any."""
     earlier = {row.partition: row for row in before}
     read = written = 0
     counted = False

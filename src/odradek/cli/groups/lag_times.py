@@ -1,9 +1,10 @@
-"""How far groups are behind in seconds: when the first record that a group hasn't read was written.
+"""Compute groups' lag in seconds: when the first unread record of a group was written.
 
-In: where a log's end was, look by look, and what brokers answer to "which record was the first of
-this time or later?". Out: an estimate of a record's time, and which time it is worth to ask for.
-No API tells an offset's time, and to read the record costs a batch of up to a MiB; so a record's
-time is put between two known points of its log. Must not: ask a cluster, or read a clock.
+In: the ends of a log at each measurement, and brokers' answers to "which record was the first of
+this time or later?". Out: an estimate of a record's time, and the most useful time to ask for. No
+API returns an offset's time, and reading the record costs a batch of up to a MiB; so a record's
+time is interpolated between two known points of its log. Must not: access a cluster, or read a
+clock.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class LogTimes:
             del points[1 : MOST_POINTS // 2 : 2]
 
     def answered(self, time: float, offset: int | None, written: float | None) -> None:
-        """A broker says which record is the first of this time or later, and its time; None where
-        no record is so young.
+        """Note a broker's answer: the first record of this time or later, and its time.
 
-        What contradicts what is known is left out: producers write their own clocks' times.
+        None if there is no such record. Contradictions to known points are ignored: producers write
+        the times of their own clocks.
         """
         self._asked += 1
         self._whole = self._whole or time == START
@@ -84,21 +85,23 @@ class LogTimes:
         points.insert(at, point)
 
     def keep(self, lowest: int) -> None:
-        """Forget what nobody needs to whom no record below this one is new."""
+        """Forget points that aren't needed by readers at or after this offset."""
         unneeded = max(self._after(lowest) - 1, 0)
         del self._points[:unneeded]
         self._whole = self._whole and not unneeded
 
     def written(self, offset: int) -> float | None:
-        """When the record was written, in seconds since the epoch; None where that isn't known: the
-        log ends before it, or nothing older is known.
+        """Return when the record was written, in seconds since the epoch.
+
+        None if that isn't known: the log ends before it, or no older point is known.
         """
         around = self._around(offset)
         return None if around is None else _between(*around)
 
     def question(self, offsets: Iterable[int], now: float) -> float | None:
-        """The time to ask for next, in seconds since the epoch, for those who have read up to these
-        offsets; None where what is known is near enough for all.
+        """Return the next time to ask for, in seconds since the epoch.
+
+        It is for readers at these offsets; None if the known points are close enough for all.
         """
         widest, chosen = 0.0, None
         for offset in offsets:
@@ -126,8 +129,9 @@ class LogTimes:
         return min(max(_between(*around) + asides[turn], low.time), high.time)
 
     def _around(self, offset: int) -> tuple[int, LogPoint, LogPoint] | None:
-        """The record's offset, the last point before it was written, and the first after it. The
-        oldest record stands for those that retention took.
+        """Return the record's offset, the last point before it was written, and the first after it.
+
+        The oldest record represents those that retention deleted.
         """
         if self._whole and self._points:
             offset = max(offset, self._points[0].offset)

@@ -1,7 +1,7 @@
-"""What a cluster says of groups: kinds, members, what is committed, how far they are behind.
+"""Look groups up in a cluster: kinds, members, committed offsets, lag.
 
-In: a run of a command, names of groups. Out: a `Look` at each, and errors of those that couldn't be
-had. Ends of logs are asked once for all groups together. Must not: draw.
+In: a run of a command, names of groups. Out: a `Look` at each, and errors of the others. Ends of
+logs are looked up once for all groups together. Must not: draw.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from odradek.common.types import TopicPartition
 Failed = dict[str, KafkaError]
 """Errors by group."""
 LookFailed = dict[str | TopicPartition | int, KafkaError]
-"""Errors by group, by partition where its log's end couldn't be had, whichever groups read it, and
-by broker where one didn't say which groups it has.
-"""
+"""Errors by group, by partition whose end is unavailable, and by broker that listed no groups."""
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
@@ -52,17 +50,18 @@ class Look:
 def list_groups(
     run: AdminRun, timeout: float, **filters: Sequence[str]
 ) -> tuple[list[GroupListing], dict[int, KafkaError]]:
-    """The groups of all brokers that have answered in time, and by broker why the others haven't.
+    """Return the groups of all brokers that answered in time, and the errors of the others.
 
-    Raises the error where none has.
+    Raises the error if none has answered.
     """
     return told_by_brokers(lambda: run.admin.list_groups(timeout, **filters), lambda g: g.group_id)
 
 
 def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]]:
-    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
-    admin client has set has no protocol yet. And brokers that don't answer: they get half of the
-    time, the other half is for what is asked of the groups.
+    """Return the ids of all consumer groups, without those of Connect's workers, and errors.
+
+    A group whose offsets an admin client has set has no protocol yet. Brokers that don't answer get
+    half of the time; the other half is for requests about the groups.
     """
     groups, silent = list_groups(run, run.left() / 2, protocol_types=["", CONSUMER_PROTOCOL])
     return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)], silent
@@ -76,9 +75,7 @@ class WhichGroups:
     include: re.Pattern[str] | None = None
 
     def look(self, run: AdminRun) -> tuple[dict[str, Look], LookFailed]:
-        """Look at them as they are just now, with what failed: brokers that don't say which groups
-        they have, too.
-        """
+        """Look up the current groups, with errors, also of brokers that listed no groups."""
         if self.named:
             return look(run, self.named)
         ids, silent = all_consumer_groups(run)
@@ -89,10 +86,10 @@ class WhichGroups:
 
 
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
-    """Groups of any kind with their members, in the order asked for.
+    """Return groups of any kind with their members, in the given order.
 
-    Only their coordinators are asked, for each kind in turn: a list of all groups would say which
-    kind each is, but takes every broker, and one that is silent would hide all groups.
+    Only their coordinators are asked, for each kind in turn: a list of all groups would include
+    their kinds, but needs every broker, and one that is silent would hide all groups.
     """
     wanted, admin = list(dict.fromkeys(groups)), run.admin
     if not wanted:
@@ -115,8 +112,9 @@ def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescr
 
 
 def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
-    """Errors of those that are topics: Kafka's tool has --topic beside --group, and whoever knows
-    that may write a topic after the group.
+    """Return errors for ids that are topics.
+
+    Kafka's tool has --topic beside --group, so its users may write a topic after the group.
     """
     try:
         topics = set(run.admin.list_topics(run.left()))
@@ -130,8 +128,9 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
 
 
 def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFailed]:
-    """Groups with what they have read and what is left to read. A group of which some ends of logs
-    are missing is shown, and these have failed.
+    """Return groups with their committed offsets and lag.
+
+    A group with some unavailable ends of logs is included, and these are errors.
     """
     described, absent = describe(run, groups)
     shares = [g for g, d in described.items() if d.type == SHARE]
@@ -160,7 +159,7 @@ def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFai
 def ends_of(
     run: AdminRun, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
-    """The ends of logs, and why some can't be had."""
+    """Return the ends of logs, and the errors of unavailable ones."""
     found, errors = offsets_at(run, dict.fromkeys(sorted(partitions), "LATEST"))
     return {at: listing.offset for at, listing in found.items()}, errors
 
@@ -168,7 +167,7 @@ def ends_of(
 def offsets_at(
     run: AdminRun, specs: Mapping[TopicPartition, str | int]
 ) -> tuple[dict[TopicPartition, OffsetListing], dict[TopicPartition, KafkaError]]:
-    """Offsets by a word or by milliseconds since the epoch, and why some can't be had."""
+    """Return offsets by a word or by milliseconds since the epoch, and errors."""
     if not specs:
         return {}, {}
     return run.each(lambda: run.admin.list_offsets(specs, run.left()))

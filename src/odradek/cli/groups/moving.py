@@ -1,8 +1,8 @@
-"""`odradek groups reset-offsets` and `delete-offsets`: where groups go on reading, if anywhere.
+"""Run `odradek groups reset-offsets` and `delete-offsets`: change where groups continue.
 
-In: groups, partitions, a mode. Out: new offsets, committed for groups that have no members; or the
-plan, as a table, or as lines that Kafka's tool reads. Must not: commit anything of a plan that has
-an error.
+In: groups, partitions, a mode. Out: new offsets, committed for groups without members; or the plan,
+as a table, or as lines that Kafka's tool reads. Must not: commit anything of a plan that has an
+error.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def reset_offsets(
 
 
 def _done(made: Plan, group: str, failed: Container[str]) -> Plan:
-    """What of a plan was done: of the rest only `failed` tells."""
+    """Return the executed part of a plan; only `failed` contains the rest."""
     offsets = {at: n for at, n in made.offsets.items() if f"{group} {at}" not in failed}
     return replace(made, offsets=offsets)
 
@@ -162,7 +162,7 @@ def _done(made: Plan, group: str, failed: Container[str]) -> Plan:
 def _commit(
     run: AdminRun, offsets: Mapping[str, Offsets], kinds: Mapping[str, str]
 ) -> dict[Any, KafkaError]:
-    """Commit new offsets; gives what failed. One group hides no other."""
+    """Commit new offsets; return errors. A failed group doesn't stop the others."""
     failed: dict[Any, KafkaError] = {}
     for group, new in offsets.items():
         if not new:
@@ -187,7 +187,7 @@ def _check_scope(mode: Mode, topics: list[str] | None, *, all_topics: bool) -> N
 
 
 def _check_printable(groups: Iterable[str]) -> None:
-    """A plan of several groups has their names, and is printed as everything is."""
+    """Check that the names of several groups in a plan are printable."""
     for group in groups:
         if printable(group, limit=None, lines=True) != group:
             refuse(
@@ -206,9 +206,7 @@ def _file(path: Path | None, groups: list[str]) -> dict[str, dict[TopicPartition
 
 
 def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[str, KafkaError]]:
-    """Groups' types, and why some can't be moved: those that have members, and those that can't be
-    looked at.
-    """
+    """Return groups' types, and the errors of groups with members or without an answer."""
     found, failed = describe(run, groups)
     for group, d in found.items():
         if d.members:
@@ -217,7 +215,7 @@ def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[
                 "offsets can only be set while no member is running"
             )
             failed[group] = NonEmptyGroupError(text)
-    # A group that isn't there is made by its first offsets, as by Kafka's tool.
+    # A group that doesn't exist is created by its first offsets, as by Kafka's tool.
     bad = {g: e for g, e in failed.items() if not isinstance(e, GroupIdNotFoundError)}
     return {group: d.type for group, d in found.items()}, bad
 
@@ -231,7 +229,7 @@ def _plan(
     *,
     shares: bool,
 ) -> Plan:
-    """The plan of one group; errors of partitions that can't be had are in it."""
+    """Return the plan of one group, with errors of partitions."""
     committed = _committed(run, group, None, shares=shares)
     partitions = sorted(committed)
     errors: dict[Any, KafkaError] = {}
@@ -254,7 +252,7 @@ def _plan(
 def _committed(
     run: AdminRun, group: str, partitions: list[TopicPartition] | None, *, shares: bool
 ) -> dict[TopicPartition, int]:
-    """What a group has committed, or where a share group begins."""
+    """Return a group's committed offsets, or where a share group begins."""
     wanted = {group: partitions}
     if shares:
         begins = run.admin.list_share_group_offsets(wanted, run.left())[group]

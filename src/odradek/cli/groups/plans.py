@@ -1,8 +1,8 @@
-"""Where a group shall go on reading: the modes of Kafka's `--reset-offsets`, as pure functions.
+"""Plan where a group continues: the modes of Kafka's `--reset-offsets`, as pure functions.
 
-In: a mode, partitions, what is committed, offsets that were looked up. Out: a `Plan`: an offset for
-each partition, warnings, and errors where there is none. An offset outside of the log is set to the
-log's nearer end with a warning, as Kafka's tool does. Must not: ask a cluster.
+In: a mode, partitions, committed offsets, offsets that were looked up. Out: a `Plan`: an offset for
+each partition, warnings, and errors if there is none. An offset outside of the log is set to the
+log's nearer end with a warning, as Kafka's tool does. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ Found = Mapping[OffsetSpec, Mapping[TopicPartition, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to say where a group goes on. `flag` is its flag's name without dashes, `number` an
-    offset (to-offset), a number of records (shift-by) or milliseconds since the epoch.
+    """A mode of choosing where a group continues.
+
+    `flag` is its flag's name without dashes, `number` an offset (to-offset), a number of records
+    (shift-by) or milliseconds since the epoch.
     """
 
     flag: str
@@ -35,7 +37,7 @@ class Mode:
 
     @property
     def questions(self) -> tuple[OffsetSpec, ...]:
-        """What has to be looked up for it."""
+        """Return the offsets to look up."""
         return {
             "to-earliest": (EARLIEST,),
             "to-latest": (LATEST,),
@@ -52,13 +54,13 @@ class Plan:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     errors: dict[Any, KafkaError] = field(default_factory=dict)
-    """By partition, or by topic where a whole one can't be had."""
+    """Errors by partition, or by topic if all of it failed."""
 
 
 def parse_mode(given: Mapping[str, object], now: float) -> Mode:
-    """The one mode among flags and their values; `now` is in seconds since the epoch.
+    """Return the only mode among flags and their values; `now` is in seconds since the epoch.
 
-    Flags that aren't given are None or False. Ends as a wrong use does.
+    Flags that aren't set are None or False. Raises a usage error.
     """
     chosen = {f: v for f, v in given.items() if v is not None and v is not False}
     names = ", ".join(f"--{flag}" for flag in given)
@@ -85,7 +87,7 @@ def plan(
     found: Found,
     wanted: Mapping[TopicPartition, int] | None = None,
 ) -> Plan:
-    """The new offset of each partition. `wanted`: those of a file (mode from-file)."""
+    """Return the new offset of each partition; `wanted` contains those of a file."""
     made = Plan()
     for at in partitions:
         match mode.flag:
@@ -110,7 +112,7 @@ def plan(
 
 
 def _there(found: Found, spec: OffsetSpec, at: TopicPartition) -> int:
-    """An end of a log, which every log has."""
+    """Return an end of a log, which every log has."""
     return found[spec][at] or 0
 
 
@@ -135,8 +137,9 @@ def _within(made: Plan, offset: int, at: TopicPartition, found: Found) -> None:
 
 
 def written(plans: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    """Lines of comma-separated values: topic, partition, offset, before them the group where there
-    are several. Kafka's `--from-file` reads them.
+    """Return lines of comma-separated values: topic, partition, offset.
+
+    With several groups, the group comes first. Kafka's `--from-file` reads them.
     """
     several = len(plans) != 1
     return "".join(
@@ -152,7 +155,7 @@ def _quoted(text: str) -> str:
 
 
 def read(text: str, groups: Collection[str], name: str) -> dict[str, dict[TopicPartition, int]]:
-    """New offsets by group of such lines, of these groups; ends as a wrong use does."""
+    """Return new offsets of these groups from such lines; raise a usage error for others."""
     import csv
     import io
 

@@ -17,7 +17,7 @@ from odradek.common.types import TopicPartition
 
 
 def headline(d: GroupDescription) -> str:
-    """A group in a sentence."""
+    """Return a group in a sentence."""
     how = f", assignor {d.assignor}" if d.assignor else ""
     where = "" if d.coordinator is None else f", coordinator {d.coordinator}"
     members = counted(len(d.members), "member")
@@ -25,7 +25,7 @@ def headline(d: GroupDescription) -> str:
 
 
 def described(seen: Look) -> ResultTable:
-    """What a group has read of each partition, and who reads it."""
+    """Return a table of a group's partitions, with offsets and members."""
     group = seen.group.group_id
     heads: tuple[str, ...]
     if seen.shared:
@@ -78,7 +78,7 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> str:
 
 
 def lags(looks: Iterable[Look]) -> ResultTable:
-    """What groups have left to read, a row for each partition."""
+    """Return a table of groups' lag, with a row for each partition."""
     heads = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "ERROR")
     rows: list[tuple[Any, ...]] = []
     for seen in looks:
@@ -95,7 +95,7 @@ def lags(looks: Iterable[Look]) -> ResultTable:
 
 
 def sums(looks: Iterable[Look], empty: str = "") -> ResultTable:
-    """A row for each group."""
+    """Return a row for each group."""
     heads = ("GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG-UNKNOWN", "TOTAL-LAG", "MOST-BEHIND")
     return ResultTable(heads, [_sum(seen) for seen in looks], empty)
 
@@ -128,7 +128,7 @@ def _why(offset: ShareGroupOffset) -> str | None:
 
 
 def facts(d: GroupDescription) -> dict[str, Any]:
-    """A group without what it has read."""
+    """Return a group without its offsets."""
     return {
         "type": d.type,
         "state": d.state,
@@ -141,8 +141,10 @@ def facts(d: GroupDescription) -> dict[str, Any]:
 
 
 def read(seen: Look) -> dict[str, Any]:
-    """What a group has read, and what is left: `lag` is of the partitions whose lag is known, and
-    None where none is, which isn't the same as nothing. `lag_unknown` says of how many it isn't.
+    """Return a group's offsets and lag.
+
+    `lag` is the sum over partitions with a known lag, and None without any, which differs from 0.
+    `lag_unknown` is the number of the other partitions.
     """
     partitions: list[dict[str, Any]] = []
     for at, o in sorted(seen.shared.items()):

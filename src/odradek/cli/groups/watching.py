@@ -1,8 +1,8 @@
-"""`odradek groups lag --watch`: looks at groups again and again.
+"""Run `odradek groups lag --watch`: measure groups repeatedly.
 
-In: a run of a command, groups, seconds between looks. Out: a table that is drawn again where there
-is a terminal, else a line for each group and look. Must not: end when the cluster can't be had for
-a while: that is said, and the next look tries again.
+In: a run of a command, groups, seconds between measurements. Out: a table that is redrawn on a
+terminal, else a line for each group and measurement. Must not: end while the cluster is
+unavailable: that is shown, and the next measurement retries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOM = 6
 UNTIL_NEXT = 5.0
 """Seconds between two looks, unless the user says."""
 TROUBLES = 3
-"""Errors that are drawn, each once; a partition's own stands in the picture's last look."""
+"""Number of errors that are drawn, each once; a partition's own is in the last measurement."""
 
 
 class LagWatch:
@@ -49,7 +49,7 @@ class LagWatch:
         self._looked: float | None = None
 
     def look(self, run: AdminRun) -> None:
-        """Look once. Raises what can't be had of no group at all."""
+        """Measure once. Raises an error that concerns all groups."""
         run.again()
         looks, failed = self.groups.look(run)
         now = time.monotonic()
@@ -62,7 +62,7 @@ class LagWatch:
         self.moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def answer(self) -> Result:
-        """The last look: a line for each group, and what `--json` prints."""
+        """Return the last measurement: a line for each group, and the JSON document."""
         document: dict[str, Any] = {"at": self.moment, "groups": {}}
         lines = []
         for group, seen in self.looks.items():
@@ -77,7 +77,7 @@ class LagWatch:
         return Result(document, lines, self.failed)
 
     def picture(self, height: int) -> RenderableType:
-        """The last look, for a terminal of so many lines."""
+        """Return the last measurement, for a terminal of this height."""
         heads = ("GROUP", "STATE", "MEMBERS", "TOTAL-LAG", "READ/S", "WRITTEN/S", "LEFT")
         sums = _rich(heads, [self._sum(group, seen) for group, seen in self.looks.items()])
         parts: list[RenderableType] = [Text(f"{self.moment}, Ctrl-C ends it", style="dim"), sums]
@@ -102,7 +102,7 @@ class LagWatch:
 
 
 def watch(run: AdminRun, groups: WhichGroups, interval: float, count: int | None) -> Result:
-    """Look until Ctrl-C, or `count` times; gives the last look, which isn't shown yet."""
+    """Measure until Ctrl-C, or `count` times; return the last measurement, not shown yet."""
     watching, console = LagWatch(groups), Console(highlight=False)
     watching.look(run)
     for group in groups.named:

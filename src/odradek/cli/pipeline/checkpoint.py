@@ -1,7 +1,7 @@
-"""What a query's checkpoint says without Spark: the newest batches, and where they ended.
+"""Read a query's checkpoint without Spark: the newest batches, and their ends.
 
 In: the place of a checkpoint. Out: a `Checkpoint`; one that isn't on this machine's disks (`s3a:`,
-`hdfs:` …) says that it can't be looked at. Must not: write, or read what only Spark understands.
+`hdfs:` …) can't be read. Must not: write, or read data that only Spark understands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def local_path(place: str) -> Path | None:
-    """The path on this machine that a place means, if it means one: without scheme, or `file:`."""
+    """Return the local path of a place, if it has one: without scheme, or `file:`."""
     scheme = SCHEME.match(place)
     if scheme is None:
         return Path(place)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 PATIENCE = 1.0
-"""Seconds that a look waits for a cluster, while the queries go on."""
+"""Seconds that a request waits for a cluster, while the queries continue."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Topic:
 
 @dataclass(slots=True)
 class DeadLetterTopics:
-    """Those of one run. `of` gives numbers by topic for each of the pipeline's sinks."""
+    """Dead letter topics of one run, with numbers by topic for each of the pipeline's sinks."""
 
     _of: dict[str, list[_Topic]] = field(default_factory=dict)
     _topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
@@ -76,8 +76,9 @@ class DeadLetterTopics:
         return self._topics.setdefault((cluster, name), topic)
 
     def look(self, flows: list[str]) -> None:
-        """Ask for the topics of these flows, all clusters at the same time; what isn't told stays
-        as it was.
+        """Look up the topics of these flows, in all clusters at the same time.
+
+        The numbers of topics without a response don't change.
         """
         wanted = {id(one): one for flow in flows for one in self._of.get(flow, ())}.values()
         clusters: dict[int, list[_Topic]] = {}
@@ -91,7 +92,7 @@ class DeadLetterTopics:
             list(pool.map(_look_at, clusters.values()))
 
     def of(self, flow: str) -> dict[str, int]:
-        """Records by topic, of a flow's sources; without those that no look has met yet."""
+        """Return records by topic of a flow's sources, without those that weren't found yet."""
         found: dict[str, int] = {}
         for one in self._of.get(flow, ()):
             if one.began is not None:
@@ -127,5 +128,5 @@ def number(letters: int) -> str:
 
 
 def in_words(letters: Mapping[str, int]) -> str:
-    """What follows in a line that tells of a flow; empty where there is none."""
+    """Return the end of a line about a flow; empty if there are no dead letters."""
     return "".join(f", {number(came)} in {topic}" for topic, came in letters.items() if came)

@@ -1,6 +1,6 @@
-"""What a running pipeline shows: a live table and lines for people, or JSON lines for machines.
+"""Show a running pipeline: a live table and lines of text, or JSON lines for machines.
 
-In: batches, outages, sentences. Out: the terminal; where it isn't one, plain lines; with `--json`
+In: batches, outages, sentences. Out: the terminal; if it isn't one, plain lines; with `--json`
 standard output has one object in each line (`event`: started, batch, outage, back, flowing, told,
 ended, stopped, failed, result) and nothing else. Must not: decide anything.
 """
@@ -38,8 +38,10 @@ class Display(Protocol):
         """Something happened: a kind, a sentence, and its parts for machines."""
 
     def batch(self, batch: Batch, rows: int) -> None:
-        """A batch is over; `rows` is the flow's sum in this run: what its sink has written, or what
-        was read where the sink doesn't tell.
+        """Show the end of a batch.
+
+        `rows` is the flow's sum in this run: the rows that its sink has written, or that were read
+        if the sink doesn't report them.
         """
 
     def outage(self, event: str, outage: ClusterOutage) -> None:
@@ -60,11 +62,11 @@ class JsonLines:
         self._line(event, {"text": text, **fields})
 
     def batch(self, batch: Batch, rows: int) -> None:
-        """A batch is over."""
+        """Show the end of a batch."""
         self._line("batch", {**batch.to_dict(), "rows_total": rows})
 
     def outage(self, event: str, outage: ClusterOutage) -> None:
-        """An outage began, ended, or rows came again."""
+        """Show that an outage began or ended, or that rows arrive again."""
         self._line(event, outage.to_dict())
 
     def _line(self, event: str, fields: Mapping[str, Any]) -> None:
@@ -142,12 +144,12 @@ class PipelineView(LiveView):
 
 
 def total(batch: Batch, rows: int) -> str:
-    """A flow's rows in all, and which rows those are."""
+    """Return a flow's total rows, and whether they were read or written."""
     return f"{rows:,} {'read' if batch.written is None else 'written'}"
 
 
 def lag_in_words(lag: Mapping[str, int]) -> str:
-    """The sum, and the partitions that make the most of it."""
+    """Return the sum, and the partitions with the largest lag."""
     if not lag:
         return "–"
     most = sorted((p for p in lag if lag[p] > 0), key=lambda p: (-lag[p], p))

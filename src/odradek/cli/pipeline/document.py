@@ -30,7 +30,7 @@ class SpecError(ConfigurationError):
 
 
 class Problems:
-    """What is wrong with one SPEC, by line."""
+    """Problems of one SPEC, by line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """Return the kind of the node, in words."""
         return {str: "a string", list: "a list", dict: "a map"}[type(self.value)]
 
 
@@ -172,7 +172,7 @@ class YamlReader:
 
 
 def close_to(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: what was meant perhaps."""
+    """Return the end of a message about an unknown word: a suggestion, if there is one."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1)
     if close:

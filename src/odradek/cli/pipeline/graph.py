@@ -1,7 +1,7 @@
-"""A pipeline in Spark: a session, views of everything that can be read, a writer for each sink.
+"""Build a pipeline in Spark: a session, views of all inputs, a writer for each sink.
 
-In: a checked `Pipeline`. Out: streaming queries, not started until `start`. What only Spark can say
-(SQL, schemas, formats) becomes a `SpecError` with the SPEC's line. Must not: know what is shown.
+In: a checked `Pipeline`. Out: streaming queries, not started until `start`. Errors that only Spark
+finds (SQL, schemas, formats) become a `SpecError` with the SPEC's line. Must not: know the display.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
 ONCE_MORE = "a Python process of Spark failed to connect back; retrying once"
 _WAY = "Traceback (most recent call last):"
 _RAISED = re.compile(r"(?m)^(?=\w)")
-"""Where the error stands behind the way to it, whose lines are indented."""
+"""The error's line after the traceback, whose lines are indented."""
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
@@ -82,7 +82,7 @@ def end_session(spark: Any) -> None:
     context = getattr(spark, "_sc", None)
     gateway = getattr(context, "_gateway", None)
     process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:  # Spark Connect, or a JVM that was there before
+    if gateway is None or process is None:  # Spark Connect, or a JVM that existed before
         return
     gateway.shutdown()
     process.stdin.close()
@@ -103,16 +103,18 @@ class Graph:
         pause: Path | None = None,
         say: Callable[[str], object] = lambda text: None,
     ) -> None:
-        """`events`: where the clients of each cluster tell of themselves; `pause`: a file that,
-        once it is there, keeps our sources from beginning another batch; `say`: is told of what
-        had to be tried again.
+        """Set folders and callbacks.
+
+        `events` is the folder for the events of each cluster's clients; `pause` a file that, once
+        it exists, keeps our sources from beginning another batch; `say` is called with a text about
+        each retry.
         """
         self._pipeline, self._spark, self._events = pipeline, spark, events
         self._pause, self._say = pause, say
         self._problems: Problems = pipeline.problems
 
     def analyse(self) -> dict[str, Any]:
-        """Make all views; gives the frame of each sink. Raises all problems together."""
+        """Create all views and return the frame of each sink. Raises all problems together."""
         for source in self._pipeline.sources.values():
             self._loaded(source, self._spark.readStream.options(**self._pausing(source)))
         for lookup in self._pipeline.lookups.values():
@@ -147,7 +149,7 @@ class Graph:
         return self._connected(f"sink {name}", writer.start)
 
     def _connected(self, what: str, attempt: Callable[[], T]) -> T:
-        """Try again, once, where a Python process of Spark's was too slow to dial."""
+        """Retry once if a Python process of Spark was too slow to connect."""
         try:
             return attempt()
         except Exception as error:  # the JVM's and PySpark's own, whichever it is
@@ -172,7 +174,7 @@ class Graph:
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
 
     def _pausing(self, source: Source) -> dict[str, str]:
-        """The option that keeps a source of ours from beginning another batch."""
+        """Return the option that keeps our source from beginning another batch."""
         if source.format != OURS or self._pause is None or source.option("pauseFile") is not None:
             return {}
         return {"pauseFile": str(self._pause)}
@@ -222,8 +224,9 @@ class Graph:
 
 
 def is_not_connected(error: BaseException) -> bool:
-    """Whether a Python process that Spark started was too slow to dial, as on a busy machine: what
-    it was for can be tried again.
+    """Return whether a Python process that Spark started was too slow to connect.
+
+    This happens on a busy machine, and its work can be retried.
     """
     return NOT_CONNECTED in str(error)
 

@@ -1,8 +1,8 @@
-"""Outages and recoveries of a pipeline's clusters, from what its clients noticed.
+"""Detect outages and recoveries of a pipeline's clusters from its clients' events.
 
 In: the events that drivers, planners and tasks append to a folder for each cluster, and batches.
-Out: a `ClusterOutage` when nobody answered a client, its end when one had a whole picture of the
-cluster again, and when the first rows came through after it. Must not: ask a cluster.
+Out: a `ClusterOutage` when no broker answered a client, its end when a client had complete metadata
+again, and when the first rows arrived after it. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Outages:
         return last if last is not None and last.over is None else None
 
     def notice(self, events: Iterable[Noticed]) -> list[ClusterOutage]:
-        """Take in events, oldest first; gives the outages that began or ended with them."""
+        """Process events, oldest first; return the outages that began or ended with them."""
         changed: list[ClusterOutage] = []
         for event in events:
             who = (event.pid, event.client)
@@ -85,7 +85,7 @@ class Outages:
         return changed
 
     def landed(self, at: float) -> ClusterOutage | None:
-        """Take note of a batch with rows; gives the outage that it is the first one after."""
+        """Note a batch with rows; return the outage that it is the first one after."""
         last = self.found[-1] if self.found else None
         if last is None or last.over is None or last.flowing is not None:
             return None

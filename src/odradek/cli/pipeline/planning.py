@@ -1,8 +1,7 @@
-"""What a pipeline would do: asked of its clusters, its checkpoints and Spark, with nothing started.
+"""Plan a pipeline with its clusters, its checkpoints and Spark, without starting a query.
 
-In: a checked `Pipeline`. Out: a `PipelinePlan` to be shown; problems (a cluster that doesn't
-answer, a topic that isn't there, SQL that can't be meant) as `SpecError` with their lines. Must
-not: write.
+In: a checked `Pipeline`. Out: a `PipelinePlan` to show; problems (a cluster that doesn't answer, a
+missing topic, invalid SQL) as `SpecError` with their lines. Must not: write.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class SourceReading:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A sink, and from where it would go on."""
+    """A sink, and where it would continue."""
 
     name: str
     reads: str
@@ -91,7 +90,7 @@ class PipelinePlan:
     writings: tuple[Writing, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the object that `--json` prints."""
         return asdict(self)
 
     def lines(self) -> list[str]:
@@ -142,7 +141,7 @@ def describe(
     spark: Any = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> PipelinePlan:
-    """Find out all of it; raises every problem of a step together. A session given goes on."""
+    """Plan everything; raise all problems of a step together. An existing session is kept."""
     readings = ask_clusters(pipeline, say=say)
     if spark is not None:
         return _described(pipeline, spark, readings, say)
@@ -154,8 +153,10 @@ def describe(
 
 @contextmanager
 def _started(pipeline: Pipeline, log: Path | None) -> Iterator[Any]:
-    """A session. A log without a place is kept only if Spark doesn't start: it has no name until
-    then, so that a plan that is killed leaves nothing.
+    """Start a session.
+
+    A log without a place is only kept if Spark doesn't start: it has no name until then, so that a
+    killed plan leaves nothing.
     """
     with tempfile.TemporaryFile("a+b") as unnamed:
         try:
@@ -202,10 +203,10 @@ def _log(pipeline: Pipeline) -> Path | None:
 def ask_clusters(
     pipeline: Pipeline, *, only_new: bool = False, say: Callable[[str], object] = lambda text: None
 ) -> tuple[SourceReading, ...]:
-    """Look at what is read, and whether each sink's cluster and topic are there.
+    """Look up the sources, and check that each sink's cluster and topic exist.
 
-    `only_new`: no more than what queries need that have no checkpoint yet. The others wait for a
-    cluster that is away; that its address is right was seen when they began.
+    `only_new`: only what queries without a checkpoint need. The others wait for an unavailable
+    cluster; its address was checked when they began.
     """
     silent: set[str] = set()
     places = {**pipeline.sources, **pipeline.lookups}
@@ -294,7 +295,7 @@ def _asked(
 
 
 def _ask_registry(pipeline: Pipeline, place: Place, query: str, silent: set[str]) -> None:
-    """See that the schemas by which keys and values are read or written are there."""
+    """Check that the schemas of keys and values exist."""
     url = str(place.option("schemaRegistryUrl"))
     if place.option("schemaRegistryUrl") is None or url in silent:
         return
@@ -332,7 +333,7 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def reader_config(place: Place) -> dict[str, Any]:
-    """A reader's settings, whichever client the place itself has."""
+    """Return a reader's settings, whichever client the place itself has."""
     from odradek.common.config import CONSUMER
     from odradek.common.options.properties import idle_names
 

@@ -1,7 +1,7 @@
-"""What Spark tells of a query, as values: batches, and the lag of each partition.
+"""Turn Spark's progress of a query into values: batches, and the lag of each partition.
 
-In: the progress of a streaming query, as Spark gives it. Out: `Batch`es, each once. Must not: show
-anything, or ask Spark for more than it has gathered anyway.
+In: the progress of a streaming query, as Spark reports it. Out: `Batch`es, each once. Must not:
+show anything, or request more from Spark than it has collected anyway.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class QueryProgress:
     def fresh(
         self, last: Mapping[str, Any] | None, recent: Callable[[], Iterable[Any]]
     ) -> list[Batch]:
-        """What came since the last call; Spark is asked for `recent` only when some was missed."""
+        """Return new batches since the last call; use Spark's `recent` only if some were missed."""
         if last is None or _key(last) <= self._seen:
             return []
         # Behind an idle look at batch 5 comes batch 5 itself, and 6 may be the next that is seen.

@@ -48,7 +48,7 @@ PATIENT = 5.0
 
 
 class Stop:
-    """Whether somebody asked for an end: SIGTERM or Ctrl-C, once or twice."""
+    """Whether the run is to end: SIGTERM or Ctrl-C, once or twice."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
@@ -77,9 +77,9 @@ class Stop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let a signal wait until what is under way is done; a second one doesn't wait.
+        """Let a signal wait until the current work is done; a second one doesn't wait.
 
-        PySpark leaves a JVM behind for ever where it is interrupted while it starts one.
+        PySpark leaves a JVM running forever if it is interrupted while it starts one.
         """
         self._take_over(self._asked_while_held)
         try:
@@ -109,7 +109,7 @@ class Flow:
     cut: bool = False
     """Stopped within a batch."""
     left: Checkpoint | None = None
-    """What the checkpoint said after the stop."""
+    """The checkpoint after the stop."""
     again: bool = False
     """Started a second time."""
 
@@ -155,7 +155,7 @@ class Queries:
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
-        """Show new batches; gives the time of one with rows, if there was one."""
+        """Show new batches; return the time of one with rows, if there was one."""
         landed = None
         new: list[tuple[Flow, list[Batch]]] = []
         for flow in self.flows:
@@ -175,11 +175,11 @@ class Queries:
 
     @property
     def active(self) -> list[Flow]:
-        """Those that go on."""
+        """Return the flows that continue."""
         return [flow for flow in self.flows if flow.query.isActive]
 
     def failures(self) -> dict[str, str]:
-        """What those said that failed."""
+        """Return the errors of failed flows."""
         found = {}
         for flow in self.flows:
             error = flow.query.exception()
@@ -188,9 +188,9 @@ class Queries:
         return found
 
     def start_again(self, start: Callable[[str], Any]) -> None:
-        """Start those once more that a busy machine has failed: Spark gave up on a Python process.
+        """Restart flows that failed on a busy machine: Spark gave up on a Python process.
 
-        The query goes on from its checkpoint; a second such failure is the flow's.
+        The query continues from its checkpoint; a second such failure ends the flow.
         """
         for flow in self.flows:
             error = None if flow.again else flow.query.exception()
@@ -236,13 +236,13 @@ class Running:
     ) -> None:
         self._pipeline, self._display, self._stop = pipeline, display, stop
         self._given = spark
-        """A session that is there already; it goes on afterwards."""
+        """An existing session, which is kept afterwards."""
         self._stop_timeout = stop_timeout
         self._home = pipeline.local_storage or Path(tempfile.mkdtemp(prefix="odradek-pipeline-"))
         self._log = log or self._home / "spark.log"
         self._events = self._home / "events"
         self._pause = (self._home / f"pause-{os.getpid()}-{id(self):x}").absolute()
-        """Made when the queries are to stop: our sources begin no batch while it is there."""
+        """Created when the queries are to stop: our sources begin no batch while it exists."""
         names = {
             s.cluster.name
             for s in (*pipeline.sources.values(), *pipeline.sinks.values())
@@ -252,7 +252,7 @@ class Running:
         self._readers: dict[str, EventReader] = {}
 
     def run(self) -> int:
-        """Start, watch and stop it; gives the exit status."""
+        """Start, watch and stop it; return the exit status."""
         try:
             return self._started()
         except KeyboardInterrupt:  # before any query ran; PySpark's own handler raises it as well
@@ -320,10 +320,10 @@ class Running:
             self._readers[name].forget()
 
     def _share_events(self) -> None:
-        """Let the driver's processes tell of outages where tasks are on other machines.
+        """Let the driver's processes write events about outages if tasks run on other machines.
 
-        There an option eventsDir would make files that nobody reads; this is for all clients of the
-        driver, so it tells only where there is one cluster.
+        An option eventsDir would create files there that aren't read; this is for all clients of
+        the driver, so it is only used with a single cluster.
         """
         if not _is_local(self._pipeline, None) and len(self._outages) == 1:
             [name] = self._outages

@@ -1,8 +1,8 @@
-"""What a SPEC says, checked before anything starts; every problem has its line.
+"""Check a SPEC before anything starts; every problem has its line.
 
 In: a `Document`. Out: a `Pipeline` of plain values: sources (streams), lookups (read once), views
-(SQL over what is above them) and sinks, each of which becomes one streaming query.
-Must not: start Spark or ask a cluster; what only those can tell is `graph`'s and `planning`'s.
+(SQL over what is above them) and sinks, each of which becomes one streaming query. Must not: start
+Spark or access a cluster; `graph` and `planning` check what only those know.
 
     name: flights
     storage: state                 # checkpoints, events, Spark's log; beside the SPEC
@@ -91,7 +91,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What sources, lookups and sinks have in common."""
+    """Common parts of sources, lookups and sinks."""
 
     name: str
     line: int
@@ -102,11 +102,11 @@ class Place:
     """Of options, by name in small letters."""
 
     def option(self, name: str) -> Any:
-        """The value of an option, however its name is spelled: case doesn't count in Spark."""
+        """Return the value of an option in any case, which Spark ignores."""
         return next((v for k, v in self.options.items() if k.lower() == name.lower()), None)
 
     def line_of(self, message: str) -> int:
-        """The line that a message is about: that of the longest option it names."""
+        """Return the line of a message: that of the longest option it names."""
         return _line_named(message, self.lines, self.line)
 
 
@@ -164,9 +164,9 @@ class Pipeline:
         return str(sink.option("checkpointLocation") or f"{self.storage}/checkpoints/{sink.name}")
 
     def behind(self, sink: Sink) -> set[str]:
-        """The sources and lookups that a sink may read, by the words of the views on the way.
+        """Return the sources and lookups that a sink may read, by the words of its views.
 
-        A word may mean something else (a column): then there is one too many.
+        A word may have another meaning (a column): then there is one too many.
         """
         known = {name.lower(): name for name in (*self.sources, *self.lookups, *self.views)}
         found: set[str] = set()
@@ -207,7 +207,7 @@ def _check_options(place: Place, query: str) -> None:
 
 
 class _Parser:
-    """Goes through a document once; notes problems and goes on."""
+    """Parses a document once; notes problems and continues."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._problems = document, document.problems
@@ -426,10 +426,10 @@ class _Parser:
     def _option_of(
         name: str, part: str, entries: Mapping[str, Node], parts: Mapping[str, Node]
     ) -> str:
-        """The option that a part of `key` or `value` stands for."""
+        """Return the option that a part of `key` or `value` sets."""
         if part != "schema":
             return f"{name}{part.capitalize()}"
-        # What Avro is read or written as; else what values were written with.
+        # The Avro reader schema, or the schema to write with; otherwise the writer schema.
         avro = str(parts["format"].value).strip().lower() == "avro" if "format" in parts else False
         return (
             "avroSchema" if avro and ("registry" in parts or "from" in entries) else "valueSchema"
@@ -470,7 +470,7 @@ class _Parser:
         self._put(option, self._text(node, option), node, options, lines)
 
     def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
-        """Have the data source itself check its options."""
+        """Let the data source itself check its options."""
         if place.format != OURS or place.cluster is None:
             return
         try:
@@ -572,7 +572,7 @@ class _Parser:
         return f"{match[1]} {'milliseconds' if unit.startswith(('ms', 'mil')) else _UNITS[unit[0]]}"
 
     def _placed(self, path: str) -> str:
-        """A path beside the SPEC, unless it is absolute or has a scheme."""
+        """Return a path relative to the SPEC, unless it is absolute or has a scheme."""
         return path if SCHEME.match(path) else str(self._folder / path)
 
     # Shapes

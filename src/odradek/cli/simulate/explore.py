@@ -1,8 +1,8 @@
-"""`odradek simulate explore` and `replay`: random schedules of faults, every invariant checked.
+"""Run `odradek simulate explore` and `replay`: random schedules of faults, with all invariants.
 
-In: seeds, or how long to go on; or one schedule. Out: how many were run; for the first that fails
-the violation, the command that replays it, and a short schedule in a file. Exit statuses: 0 all
-invariants held, 1 one didn't, 2 wrong use. Must not: decide what an invariant is.
+In: seeds, or a duration; or one schedule. Out: the number of runs; for the first that fails the
+violation, the command that replays it, and a short schedule in a file. Exit statuses: 0 all
+invariants held, 1 one didn't, 2 wrong use. Must not: define invariants.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Short = Annotated[
 ]
 
 
-Which = Annotated[str, typer.Option("--host", help=f"What runs the clients: {HOSTS}.")]
+Which = Annotated[str, typer.Option("--host", help=f"The host of the clients: {HOSTS}.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SeedsTask:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a task."""
+    """Result of a task."""
 
     first: int
     totals: dict[str, float]
@@ -127,8 +127,8 @@ def explore(
 ) -> None:
     """Run random schedules of faults against the clients, and check every invariant.
 
-    Each seed gives one schedule: brokers, links, clients, and faults with their times. The first
-    schedule that violates an invariant is shrunk and written to a file for `replay`.
+    Each seed determines one schedule: brokers, links, clients, and faults with their times. The
+    first schedule that violates an invariant is shrunk and written to a file for `replay`.
     """
     if seconds is None and seeds is None:
         raise typer.BadParameter("use --seconds or --seeds A..B")
@@ -189,7 +189,7 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
 
 
 def _family(name: str | None) -> Family | None:
-    """The family of that name; which there are is known to `schedule`."""
+    """Return the family of that name; `schedule` has the names."""
     from odradek.simulation.runs.random_schedules import FAMILIES
 
     for family in FAMILIES:
@@ -215,8 +215,9 @@ def _tasks(kind: SeedsTask, last: int | None, until: float | None) -> Iterator[S
 def _explore(
     tasks: Iterator[SeedsTask], jobs: int
 ) -> tuple[Counter[str], list[tuple[int, str]], dict[str, Counter[str]]]:
-    """Run tasks until they are done, the time is up, or one has failed; return what they cost, the
-    seeds that failed, and how often faults were drawn and took effect.
+    """Run tasks until they are done, the time is up, or one has failed.
+
+    Returns their cost, the seeds that failed, and how often faults were drawn and took effect.
     """
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     faults: dict[str, Counter[str]] = {"drawn": Counter(), "took_effect": Counter()}

@@ -1,10 +1,10 @@
-"""`odradek simulate fleet`: an outage as the brokers see it, with a million clients waiting.
+"""Run `odradek simulate fleet`: an outage as the brokers see it, with up to a million clients.
 
-In: how many clients, how long, which policies and settings, and who simulates: this process,
-several, or Spark. Out: dials and metadata requests per second at each broker before, during and
-after, and how clients come back, as text, JSON, pictures and Parquet tables. Exit statuses: 0 done,
-1 what ships misses a goal, 2 wrong use, 130 stopped by Ctrl-C. Must not: judge other policies and
-settings by our goals; they are there for comparison.
+In: the number of clients, the duration, policies and settings, and who simulates: this process,
+several, or Spark. Out: connection attempts and metadata requests per second at each broker before,
+during and after, and how clients recover, as text, JSON, pictures and Parquet tables. Exit
+statuses: 0 done, 1 the client's own policy misses a goal, 2 wrong use, 130 stopped by Ctrl-C. Must
+not: judge other policies and settings by our goals; they are only for comparison.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FleetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What is to be written besides text."""
+    """Files to write besides text."""
 
     json: bool
     picture: Path | None
@@ -68,7 +68,7 @@ def fleet(
         typer.Option("--set", help="OPTION=VALUE[,VALUE…] of all clients; may be repeated."),
     ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=1000, help="Number of brokers.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed has the same result.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
     spark: Annotated[bool, typer.Option("--spark", help="Simulate on Spark's executors.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; implies --spark.")] = None,

@@ -1,8 +1,8 @@
-"""The events of some clients of a fleet as files, as `ODRADEK_EVENTS_DIR` has them of real ones.
+"""Write the events of some clients of a fleet as files, as `ODRADEK_EVENTS_DIR` does.
 
 In: a plan, a folder. Out: one file of JSON lines for each case, which the same pipeline reads. The
-clients are simulated once more for it: a client does the same again, whoever listens.
-Must not: grow with the fleet.
+clients are simulated once more for it: a client does the same again with any listener. Must not:
+grow with the fleet.
 """
 
 from __future__ import annotations

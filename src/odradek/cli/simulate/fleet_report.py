@@ -1,4 +1,4 @@
-"""What is said and drawn of fleets: a page of text for each, a comparing table, two pictures.
+"""Report fleets: a page of text for each, a table for comparison, two pictures.
 
 In: figures and loads. Out: text on stdout, SVG files. Must not: count anything itself.
 """
@@ -108,7 +108,7 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
 
 
 def draw(loads: Sequence[Load], file: Path) -> list[Path]:
-    """What the busiest broker sees in one picture, how clients come back in another."""
+    """Draw the load of the busiest broker in one picture, the clients' recovery in another."""
     from odradek.cli.demo.svg import write
 
     recovery = file.with_name(f"{file.stem}-recovery{file.suffix}")

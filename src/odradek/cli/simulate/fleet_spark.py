@@ -1,7 +1,7 @@
-"""`odradek simulate fleet --spark`: a session for as long as slices are simulated.
+"""Run `odradek simulate fleet --spark`: a session for as long as slices are simulated.
 
 In: a plan, slices, a master. Out: loads as the waves of tasks end; the session ends after the last
-one, or when whoever asks gives up (Ctrl-C), and its tasks with it. Must not: keep loads.
+one, or when the caller gives up (Ctrl-C), and its tasks with it. Must not: keep loads.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class OtherPlanError(Exception):
 
 
 class Book:
-    """What is done of a plan, kept in a folder if there is one."""
+    """Finished slices of a plan, stored in a folder if there is one."""
 
     def __init__(self, plan: FleetPlan, folder: Path | None) -> None:
         from odradek.simulation.measurements.fleet import Load
@@ -44,7 +44,7 @@ class Book:
                 self._take_up(folder / UNFINISHED)
 
     def todo(self) -> list[Slice]:
-        """What is left."""
+        """Return the remaining slices."""
         return [part for part in self._slices if part.number not in self.done]
 
     def enter(self, parts: Sequence[Slice], loads: Sequence[Load]) -> None:

@@ -21,7 +21,7 @@ HOSTS = (
 
 
 def host_maker(name: str) -> HostMaker | None:
-    """Makes the hosts; None: the world does it as usual."""
+    """Return the function that creates hosts; None for the world's usual one."""
     if name == SIMULATED:
         return None
     from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHost
@@ -34,5 +34,5 @@ def host_maker(name: str) -> HostMaker | None:
 
 
 def flag(name: str) -> str:
-    """What to add to a command line for it."""
+    """Return the flag for a command line."""
     return "" if name == SIMULATED else f" --host {name}"

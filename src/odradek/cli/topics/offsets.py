@@ -22,11 +22,11 @@ from odradek.clients.admin.offsets import ISOLATION_LEVELS, SPECS, OffsetSpec
 app = overview("Offsets of partitions: list.")
 WORDS = {word.lower().replace("_", "-"): word for word in SPECS}
 NUMBERED = {f"-{number}": word for number, word in enumerate(WORDS, 1)}
-"""What kafka-get-offsets takes as numbers, too."""
+"""Numbers that kafka-get-offsets accepts for these words."""
 
 
 def parse_time(text: str) -> OffsetSpec:
-    """A word of Kafka's, or milliseconds since the epoch."""
+    """Return a word of Kafka's, or milliseconds since the epoch."""
     if text[:1].isdecimal():
         return parse_moment("--time", text)
     if text in NUMBERED:

@@ -247,7 +247,7 @@ def _elected(
 def _described(
     run: AdminRun, topics: Sequence[str] | None
 ) -> tuple[dict[TopicPartition, PartitionDescription], dict[Any, KafkaError]]:
-    """The partitions of these topics, of all for none; a topic's error stands under its name."""
+    """Return the partitions of these topics, of all for none; errors are by topic."""
     names = list(dict.fromkeys(topics or run.admin.list_topics(run.left())))
     found, failed = run.each(lambda: run.admin.describe_topics(names, run.left()))
     partitions = {
@@ -264,7 +264,7 @@ def _offset(listed: Any) -> int | None:
 
 
 def _read_reassignment(path: Path) -> dict[TopicPartition, list[int]]:
-    """A file as kafka-reassign-partitions takes it."""
+    """Read a file of kafka-reassign-partitions."""
     try:
         document = jsonlib.loads(path.read_text(encoding="utf-8"))
         return {

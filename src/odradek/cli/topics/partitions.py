@@ -1,6 +1,6 @@
-"""Partitions as the command line names them: `flights` is all of a topic, `flights:0,2` are two.
+"""Parse partitions on the command line: `flights` is a whole topic, `flights:0,2` are two.
 
-In: words. Out: partitions. Must not: leave out one that isn't there; asking for it says so.
+In: words. Out: partitions. Must not: leave out one that doesn't exist; a request for it says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
 def partitions_of(
     run: AdminRun, words: Iterable[str]
 ) -> tuple[list[TopicPartition], dict[str, KafkaError]]:
-    """The partitions that words name, sorted, and the topics that can't be had."""
+    """Return the partitions that words name, sorted, and the topics with errors."""
     scope = parse_scope(words)
     whole = [topic for topic, numbers in scope.items() if numbers is None]
     described, failed = (

@@ -220,7 +220,7 @@ def abort(
     """
     place = (topic, partition, start_offset)
     if ids and any(one is not None for one in place):
-        refuse("give transactional ids, or --topic with --partition and --start-offset")
+        refuse("use transactional ids, or --topic with --partition and --start-offset")
     if ids:
         return _fence(run, list(dict.fromkeys(ids)))
     if topic is None or partition is None or start_offset is None:

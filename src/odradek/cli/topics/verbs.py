@@ -355,7 +355,7 @@ def _sick(partition: PartitionDescription, under_replicated: bool, unavailable: 
 
 
 def _heads_of(topics: list[dict[str, Any]]) -> ResultTable:
-    """A line for each topic."""
+    """Return a line for each topic."""
     heads = ("topic", "id", "partitions", "replicas", "configs")
     rows = [
         (

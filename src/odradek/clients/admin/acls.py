@@ -91,7 +91,7 @@ def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
             yield acl, result.error_code, result.error_message, None
 
     question: Inquiry[AclBinding, c.CreateAclsResponse, None] = Inquiry(
-        "creation of ACLs", "ACL", body, c.CreateAclsResponse, read, right="ALTER", changes=True
+        "the creation of ACLs", "ACL", body, c.CreateAclsResponse, read, right="ALTER", changes=True
     )
     return by_any(question, made)
 
@@ -117,7 +117,7 @@ def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]
         yield None, 0, None, sorted({*found})
 
     question: Inquiry[None, d.DescribeAclsResponse, list[AclBinding]] = Inquiry(
-        "description of ACLs",
+        "the description of ACLs",
         "",
         lambda *_: d.DescribeAclsRequest(*_fields(wanted)),
         d.DescribeAclsResponse,
@@ -149,7 +149,13 @@ def delete(
             yield wanted, code, reason, sorted(_gone(acl) for acl in result.matching_acls)
 
     question: Inquiry[AclBindingFilter, x.DeleteAclsResponse, list[AclBinding]] = Inquiry(
-        "deletion of ACLs", "ACLs", body, x.DeleteAclsResponse, read, right="ALTER", changes=True
+        "the deletion of ACLs",
+        "ACLs",
+        body,
+        x.DeleteAclsResponse,
+        read,
+        right="ALTER",
+        changes=True,
     )
     return by_any(question, fields)
 

@@ -1,7 +1,7 @@
-"""What a caller may give to an admin client: topics to make, and names of topics.
+"""Check arguments of admin calls: topics to create, and names of topics.
 
-In: whatever was given. Out: `NewTopic`s and names that can be sent as they are. Must not: know what
-a cluster allows; brokers say that.
+In: arguments of a call. Out: `NewTopic`s and names that can be encoded. Must not: know what a
+cluster allows; brokers report that.
 """
 
 from __future__ import annotations

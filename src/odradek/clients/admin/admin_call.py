@@ -1,7 +1,7 @@
-"""What one call of an admin client is: a text, and a flow that asks.
+"""Define a call of an admin client: a text, and a flow that sends its requests.
 
-In: an `Inquiry` and its items. Out: an `AdminCall`, which a facade carries out with its engine and
-timeout; both facades carry out the same. Must not: read arguments, or know an API.
+In: an `Inquiry` and its items. Out: an `AdminCall`, which a facade runs with its engine and
+timeout; both facades run the same. Must not: read arguments, or know an API.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class AdminEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng) -> None:
         super().__init__(config, rng)
         self._fresh: dict[str, float] = {}
-        """Topics that were made here, and until when a broker may not have heard of them."""
+        """Topics that this client created, and until when a broker may not know them."""
         self.coordinators = KnownCoordinators(self.brokers)
 
     def made(self, topics: Iterable[str]) -> None:
@@ -38,7 +38,5 @@ class AdminEngine(ClientEngine):
             self._fresh.pop(name, None)
 
     def just_made(self, topic: str) -> bool:
-        """Return whether this client created a topic so recently that some brokers may
-        not know it.
-        """
+        """Return whether some brokers may not know a topic that this client created."""
         return self._fresh.get(topic, 0.0) > self.now

@@ -73,7 +73,7 @@ def describe_api_versions(
 def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
     """Return the brokers in a metadata response, which old brokers support, too."""
     yield START
-    call = AnyBrokerCall(engine.brokers, "list of brokers", deadline)
+    call = AnyBrokerCall(engine.brokers, "the list of brokers", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=False),
         MetadataResponse,

@@ -164,7 +164,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             return None if answer.brokers else EmptyAnswerError("the response contains no brokers")
 
         question: Inquiry[None, d.DescribeClusterResponse, ClusterDescription] = Inquiry(
-            "description of the cluster",
+            "the description of the cluster",
             "",
             lambda *_: d.DescribeClusterRequest(operations, include_fenced_brokers=fenced),
             d.DescribeClusterResponse,
@@ -173,7 +173,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
         )
         return (yield from ask(engine.brokers, question, (None,), deadline)).settled()[None]
 
-    return AdminCall("description of the cluster", flow)
+    return AdminCall("the description of the cluster", flow)
 
 
 # Features
@@ -182,7 +182,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
 def features() -> AdminCall[FeatureDescription]:
     """Describe the features' levels as a broker reports them (KIP-584)."""
     question: Inquiry[None, v.ApiVersionsResponse, FeatureDescription] = Inquiry(
-        "description of features",
+        "the description of features",
         "",
         lambda *_: api_versions_request(),
         v.ApiVersionsResponse,
@@ -216,7 +216,7 @@ def update_features(
         return [(n, *said.get(n, (0, None)), None) for n in given]
 
     question: Inquiry[str, f.UpdateFeaturesResponse, None] = Inquiry(
-        "change of features",
+        "the change of features",
         "feature",
         lambda left, ms: f.UpdateFeaturesRequest(
             ms, [u for u in wanted if u.feature in left], only_checked
@@ -252,7 +252,7 @@ def quorum() -> AdminCall[QuorumDescription]:
         return []
 
     question: Inquiry[None, q.DescribeQuorumResponse, QuorumDescription] = Inquiry(
-        "description of the metadata quorum",
+        "the description of the metadata quorum",
         "the metadata quorum",
         lambda *_: q.DescribeQuorumRequest(
             [
@@ -299,7 +299,7 @@ def unregister_broker(broker: int) -> AdminCall[None]:
     """Unregister a broker that won't come back (KIP-631)."""
     number = whole_number("broker", broker, 0, INT32_MAX)
     return _done(
-        f"unregistration of broker {number}",
+        f"the unregistration of broker {number}",
         lambda _: ub.UnregisterBrokerRequest(number),
         ub.UnregisterBrokerResponse,
         (BrokerIdNotRegisteredError,),
@@ -310,7 +310,7 @@ def unregister_controller(controller: int) -> AdminCall[None]:
     """Unregister a controller that won't come back."""
     number = whole_number("controller", controller, 0, INT32_MAX)
     return _done(
-        f"unregistration of controller {number}",
+        f"the unregistration of controller {number}",
         lambda _: uc.UnregisterControllerRequest(number),
         uc.UnregisterControllerResponse,
         (ControllerIdNotRegisteredError,),
@@ -328,7 +328,7 @@ def add_voter(
         for e in some_of("endpoints", endpoints, RaftVoterEndpoint, cure)
     ]
     return _done(
-        f"addition of voter {number}",
+        f"the addition of voter {number}",
         lambda ms: av.AddRaftVoterRequest(None, ms, number, directory, listeners),
         av.AddRaftVoterResponse,
         (DuplicateVoterError,),
@@ -339,7 +339,7 @@ def remove_voter(voter: int, directory_id: UUID | str) -> AdminCall[None]:
     """Remove a voter from the metadata quorum (KIP-853)."""
     number, directory = whole_number("voter", voter, 0, INT32_MAX), _directory(directory_id)
     return _done(
-        f"removal of voter {number}",
+        f"the removal of voter {number}",
         lambda _: rv.RemoveRaftVoterRequest(None, number, directory),
         rv.RemoveRaftVoterResponse,
         (VoterNotFoundError,),
@@ -352,7 +352,7 @@ def _done(
     response: Any,
     already: tuple[type[KafkaError], ...],
 ) -> AdminCall[None]:
-    """A change whose answer only says whether it is done."""
+    """Return a call whose response only reports success or an error."""
 
     def read(answer: Any) -> list[tuple[None, int, str | None, None]]:
         return [(None, answer.error_code, answer.error_message, None)]

@@ -1,8 +1,8 @@
-"""What `odradek doctor` wants to know of a cluster besides: its clock, quotas, who is in a group.
+"""Collect further facts about a cluster for `odradek doctor`: its clock, quotas, a group's members.
 
-In: an engine, a deadline. Out: what the admin's calls say, in the few words that matter here; None
-where the cluster doesn't know the question or refuses it: no finding depends on one of these alone.
-Must not: ask anything that isn't a call of the admin's.
+In: an engine, a deadline. Out: short results of admin calls; None if the cluster doesn't support a
+request or refuses it: no finding depends on one of these alone. Must not: send a request that isn't
+an admin call.
 """
 
 from __future__ import annotations

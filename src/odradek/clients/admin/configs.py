@@ -49,10 +49,10 @@ TYPES = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
-    """A resource with a configuration. `type`: TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS or
-    GROUP.
+    """A resource with a configuration.
 
-    The `name` of a broker is its id as text; an empty name means the default of all brokers.
+    `type` is TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS or GROUP. The `name` of a broker is its
+    id as text; an empty name means the default of all brokers.
     """
 
     type: str
@@ -64,8 +64,9 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value of the option from another source; takes effect if the synonyms before it are
-    removed.
+    """A value of the option from another source.
+
+    It takes effect if the synonyms before it are removed.
     """
 
     name: str
@@ -130,7 +131,7 @@ def describe(
             yield at, item.error_code, item.error_message, entries
 
     question: Inquiry[ConfigResource, d.DescribeConfigsResponse, dict[str, ConfigEntry]] = Inquiry(
-        "description of configurations",
+        "the description of configurations",
         "configuration of",
         lambda left, _: d.DescribeConfigsRequest(
             [d.DescribeConfigsResource(RESOURCE_TYPES[at.type], at.name, only) for at in left],
@@ -159,7 +160,7 @@ def alter(
             yield at, item.error_code, item.error_message, None
 
     question: Inquiry[ConfigResource, a.IncrementalAlterConfigsResponse, None] = Inquiry(
-        "change of configurations",
+        "the change of configurations",
         "configuration of",
         lambda left, _: a.IncrementalAlterConfigsRequest(
             [a.AlterConfigsResource(RESOURCE_TYPES[at.type], at.name, wanted[at]) for at in left],
@@ -180,12 +181,12 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
     """
     given = [] if types is None else keys("types", types, "types of resources")
     wanted = {choice("types", t, RESOURCE_TYPES) for t in given} or set(RESOURCE_TYPES)
-    # Version 0 has no types: it stands for client metrics, and can't carry another. Without any
-    # type newer brokers give all; the old ones would give what looks like all, and isn't.
+    # Version 0 has no types: it only lists client metrics. Without types, newer brokers list all
+    # resources; an old one would return a list that looks complete, but isn't.
     metrics_alone = wanted == {METRICS}
     numbers = [] if metrics_alone else sorted(RESOURCE_TYPES[t] for t in wanted)
     question: Inquiry[None, r.ListConfigResourcesResponse, list[ConfigResource]] = Inquiry(
-        "list of configurations",
+        "the list of configurations",
         "",
         lambda *_: r.ListConfigResourcesRequest(numbers),
         r.ListConfigResourcesResponse,
@@ -252,7 +253,7 @@ _ON_BROKERS = ("BROKER", "BROKER_LOGGER")
 def _by_whom(
     question: Inquiry[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
 ) -> AdminCall[Any]:
-    """What concerns one broker only that broker knows; the rest any of them does."""
+    """Return the brokers to ask: a broker's own settings are only known to itself."""
     own: dict[int, list[ConfigResource]] = {}
     others = []
     for at in wanted:
@@ -290,5 +291,5 @@ def _entry(e: d.DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _named(names: tuple[str, ...], number: int) -> str:
-    """What this release has no name for gets its number."""
+    """Return the name of a number, or the number if this release has no name for it."""
     return names[number] if 0 <= number < len(names) else str(number)

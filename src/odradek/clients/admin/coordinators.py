@@ -35,7 +35,7 @@ MOST_KNOWN = 10_000
 KEPT_FOR = 300.0
 """Seconds for which the coordinator of a key that isn't asked for is kept."""
 MOST_IN_ONE = 500
-"""Keys in one request: what is told of each may be long."""
+"""Keys in one request: the response for each may be long."""
 
 
 class KnownCoordinators:
@@ -163,8 +163,9 @@ class KnownCoordinators:
     def _find(
         self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
     ) -> Flow[Outcome[str, int]]:
-        """Return where keys are coordinated, as far as brokers say it now; if something is known,
-        return only that: it doesn't wait for the others.
+        """Return the coordinators of keys, as far as brokers know them now.
+
+        If some are known, only those are returned, without waiting for the others.
         """
         yield START
         found: Outcome[str, int] = Outcome()

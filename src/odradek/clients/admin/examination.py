@@ -1,8 +1,8 @@
-"""What `odradek doctor` looks at, beyond the addresses: rights, and how far a group is.
+"""Examine a cluster for `odradek doctor` beyond its addresses: permissions, and a group's lag.
 
-In: names of topics, a group's id, a deadline. Out: one `Examination`; what couldn't be found out
-stands in it as an error, so that one refusal hides nothing else. Must not: join a group, commit,
-make a topic, or change the client's own snapshot.
+In: names of topics, a group's id, a deadline. Out: one `Examination`; a part that couldn't be
+examined contains the error, so that one refusal hides nothing else. Must not: join a group, commit,
+create a topic, or change the client's own snapshot.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NEEDED = (MetadataRequest, ProduceRequest, FetchRequest, ListOffsetsRequest)
-"""What any use of a cluster begins with."""
+"""Requests that any use of a cluster begins with."""
 SLACK = 0.2
 """Seconds before the caller's deadline at which what is known by then is told."""
 LEADERS_TIME = 3.0
 """Seconds in which leaders say where their logs end; one that is away holds up no other."""
 NOBODY = "odradek-doctor"
-"""A member's id that no coordinator has given to anybody."""
+"""A member id that no coordinator has assigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _known(answer: Completion[T | None]) -> T | None:
 
 
 def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
-    """What the brokers said in their handshakes; nobody is asked."""
+    """Return the missing APIs by broker, from the brokers' handshakes; nothing is sent."""
     found: dict[str, tuple[str, ...]] = {}
     for connection in engine.network.connections.values():
         texts = []
@@ -158,7 +158,7 @@ def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
 
 
 def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
-    """Wait for a first picture of the cluster, unless no bootstrap address will give one soon."""
+    """Wait for a first snapshot, unless no bootstrap address will return one soon."""
     now = yield START
     states = engine.network.states
     while engine.metadata.snapshot is None:
@@ -181,7 +181,7 @@ def _group(
     since = {p: at.offset for p, at in committed.items()}
     there: list[TopicPartition] = []
     for name in topics:
-        with suppress(KafkaError):  # a topic that isn't there is told of elsewhere
+        with suppress(KafkaError):  # a missing topic is reported elsewhere
             found = yield from describe_topics(engine.brokers, [name], deadline)
             there += [TopicPartition(name, p.partition) for p in found[name].partitions]
     begins = yield from _offsets(engine, dict.fromkeys([*since, *there], BEGINNING), deadline)
@@ -217,7 +217,7 @@ def _offsets(
 
 
 def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
-    """Whether this client may be a member: a heartbeat of nobody's is refused for that alone."""
+    """Check the permission to join: only with it, a heartbeat fails for its unknown member."""
     group = coordinator.key
     body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=NOBODY)
 

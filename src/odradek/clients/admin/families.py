@@ -1,7 +1,7 @@
-"""The families of an admin client's calls, each imported when one of its calls is made first.
+"""Import the modules of admin calls on first use.
 
-Out: `topics`, `configs` …, which stand for the modules of these names. A family brings up to ten
-modules of messages along, and most programs use one or two. Must not: import one by itself.
+Out: `topics`, `configs` …, proxies of the modules of these names. Each module imports up to ten
+modules of messages, and most programs use one or two. Must not: import one by itself.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def alter(
                 yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
 
     question: Inquiry[TopicPartition, c.OffsetCommitResponse, None] = Inquiry(
-        f"change of offsets of group {group}",
+        f"the change of offsets of group {group}",
         f"group {group}, partition",
         lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
         c.OffsetCommitResponse,
@@ -145,7 +145,7 @@ def delete(
                 yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
 
     question: Inquiry[TopicPartition, d.OffsetDeleteResponse, None] = Inquiry(
-        f"deletion of offsets of group {group}",
+        f"the deletion of offsets of group {group}",
         f"group {group}, partition",
         lambda left, _: d.OffsetDeleteRequest(group, _by_topic(left, topic) or []),
         d.OffsetDeleteResponse,
@@ -227,7 +227,7 @@ def alter_share(
                 yield at, part.error_code, part.error_message, None
 
     question: Inquiry[TopicPartition, sa.AlterShareGroupOffsetsResponse, None] = Inquiry(
-        f"change of offsets of share group {group}",
+        f"the change of offsets of share group {group}",
         f"share group {group}, partition",
         lambda left, _: sa.AlterShareGroupOffsetsRequest(group, _by_topic(left, topic) or []),
         sa.AlterShareGroupOffsetsResponse,
@@ -242,7 +242,7 @@ def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str,
     """Delete the start offsets of a share group in topics that no member subscribes to."""
     group, wanted = text("group", group), keys("topics", topics, "topics' names")
     question: Inquiry[str, sd.DeleteShareGroupOffsetsResponse, None] = Inquiry(
-        f"deletion of offsets of share group {group}",
+        f"the deletion of offsets of share group {group}",
         "topic",
         lambda left, _: sd.DeleteShareGroupOffsetsRequest(
             group, [sd.DeleteShareGroupOffsetsRequestTopic(t) for t in left]
@@ -257,11 +257,11 @@ def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str,
     return _of_one(group, question, wanted)
 
 
-# What these have in common
+# Helpers of these calls
 
 
 def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
-    """The partitions asked for by group; None stands for all that have an offset."""
+    """Return the requested partitions by group; None means all that have an offset."""
     if isinstance(groups, Mapping):
         found = {g: None if p is None else some_partitions(p) for g, p in groups.items()}
         keys("groups", list(found), "groups' ids")

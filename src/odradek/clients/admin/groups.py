@@ -145,7 +145,7 @@ def listing(
         yield None, 0, None, groups
 
     question: Inquiry[None, ls.ListGroupsResponse, list[GroupListing]] = Inquiry(
-        "list of groups",
+        "the list of groups",
         "",
         lambda *_: ls.ListGroupsRequest(in_states, of_types),
         ls.ListGroupsResponse,
@@ -178,8 +178,9 @@ def of_coordinators(
 def of_all_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
-    """Send every broker (or these) a request for its own items; results and errors are by
-    broker.
+    """Send every broker (or these) a request for its own items.
+
+    Results and errors are by broker.
     """
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
@@ -237,7 +238,7 @@ def describe_consumer(
         )
         return _led(found).settled()
 
-    return AdminCall("description of groups", flow)
+    return AdminCall("the description of groups", flow)
 
 
 def describe_share(
@@ -263,7 +264,7 @@ def describe_share(
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, SHARE, members)
 
     question: Inquiry[str, sh.ShareGroupDescribeResponse, GroupDescription] = Inquiry(
-        "description of groups",
+        "the description of groups",
         "share group",
         lambda left, _: sh.ShareGroupDescribeRequest(left, operations),
         sh.ShareGroupDescribeResponse,
@@ -292,7 +293,7 @@ def describe_streams(
             )
 
     question: Inquiry[str, st.StreamsGroupDescribeResponse, GroupDescription] = Inquiry(
-        "description of groups",
+        "the description of groups",
         "Streams group",
         lambda left, _: st.StreamsGroupDescribeRequest(left, operations),
         st.StreamsGroupDescribeResponse,
@@ -318,7 +319,7 @@ def _described(
 
 
 def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
-    """The same with the coordinators that described them."""
+    """Return the outcome with the coordinators that described the groups."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return Outcome(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 
@@ -330,13 +331,13 @@ def _ids(groups: Any) -> list[str]:
 def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDescription]:
     def read(answer: d.DescribeGroupsResponse) -> Iterator[Said[str, GroupDescription]]:
         for g in answer.groups:
-            # Before version 6 a group that isn't there is described as a dead one.
+            # Before version 6, a group that doesn't exist is described as a dead one.
             missing = g.group_state == DEAD and not g.error_code
             code = GroupIdNotFoundError.code if missing else g.error_code
             yield g.group_id, code, g.error_message, _classic_group(g)
 
     return Inquiry(
-        "description of groups",
+        "the description of groups",
         "group",
         lambda left, _: d.DescribeGroupsRequest(left, operations),
         d.DescribeGroupsResponse,
@@ -378,7 +379,7 @@ def _owned(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _read_of(read: Callable[[bytes], tuple[Any, ...]], data: Any) -> tuple[Any, ...]:
-    """What members tell each other; nothing from one whose words aren't a consumer's."""
+    """Decode data that members exchange; nothing if it isn't a consumer's."""
     try:
         return read(bytes(data)) if len(data) else ()
     except MalformedMessageError:
@@ -409,7 +410,7 @@ def _consumer(
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, CONSUMER, members)
 
     return Inquiry(
-        "description of groups",
+        "the description of groups",
         "group",
         lambda left, _: c.ConsumerGroupDescribeRequest(left, operations),
         c.ConsumerGroupDescribeResponse,
@@ -465,7 +466,7 @@ def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
 def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
     """Delete groups of any kind without members, with their committed offsets (KIP-229)."""
     question: Inquiry[str, x.DeleteGroupsResponse, None] = Inquiry(
-        "deletion of groups",
+        "the deletion of groups",
         "group",
         lambda left, _: x.DeleteGroupsRequest(left),
         x.DeleteGroupsResponse,
@@ -507,14 +508,14 @@ def remove_members(
         )
         return merged(asked.values())
 
-    return AdminCall(f"removal of members of group {group}", flow)
+    return AdminCall(f"the removal of members of group {group}", flow)
 
 
 def _leaving(
     group: str, members: dict[str, lg.MemberIdentity]
 ) -> Inquiry[str, lg.LeaveGroupResponse, None]:
     return Inquiry(
-        f"removal of members of group {group}",
+        f"the removal of members of group {group}",
         "member",
         lambda left, _: lg.LeaveGroupRequest(group, members=[members[m] for m in left]),
         lg.LeaveGroupResponse,

@@ -82,7 +82,7 @@ def describe(brokers: Sequence[int] | None) -> AdminCall[dict[int, dict[str, Log
 
 def _describing() -> Inquiry[None, d.DescribeLogDirsResponse, dict[str, LogDirDescription]]:
     return Inquiry(
-        "description of log directories",
+        "the description of log directories",
         "",
         lambda *_: d.DescribeLogDirsRequest(None),
         d.DescribeLogDirsResponse,
@@ -182,7 +182,7 @@ def alter(
                     yield replica, p.error_code, None, None
 
         return Inquiry(
-            "move of replicas to log directories",
+            "the move of replicas to log directories",
             "replica",
             lambda left, _: _moves(left, wanted),
             a.AlterReplicaLogDirsResponse,
@@ -191,7 +191,7 @@ def alter(
             changes=True,
         )
 
-    return by_brokers(question, by_broker, "move of replicas to log directories")
+    return by_brokers(question, by_broker, "the move of replicas to log directories")
 
 
 def _moves(

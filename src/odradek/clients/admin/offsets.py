@@ -25,7 +25,7 @@ SPECS = {
     "LATEST_TIERED": -5,
     "EARLIEST_PENDING_UPLOAD": -6,
 }
-"""Kafka's names of places in a log, and the times that stand for them."""
+"""Kafka's names of positions in a log, and the timestamps that represent them."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 NOTHING = -1
 
@@ -72,7 +72,7 @@ def listing(
                 yield TopicPartition(topic.name, part.partition_index), part.error_code, None, found
 
     question: Inquiry[TopicPartition, m.ListOffsetsResponse, OffsetListing] = Inquiry(
-        "list of offsets",
+        "the list of offsets",
         "partition",
         body,
         m.ListOffsetsResponse,

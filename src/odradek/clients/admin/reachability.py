@@ -1,9 +1,9 @@
-"""Which addresses of a cluster answer from here, and which partitions have a leader.
+"""Find out which addresses of a cluster answer from here, and which partitions have a leader.
 
 In: a deadline, names of topics. Out: one `AddressReach` for each bootstrap address and each address
-that a broker advertises, one `TopicReach` for each topic with something wrong. Each address is
-dialled and asked by itself; one that doesn't answer holds up no other. Must not: wait for an
-address that keeps failing while all others have answered, or change the client's own snapshot.
+that a broker advertises, one `TopicReach` for each topic with a problem. Each address is connected
+and asked separately; one that doesn't answer delays no other. Must not: wait for an address that
+keeps failing while all others have answered, or change the client's own snapshot.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ from odradek.protocol.messages.metadata import (
 )
 
 ENOUGH_FAILURES = 3
-"""Dials of an address that fail in a row, after which it isn't waited for."""
+"""Failed connection attempts in a row after which an address isn't waited for."""
 SLACK = 0.5
-"""Seconds before the caller's deadline at which what is known by then is told: a busy machine may
-take so long for the way back."""
+"""Seconds before the caller's deadline at which the results so far are returned.
+
+A busy machine may take this long to return them.
+"""
 WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
 
 
@@ -194,7 +196,7 @@ def _answers(
 
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
-    """Gives the seconds that the answer asks to keep quiet."""
+    """Return the throttle time in the response, in seconds."""
     call = AnyBrokerCall(engine.brokers, f"a response of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
@@ -214,7 +216,7 @@ def _look(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
 ) -> Flow[Looked]:
     """Ask any broker for the topics, and look at their partitions."""
-    call = AnyBrokerCall(engine.brokers, "description of topics", deadline)
+    call = AnyBrokerCall(engine.brokers, "the description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
     body = MetadataRequest(
         topics=wanted,

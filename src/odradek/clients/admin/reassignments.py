@@ -66,7 +66,7 @@ def alter(
 
     return by_any(
         Inquiry(
-            "reassignment of partitions",
+            "the reassignment of partitions",
             "partition",
             body,
             a.AlterPartitionReassignmentsResponse,
@@ -103,7 +103,7 @@ def listing(
         m.ListPartitionReassignmentsResponse,
         dict[TopicPartition, PartitionReassignment],
     ] = Inquiry(
-        "list of reassignments",
+        "the list of reassignments",
         "",
         lambda _, ms: m.ListPartitionReassignmentsRequest(ms, topics),
         m.ListPartitionReassignmentsResponse,
@@ -128,7 +128,7 @@ def elect(
                 code = 0 if needless else part.error_code
                 yield at, code, part.error_message, not needless
 
-    what = "election of leaders"
+    what = "the election of leaders"
     of_these: Inquiry[TopicPartition, e.ElectLeadersResponse, bool] = Inquiry(
         what,
         "partition",

@@ -50,7 +50,7 @@ def create(
     wanted = {topic.name: topic for topic in new_topics(topics)}
     only_checked = flag("validate_only", validate_only)
     question: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
-        f"creation of {', '.join(wanted)}",
+        f"the creation of {', '.join(wanted)}",
         "topic",
         lambda left, ms: c.CreateTopicsRequest(
             [_creatable(wanted[name]) for name in left], ms, only_checked
@@ -70,7 +70,7 @@ def create(
             found.add((yield from _await_leaders(engine, list(done.results), deadline)))
         return found.settled()
 
-    return AdminCall("creation of topics", flow)
+    return AdminCall("the creation of topics", flow)
 
 
 def _creatable(topic: NewTopic) -> c.CreatableTopic:
@@ -120,7 +120,7 @@ def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[To
             yield key, item.error_code, item.error_message, None
 
     question: Inquiry[TopicNameOrId, d.DeleteTopicsResponse, None] = Inquiry(
-        f"deletion of {', '.join(map(str, wanted))}",
+        f"the deletion of {', '.join(map(str, wanted))}",
         "topic",
         lambda left, ms: d.DeleteTopicsRequest(
             [
@@ -142,14 +142,15 @@ def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[To
         engine.deleted([t for t in wanted if isinstance(t, str)])
         return (yield from call.flow(engine, deadline))
 
-    return AdminCall("deletion of topics", flow)
+    return AdminCall("the deletion of topics", flow)
 
 
 def names(include_internal: bool) -> AdminCall[list[str]]:
     """List the names of all topics."""
     internal = flag("include_internal", include_internal)
     return AdminCall(
-        "list of topics", lambda e, deadline: list_topics(e.brokers, deadline, internal=internal)
+        "the list of topics",
+        lambda e, deadline: list_topics(e.brokers, deadline, internal=internal),
     )
 
 
@@ -164,7 +165,7 @@ def describe(
         found = yield from describe_each(engine.brokers, wanted, deadline, operations=operations)
         return {topic.name: topic for topic in found.settled().values()}
 
-    return AdminCall("description of topics", flow)
+    return AdminCall("the description of topics", flow)
 
 
 def add_partitions(
@@ -173,7 +174,7 @@ def add_partitions(
     """Increase the number of partitions of topics."""
     wanted, only_checked = new_partitions(topics), flag("validate_only", validate_only)
     question: Inquiry[str, p.CreatePartitionsResponse, None] = Inquiry(
-        f"creation of partitions of {', '.join(wanted)}",
+        f"the creation of partitions of {', '.join(wanted)}",
         "topic",
         lambda left, ms: p.CreatePartitionsRequest(
             [_more_partitions(name, wanted[name]) for name in left], ms, only_checked
@@ -219,7 +220,7 @@ def delete_records(
                 yield at, part.error_code, None, part.low_watermark
 
     question: Inquiry[TopicPartition, r.DeleteRecordsResponse, int] = Inquiry(
-        "deletion of records",
+        "the deletion of records",
         "partition",
         body,
         r.DeleteRecordsResponse,

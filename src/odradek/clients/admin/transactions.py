@@ -146,7 +146,7 @@ def producers(
     return by_brokers(lambda _: _producers(), {number: wanted}, _WHAT)
 
 
-_WHAT = "description of producers"
+_WHAT = "the description of producers"
 
 
 def _producers() -> Inquiry[TopicPartition, dp.DescribeProducersResponse, ActiveProducers]:
@@ -209,7 +209,7 @@ def _describing() -> Inquiry[str, dt.DescribeTransactionsResponse, TransactionDe
             yield t.transactional_id, t.error_code, None, found
 
     return Inquiry(
-        "description of transactions",
+        "the description of transactions",
         "transactional id",
         lambda left, _: dt.DescribeTransactionsRequest(left),
         dt.DescribeTransactionsResponse,
@@ -243,7 +243,7 @@ def _listing(
     states: list[str], ids: list[int], longer: int, pattern: str | None
 ) -> Inquiry[None, lt.ListTransactionsResponse, list[TransactionListing]]:
     return Inquiry(
-        "list of transactions",
+        "the list of transactions",
         "",
         lambda *_: lt.ListTransactionsRequest(states, ids, longer, pattern),
         lt.ListTransactionsResponse,
@@ -285,7 +285,7 @@ def abort(spec: Any) -> AdminCall[None]:
                     )
 
     question: Inquiry[TopicPartition, w.WriteTxnMarkersResponse, None] = Inquiry(
-        f"abort of the transaction of producer {producer_id}",
+        f"the abort of the transaction of producer {producer_id}",
         "partition",
         lambda *_: w.WriteTxnMarkersRequest(
             [
@@ -312,7 +312,7 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
 
     def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
         return Inquiry(
-            "fencing of producers",
+            "the fencing of producers",
             "transactional id",
             lambda _, ms: ip.InitProducerIdRequest(key, min(ms, MOST_TIMEOUT)),
             ip.InitProducerIdResponse,
@@ -332,7 +332,7 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
         CoordinatorKind.TRANSACTION,
         question,
         {key: (key,) for key in wanted},
-        "fencing of producers",
+        "the fencing of producers",
     )
 
 
@@ -372,13 +372,13 @@ def hanging(
         known = yield from _known(engine, {s.spec.producer_id for s in suspects}, deadline)
         return [s for s in suspects if (s.spec.producer_id, s.spec.partition) not in known]
 
-    return AdminCall("search for hanging transactions", flow)
+    return AdminCall("the search for hanging transactions", flow)
 
 
 def _known(
     engine: AdminEngine, producer_ids: set[int], deadline: float
 ) -> Flow[set[tuple[int, TopicPartition]]]:
-    """The partitions of these producers' transactions of which their coordinators know."""
+    """Return the partitions of these producers' transactions that their coordinators know."""
     if not producer_ids:
         return set()
     listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""What Kafka takes for SCRAM."""
+"""Iterations that Kafka accepts for SCRAM."""
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
@@ -106,7 +106,7 @@ def describe_scram(
         read_of: Any, asked: list[str] | None
     ) -> Inquiry[Any, du.DescribeUserScramCredentialsResponse, Any]:
         return Inquiry(
-            "description of SCRAM credentials",
+            "the description of SCRAM credentials",
             "user",
             lambda left, _: du.DescribeUserScramCredentialsRequest(
                 None if asked is None else [du.UserName(u) for u in left]
@@ -167,7 +167,7 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
                 del found.results[user]
         return found.settled()
 
-    return AdminCall("change of SCRAM credentials", flow)
+    return AdminCall("the change of SCRAM credentials", flow)
 
 
 ScramChange = au.ScramCredentialDeletion | au.ScramCredentialUpsertion
@@ -184,7 +184,7 @@ def _altering(
         )
 
     return Inquiry(
-        "change of SCRAM credentials",
+        "the change of SCRAM credentials",
         "user",
         body,
         au.AlterUserScramCredentialsResponse,
@@ -220,8 +220,10 @@ def _unsalted(given: UserScramCredentialUpsertion, rng: Rng) -> _Unsalted:
 def _salted(
     engine: AdminEngine, change: au.ScramCredentialDeletion | _Unsalted, deadline: float
 ) -> Flow[ScramChange]:
-    """The change as it is sent. Salting takes some milliseconds, so a thread does it: an event
-    loop, and all other calls of this client, go on meanwhile.
+    """Return the change as it is sent.
+
+    Salting takes some milliseconds, so a thread does it: an event loop, and all other calls of this
+    client, continue meanwhile.
     """
     if not isinstance(change, _Unsalted):
         return change
@@ -231,7 +233,7 @@ def _salted(
     while not done.done:
         yield Wait((done,))
     if isinstance(done.error, TimeoutError):
-        raise engine.timeout("change of SCRAM credentials (passwords are salted)", engine.now)
+        raise engine.timeout("the change of SCRAM credentials (passwords are salted)", engine.now)
     salted = done.result()
     return au.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
 
@@ -276,7 +278,7 @@ def describe_quotas(
             asked.append(dq.ComponentData(kind, EXACTLY, name))
     question: Inquiry[None, dq.DescribeClientQuotasResponse, dict[ClientQuotaEntity, Quotas]] = (
         Inquiry(
-            "description of quotas",
+            "the description of quotas",
             "",
             lambda *_: dq.DescribeClientQuotasRequest(asked, only),
             dq.DescribeClientQuotasResponse,
@@ -317,7 +319,7 @@ def alter_quotas(
     }
     only_checked = flag("validate_only", validate_only)
     question: Inquiry[ClientQuotaEntity, aq.AlterClientQuotasResponse, None] = Inquiry(
-        "change of quotas",
+        "the change of quotas",
         "quotas of",
         lambda left, _: aq.AlterClientQuotasRequest([wanted[at] for at in left], only_checked),
         aq.AlterClientQuotasResponse,
@@ -417,7 +419,7 @@ def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """Extend a token's lifetime; return its expiry in milliseconds since the epoch."""
     token, longer = _hmac(hmac), _period("period", period)
     question: Inquiry[None, rt.RenewDelegationTokenResponse, int] = Inquiry(
-        "renewal of the delegation token",
+        "the renewal of the delegation token",
         "",
         lambda *_: rt.RenewDelegationTokenRequest(token, longer),
         rt.RenewDelegationTokenResponse,
@@ -431,7 +433,7 @@ def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """Expire a token after `period` seconds (None: at once); return the time of expiry."""
     token, later = _hmac(hmac), _period("period", period)
     question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
-        "expiry of the delegation token",
+        "the expiry of the delegation token",
         "",
         lambda *_: et.ExpireDelegationTokenRequest(token, later),
         et.ExpireDelegationTokenResponse,
@@ -448,7 +450,7 @@ def describe_tokens(owners: Sequence[str] | str | None) -> AdminCall[list[Delega
         who = keys("owners", owners, "principals")
         asked = [dt.DescribeDelegationTokenOwner(*_principal("owners", p)) for p in who]
     question: Inquiry[None, dt.DescribeDelegationTokenResponse, list[DelegationToken]] = Inquiry(
-        "description of delegation tokens",
+        "the description of delegation tokens",
         "",
         lambda *_: dt.DescribeDelegationTokenRequest(asked),
         dt.DescribeDelegationTokenResponse,

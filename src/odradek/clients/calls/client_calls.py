@@ -56,23 +56,23 @@ EVENTS_TIMEOUT = 1.0
 
 
 class LeftOpen(Protocol):
-    """Who watches over a client that nobody may close; it doesn't know the calls."""
+    """Watches a client that may never be closed; it doesn't know the calls."""
 
     engine: ClientEngine
 
     def closed(self) -> None:
-        """The client was closed in order."""
+        """Note that the client was closed properly."""
 
 
 class CredentialsShown(Protocol):
-    """What else shows a client's credentials: the producer of its events, a client of its own."""
+    """Another user of a client's credentials: the producer of its events, a client of its own."""
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from now on."""
 
 
 class ClientCalls(Generic[E]):
-    """What all callers of one client share."""
+    """Calls that all kinds of clients share."""
 
     least_to_close = 0.0
     """Seconds that the end of the connections has, also where no time is left."""
@@ -87,21 +87,22 @@ class ClientCalls(Generic[E]):
         self.left_open: LeftOpen | None = None
         self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
-        """Where events go: each is closed last, and has so many seconds."""
+        """Destinations of events: each is closed last, with a timeout in seconds."""
         self._build = build
         self._listeners: list[Listener] = []
         self._push: MetricsPush | None = None
         self._instance_id = bytes(16)
-        """What a broker has named this client, in the push of an engine that is gone; else 0."""
+        """Id that a broker assigned to this client's former engine for metrics; else 0.
+        """
         self.engine.events.surfaces_by(host.surface)
         self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
-        """The topic of its events: credentials that are replaced are told to it."""
+        """Register the topic of its events, which must learn of replaced credentials."""
         self.event_topic = topic
 
     def watched_by(self, left_open: LeftOpen) -> None:
-        """Who acts if nobody closes the client."""
+        """Register the watcher that acts if the client is never closed."""
         self.left_open = left_open
 
     def use(self, mechanism: Mechanism | None) -> None:
@@ -115,14 +116,14 @@ class ClientCalls(Generic[E]):
         self.engine.events.listen(listener)
 
     def traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> Traces:
-        """Have what is made for this client hear of its work, for as long as it lives."""
+        """Report this client's work to the object that `make` returns, for as long as it lives."""
         self.check_untraced()
         traces = make(self)
         self.engine.traced_by(traces)
         return traces
 
     def check_untraced(self) -> None:
-        """Raise where nobody can trace this client any more."""
+        """Raise if this client can't be traced any more."""
         self.check_open()
         if self.engine.traces is not None:
             raise IllegalStateError(f"this {self.kind} is already traced")
@@ -137,12 +138,12 @@ class ClientCalls(Generic[E]):
 
     @property
     def writes(self) -> ProducerEngine | None:
-        """The engine, where it may hold records that somebody has to send."""
+        """Return the engine if it may hold records that must be sent."""
         return None
 
     @property
     def close_timeout(self) -> float:
-        """Seconds for the end of a client that an error ends, or nobody closes."""
+        """Return the seconds for closing a client after an error, or at the program's end."""
         return CLOSE_TIMEOUT
 
     # Metrics, also those that brokers ask for (KIP-714)
@@ -177,7 +178,7 @@ class ClientCalls(Generic[E]):
         self._push.connected()
 
     def client_instance_id(self, deadline: float) -> Flow[UUID]:
-        """Wait for a broker that takes metrics, and for the id that it gives this client."""
+        """Wait for a broker that accepts metrics, and for the id that it assigns to this client."""
         now = yield START
         if not self.config["enable.metrics.push"]:
             text = "only clients that push metrics get an id: set enable.metrics.push=true"
@@ -206,7 +207,7 @@ class ClientCalls(Generic[E]):
     # Calls
 
     def seconds(self, timeout: float | None, option: str = API_TIMEOUT) -> float:
-        """How long a call may take; `option` gives the timeout for None."""
+        """Return the seconds that a call may take; `option` names the default for None."""
         return checked_timeout(self.config[option] if timeout is None else timeout)
 
     def call(
@@ -232,7 +233,7 @@ class ClientCalls(Generic[E]):
         what: str,
         unreached_until: float = math.inf,
     ) -> CallerFlow[T]:
-        """The same, of a call that has seen that the client is open, and has a deadline."""
+        """Run a flow for a call that has checked that the client is open, and has a deadline."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline, unreached_until)
@@ -240,7 +241,7 @@ class ClientCalls(Generic[E]):
             host.wake()
             # A `Wait`, without a Python call.
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
-        except BaseException:  # Ctrl-C, a fork, no descriptors: nobody waits for it any more
+        except BaseException:  # Ctrl-C, a fork, no descriptors: its result isn't needed any more
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
         if not completion.done:
@@ -276,7 +277,7 @@ class ClientCalls(Generic[E]):
             self.host.check()
 
     def check_free(self, what: str) -> None:
-        """The client is open, and this isn't amid something else of it."""
+        """Raise unless the client is open and no other call of it is running in this thread."""
         self.check_open()
         self.check_uninterrupted(what)
 
@@ -289,10 +290,10 @@ class ClientCalls(Generic[E]):
             )
 
     def _renew(self) -> None:
-        """Go on with a new engine: an exception from outside ended a step of the old one halfway.
+        """Continue with a new engine after an exception from outside interrupted the old one.
 
-        The torn one is only read, and its flows are closed (R-HO-1). What is left of it is what its
-        user has done: listeners, an assignment, positions. Interrupted, this begins again at the
+        The old one is only read, and its flows are closed (R-HO-1). Only what its user has done is
+        kept: listeners, an assignment, positions. If this is interrupted, it begins again at the
         next call.
         """
         old, new = self.engine, self._build(self.host)
@@ -320,15 +321,16 @@ class ClientCalls(Generic[E]):
         self.host.renew(new)
 
     def carry_over(self, old: E, new: E) -> None:
-        """Give a new engine what the user told the old one."""
+        """Pass what the user told the old engine to the new one."""
 
     # The end
 
     def close(
         self, timeout: float, work: Callable[[float], CallerFlow[None]] | None = None
     ) -> CallerFlow[None]:
-        """Do `work(deadline)` and then close all connections, whatever happens in it, within
-        `timeout` seconds; again does no harm.
+        """Run `work(deadline)` and then close all connections, within `timeout` seconds.
+
+        Connections are closed even after an error. Closing again has no effect.
         """
         seconds, until = checked_timeout(timeout), [0.0]
         return whatever_happens(self._last_work(seconds, until, work), self._shut_down(until))
@@ -349,8 +351,9 @@ class ClientCalls(Generic[E]):
                     yield from self.call(self._push.last, seconds, "the last push of metrics")
 
     def _shut_down(self, until: list[float]) -> CallerFlow[None]:
-        """From its first line on the client counts as closed, before anything is called; and then
-        the host ends, also where a Ctrl-C comes before that.
+        """Mark the client as closed before anything is called, and then end the host.
+
+        The host also ends if Ctrl-C comes before that.
         """
         first, self.closed = not self.closed, True
         deadline, begun = until[0], False  # this call's own: another thread may close as well

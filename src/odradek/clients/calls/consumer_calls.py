@@ -1,8 +1,8 @@
-"""The caller's half of a consumer: what is read, and from where.
+"""Run a consumer's calls in its caller: assignments, positions and reads.
 
 In: assignments, positions, timeouts. Out: flows that run in the caller: they wait for records, run
-the callbacks that are due before them, and decode. Must not: hand anything out; whoever carries a
-flow out does (`handed_over`), as the last thing before its caller has it.
+the callbacks that are due before them, and decode. Must not: return records; the caller that runs a
+flow does so (`handed_over`), as the last step before the user has them.
 """
 
 from __future__ import annotations
@@ -67,23 +67,25 @@ Take = Callable[[float], T]
 """Takes records at a time, and makes something of them."""
 
 LULL = 0.001
-"""Seconds after a step in which nothing is looked for while records wait: they are handed out in
-less, and a look at the sockets for each of them would take as long as they do. And who comes back
-in less has what waits for it before the next fetch is made."""
+"""Seconds after a step without another step while records are buffered.
+
+They are returned in less time, and a check of the sockets for each record would take as long. And a
+caller that comes back in less time gets the buffered records before the next fetch is created.
+"""
 
 
 class Reader(Protocol):
-    """Who asks for records; a host's callers have one of their kind."""
+    """A caller that reads records; each host has its own kind."""
 
     woken: bool
-    """Whoever asks, or asks next, is to leave empty-handed."""
+    """Whether the current or the next call must return without records."""
 
     def wake(self) -> None:
         """Set `woken`, and have iterations end before their next record."""
 
 
 class ConsumerCalls(GroupCalls):
-    """What the callers of one consumer share."""
+    """Calls of a consumer."""
 
     def __init__(
         self,
@@ -94,18 +96,19 @@ class ConsumerCalls(GroupCalls):
         reader: Reader,
         arrow_rows: int = ARROW_ROWS,
     ) -> None:
-        """`arrow_rows`: after so many no more are decoded for one Arrow batch."""
+        """Set `arrow_rows`, the number of rows that ends the decoding of an Arrow batch."""
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
         self._whole_rows: tuple[bool, str, Callable[[float], pa.RecordBatch | None]] | None = None
-        """What takes Arrow batches of all columns, for the arguments of the call before."""
+        """Function that returns Arrow batches of all columns, for the last arguments.
+        """
         self._reader = reader
         self._seconds_noted = False
         self._left_at = -math.inf
         """When a caller went away with what it asked for."""
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
-        """Assignment, positions and pauses are the user's."""
+        """Pass the user's assignment, positions and pauses on."""
         new.take_over(old.subscription)
         new.delivery.take_over(old.delivery)
 
@@ -125,7 +128,7 @@ class ConsumerCalls(GroupCalls):
     def poll(
         self, timeout: float, max_records: int | None = None, timeout_ms: float | None = None
     ) -> CallerFlow[list[ConsumerRecord[Any, Any]] | None]:
-        """The next records, at most so many; none after `timeout` seconds."""
+        """Return the next records, at most `most`; none after `timeout` seconds."""
         if timeout_ms is not None:
             timeout = deprecated_milliseconds(timeout_ms)
         elif type(timeout) is int:  # as most who mean milliseconds write it
@@ -144,13 +147,13 @@ class ConsumerCalls(GroupCalls):
     def iterated(
         self, timeout: float | None
     ) -> CallerFlow[Iterator[ConsumerRecord[Any, Any]] | None]:
-        """The next records of a loop; the position moves with each of them."""
+        """Return the next records of a loop; the position moves with each of them."""
         return self.iterated_as(timeout, lambda records: records)
 
     def iterated_as(
         self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
     ) -> CallerFlow[Iterator[T] | None]:
-        """The same as a facade's own records, which `made` makes of many at once."""
+        """Return the next records of a loop as a facade's own, which `made` converts in bulk."""
         seconds = math.inf if timeout is None else timeout
         return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
 
@@ -187,7 +190,7 @@ class ConsumerCalls(GroupCalls):
     def poll_arrow(
         self, timeout: float, columns: Any, include_headers: Any, layout: Any
     ) -> CallerFlow[pa.RecordBatch | None]:
-        """The next Arrow batch; None after `timeout` seconds."""
+        """Return the next Arrow batch; None after `timeout` seconds."""
         if type(timeout) is int:
             self._note_seconds(timeout)
         return self._read(timeout, self._arrow(columns, include_headers, layout))
@@ -195,7 +198,7 @@ class ConsumerCalls(GroupCalls):
     def batches(
         self, timeout: float | None, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[], CallerFlow[pa.RecordBatch | None]]:
-        """What a loop over Arrow batches asks for again and again."""
+        """Return the function that a loop over Arrow batches calls repeatedly."""
         seconds = math.inf if timeout is None else timeout
         take = self._arrow(columns, include_headers, layout)
         return lambda: self._read(seconds, take)
@@ -210,7 +213,7 @@ class ConsumerCalls(GroupCalls):
     def _arrow(
         self, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[float], pa.RecordBatch | None]:
-        """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
+        """Return a function for the next Arrow batch; read the arguments before any timeout."""
         kept = self._whole_rows
         if kept and columns is None and include_headers is kept[0] and layout is kept[1]:
             return kept[2]  # each poll_arrow() asks for the same
@@ -246,7 +249,7 @@ class ConsumerCalls(GroupCalls):
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
     def _reading(self, seconds: float, take: Take[T], of: Selector | None) -> CallerFlow[T | None]:
-        """It may make nothing of what came (markers, aborted transactions): then it waits on."""
+        """Wait for records; continue if a fetch has none (markers, aborted transactions)."""
         engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
         now = yield START
@@ -300,7 +303,8 @@ class ConsumerCalls(GroupCalls):
                     now = yield START
                 if found:
                     break
-                # Markers and aborted transactions: nobody works on them, so they are through with.
+                # Markers and aborted transactions aren't processed by a program, so they count as
+                # finished.
                 if group is not None and group.entered(now, None if of is None else of()):
                     host.wake()
                 ready = delivery.ready(None if of is None else of())
@@ -351,9 +355,9 @@ class ConsumerCalls(GroupCalls):
         return self.call(lambda d: self.engine.positions(chosen, d), timeout, "committed positions")
 
     def position(self, partition: TopicPartition, timeout: float | None) -> CallerFlow[int]:
-        """The offset of the next record, where it has to be waited for."""
+        """Return the offset of the next record; wait for it if necessary."""
         chosen = one_partition(partition)
-        what = f"position of {chosen}"
+        what = f"the position of {chosen}"
         return self.call(lambda d: self.engine.position(chosen, d), timeout, what)
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:

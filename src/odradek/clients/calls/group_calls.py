@@ -44,10 +44,10 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
 
 
 class GroupCalls(ClientCalls[ConsumerEngine]):
-    """What the callers of one consumer ask of its group."""
+    """Calls of a consumer for its group."""
 
     def group(self, what: str) -> ConsumerGroup:
-        """The group; raises where there is none."""
+        """Return the group; raise if there is none."""
         group = self.engine.group
         if group is None:
             raise IllegalStateError(
@@ -90,7 +90,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         yield DUE
 
     def unsubscribe(self, timeout: float | None) -> CallerFlow[None]:
-        """Give everything back and leave the group."""
+        """Return all partitions and leave the group."""
         self.check_free("unsubscribe()")
         engine, seconds = self.engine, self.seconds(timeout)
         deadline = (yield START) + seconds
@@ -108,7 +108,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         yield from self._leave(group, deadline, through=True)
 
     def enforce_rebalance(self, reason: str | None) -> None:
-        """Have the group divide its partitions again, soon (KIP-568)."""
+        """Make the group assign its partitions again, soon (KIP-568)."""
         self.check_open()
         membership = self.group("enforce_rebalance()").membership
         if membership is None:
@@ -181,7 +181,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 )
 
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:
-        """Have the group left, with its callbacks."""
+        """Leave the group, with its callbacks."""
         engine = self.engine
         with engine.lock:
             if through:

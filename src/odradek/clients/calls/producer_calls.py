@@ -49,7 +49,7 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
-"""What a future waits for (a batch, or so many rows), its end, and whether it has come."""
+"""The wait of a future: for a batch or a number of rows, its completion, whether it is done."""
 
 
 class Process(Protocol):
@@ -66,7 +66,7 @@ class ProducerClient(TransactionClient, Protocol):
 
 
 class ProducerCalls(TransactionCalls):
-    """What the callers of one producer share."""
+    """Calls of a producer."""
 
     least_to_close = 1.0
 
@@ -79,7 +79,7 @@ class ProducerCalls(TransactionCalls):
         process: Process,
         who: Callable[[], object],
     ) -> None:
-        """`who`: a number or name of whoever calls just now, as calls may come side by side."""
+        """Set `who`, which identifies the current caller, as calls may run concurrently."""
         super().__init__(kind, config, host, build)
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
@@ -107,7 +107,7 @@ class ProducerCalls(TransactionCalls):
     # Records
 
     def topic(self, name: str, timeout: float | None = None) -> CallerFlow[Topic]:
-        """The topic's metadata, once no record waits for it that `send` has taken before."""
+        """Return the topic's metadata, once no earlier record waits for it."""
         found = self.engine.early.topic(name)
         if found is not None:
             return found
@@ -115,13 +115,13 @@ class ProducerCalls(TransactionCalls):
         return (yield from self.call(placed, timeout, what, BLOCK_TIMEOUT))
 
     def partitions_for(self, topic: str, timeout: float | None) -> CallerFlow[list[TopicPartition]]:
-        """The partitions of a topic, in order."""
+        """Return the partitions of a topic, in order."""
         name = topic_name("topic", topic)
         found = yield from self.topic(name, timeout)
         return [TopicPartition(name, p.partition) for p in found.partitions]
 
     def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
-        """Have what a first record to these topics would wait for."""
+        """Prepare everything that a first record to these topics would wait for."""
         from odradek.clients.producer.warming import warm
 
         wanted = names("topics", topics)
@@ -129,8 +129,9 @@ class ProducerCalls(TransactionCalls):
         return self.call(partial(warm, self.engine, wanted), timeout, what, BLOCK_TIMEOUT)
 
     def lane(self, name: str) -> TopicLane | None:
-        """What `send` needs to know of a topic, as the newest snapshot has it; None where it isn't
-        known.
+        """Return what `send` needs to know of a topic, from the newest snapshot.
+
+        None if the topic isn't known.
         """
         name = topic_name("topic", name)
         self.check_open()
@@ -157,11 +158,11 @@ class ProducerCalls(TransactionCalls):
         owner: object = None,
         deadline: float | None = None,
     ) -> F | CallerFlow[F]:
-        """Put a record where its partition has no open batch with room, or isn't known yet; or give
-        the flow that does so once it has waited: for memory, `max.block.ms` at most, or for the
-        metadata that a function as partitioner needs.
+        """Append a record to its partition's open batch, or return a flow that does so later.
 
-        `made` makes its future; `owner` and `deadline` are those of a wait for memory.
+        The flow waits for memory, at most `max.block.ms`, or for the metadata that a partitioner
+        function needs. `made` creates its future; `owner` and `deadline` are those of a wait for
+        memory.
         """
         self.check_open()
         self.check_uninterrupted("send()")
@@ -216,7 +217,7 @@ class ProducerCalls(TransactionCalls):
         return self._later(self._room(owner, size, deadline), owner, again)
 
     def _measured(self, record: SentRecord) -> tuple[SentRecord, int]:
-        """The record, checked, and how many bytes it may take."""
+        """Return the checked record, and how many bytes it may take."""
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
         size = estimate_record_size(key, value, headers)
@@ -242,10 +243,10 @@ class ProducerCalls(TransactionCalls):
             raise
 
     def _give_back(self, owner: object) -> None:
-        """Interrupted: what it began lingers, and nobody else says so."""
+        """Let the batch linger that an interrupted call began."""
         if owner is not None:
             self._out_of_line(owner)
-        if isinstance(owner, EarlyRecord):  # it may have been taken, and nobody has its future
+        if isinstance(owner, EarlyRecord):  # it may have been accepted, and its future is lost
             self.engine.early.withdraw(owner)
         else:
             self.engine.accumulator.waive(owner)
@@ -296,7 +297,7 @@ class ProducerCalls(TransactionCalls):
     # Many rows
 
     def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
-        """Have the rows of Arrow data written, piece by piece, as there is room."""
+        """Send the rows of Arrow data, piece by piece, as memory is free."""
         require_extra("pyarrow")
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
@@ -306,7 +307,7 @@ class ProducerCalls(TransactionCalls):
         return (yield from self._rows(name, pieces, data, columns.get("headers")))
 
     def send_many(self, topic: str, **lists: Any) -> CallerFlow[RowsDelivery]:
-        """Have the records of lists written, piece by piece, as there is room."""
+        """Send the records of lists, piece by piece, as memory is free."""
         from odradek.record.list_send import RecordLists
 
         self.check_free("send_many()")
@@ -382,8 +383,8 @@ class ProducerCalls(TransactionCalls):
     # Outcomes
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all records sent before have an outcome; gives how many have none: 0."""
-        what = "acknowledgement of all records"
+        """Wait until all records sent before have a result; return the number without one: 0."""
+        what = "the acknowledgement of all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:
@@ -407,13 +408,13 @@ class ProducerCalls(TransactionCalls):
                 return
 
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """The error of a wait that ended before the delivery timeout did."""
+        """Return the error of a wait that ended before the delivery timeout did."""
         error = self.engine.no_outcome(of, now)
         error.add_note("The producer still sends the records, unless it is closed first.")
         return error
 
     def watched(self) -> float:
-        """Somebody waits without a call; gives the seconds that a call would wait."""
+        """Return the seconds that a call would wait, for a caller that waits on its own."""
         if not self.host.on_its_own:
             raise IllegalStateError(
                 "in a simulation, time only passes in this client's calls: use result() or "

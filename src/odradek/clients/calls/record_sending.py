@@ -1,8 +1,8 @@
-"""`send`, for every facade that has it: into an open batch without a lock, a wait or a hop.
+"""Append records to open batches without a lock, a wait or a thread switch: `send`.
 
-In: records one by one. Out: futures, of the facade's own kind. What a record may have to wait for
-is `ProducerCalls`'s, which the facade carries out. Must not: cost a call for each record more than
-it has to: this is the one method that a facade inherits as it is.
+In: records one by one. Out: futures, of the facade's own kind. Waits of a record are in
+`ProducerCalls`, and the facade runs them. Must not: cost more calls per record than necessary: this
+is the one method that a facade inherits unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
     """The `send` of a producer; not instantiated directly."""
 
     _taken_by = "send"
-    """The method that serializers and traces stand in place of."""
+    """The method that serializers and traces replace."""
 
     def _set_up_sending(
         self,
@@ -84,8 +84,9 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         self._report_at_once = open_batches.report
 
     def _traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> None:
-        """Have each record that is sent pass through what `make` makes (`OpenTelemetryTraces`): it
-        stands in place of what took them before, and doesn't keep this producer alive.
+        """Pass each record through the object that `make` creates (`OpenTelemetryTraces`).
+
+        It replaces the method that accepted records before, and doesn't keep this producer alive.
         """
         traces, name = self._trace_calls(make), self._taken_by
         send = vars(self).get(name) or partial(_of, ref(self), getattr(type(self), name))
@@ -138,8 +139,8 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         partition didn't exist by then, with all attempts; `TopicAuthorizationError`;
         and errors of sending.
         """
-        # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);
-        # looked at here is only what would go through. The headers are read once, and no more.
+        # A wrong type is explained where it fails, so right ones aren't checked (R-IN-1); checked
+        # here is only what would pass unnoticed. The headers are read once, and no more.
         if on_delivery is not None:
             function("on_delivery", on_delivery)
         if headers is not NO_HEADERS and type(headers) is not tuple:
@@ -168,7 +169,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
 
 
 def alive(of: ref[Any]) -> Any:
-    """The producer, where the program has kept it: `Producer(…).send(…)` in one breath doesn't."""
+    """Return the producer, if the program has kept it: `Producer(…).send(…)` alone doesn't."""
     producer = of()
     if producer is None:
         raise ClientClosedError(
@@ -184,7 +185,7 @@ def _of(of: ref[Any], send: Callable[..., Any], *record: Any, **more: Any) -> An
 def _report_in_context(
     report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
 ) -> Any:
-    """Have a callback run in the context of its `send`, whoever calls it."""
+    """Run a callback in the context of its `send`, in whichever thread calls it."""
     from inspect import iscoroutinefunction  # only here: most producers start without it
 
     run: Callable[..., None] = copy_context().run

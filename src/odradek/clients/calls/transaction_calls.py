@@ -44,7 +44,7 @@ class TransactionClient(Protocol):
 
 
 class TransactionCalls(ClientCalls[ProducerEngine]):
-    """What the callers of one producer ask of its transactions."""
+    """Calls of a producer for its transactions."""
 
     _owes_end = False
     """Whether a block may have been left before its abort or commit ended: the next block has to
@@ -66,7 +66,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         return self._finish("init_transactions", self.transactions.initialize, timeout)
 
     def begin_transaction(self) -> CallerFlow[None]:
-        """Records that are sent from here on belong to the transaction."""
+        """Begin a transaction, which contains all records sent from now on."""
         manager = self.transactions
         self._owes_end, self._by_block = self._by_block, False
         try:
@@ -99,7 +99,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def committed_offsets(
         self, group: str, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
-        """What a group has committed, of all partitions."""
+        """Return the committed offsets of a group, for all partitions."""
         from odradek.clients.consumer.group.commit_arguments import group_id
         from odradek.clients.producer.group_offsets import group_offsets
 
@@ -115,7 +115,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         return self._finish("commit_transaction", self.transactions.commit, timeout)
 
     def abort_transaction(self, timeout: float | None) -> CallerFlow[None]:
-        """Nobody who reads committed records only sees those of the transaction."""
+        """Abort the transaction: consumers of committed records never see its records."""
         return self._finish("abort_transaction", self.transactions.abort, timeout)
 
     def _finish(
@@ -147,9 +147,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self._owes_end = False
 
     def end_block(self, client: TransactionClient, error: BaseException | None) -> CallerFlow[None]:
-        """The end of a `with` block: a commit, or an abort where its body or that commit has raised
-        `error`.
-        """
+        """End a `with` block: commit, or abort if its body or the commit has raised `error`."""
         if error is None:
             try:
                 yield Do(client.commit_transaction)
@@ -170,9 +168,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def end_transaction(
         self, timeout: float, deadline: float, client: TransactionClient
     ) -> CallerFlow[None]:
-        """At close: wait for a commit that goes on; abort what is open otherwise.
+        """Wait at close for a running commit; otherwise abort an open transaction.
 
-        Where that fails the coordinator aborts it, after transaction.timeout.ms.
+        If that fails, the coordinator aborts it after transaction.timeout.ms.
         """
         manager = self.transactions
         with suppress(KafkaError):
@@ -232,7 +230,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             return ""
         if not self._committing:
             return "abort_transaction"
-        # After a timeout of its own it goes on, as that error says.
+        # After its own timeout it continues, as that error says.
         return "" if isinstance(error, KafkaError) else "commit_transaction"
 
     @property

@@ -28,7 +28,7 @@ Headers = bool | Literal["raw"]
 
 
 class Survey(NamedTuple):
-    """What the headers of an answer's batches say."""
+    """Summary of the headers of a response's batches."""
 
     next_offset: int
     size: int = 0
@@ -139,7 +139,7 @@ class CompletedFetch:
         return *here, self._decoded, self.row, self.handed, self.exhausted
 
     def put_back(self, to: DecodingProgress) -> None:
-        """What was taken since then wasn't handed out."""
+        """Take records back that weren't returned to the caller."""
         self._records, self.at, self._start, self._aborted, self._before, self._wanted = to[:6]
         self._decoded, self.row, self.handed, self.exhausted = to[6:]
 
@@ -175,11 +175,11 @@ class CompletedFetch:
         headers: Headers = True,
         layout: Layout = "binary",
     ) -> RecordColumns:
-        """Give the next rows, at most `most`, and leave the position where it is.
+        """Return the next rows, at most `most`, without moving the position.
 
-        Zero rows mean that nothing here is for the caller (markers, aborted transactions). At least
-        `ahead` rows are decoded where there are as many; with `enough` decoding stops after so many
-        rows, at the end of a batch of Kafka's. Raises `CorruptRecordError` or
+        Zero rows mean that this data has nothing for the caller (markers, aborted transactions). At
+        least `ahead` rows are decoded if there are as many; with `enough`, decoding stops after
+        this number of rows, at the end of a record batch. Raises `CorruptRecordError` or
         `UnsupportedFeatureError` for the batch that comes next.
         """
         decoded = self._decoded
@@ -199,10 +199,10 @@ class CompletedFetch:
         return decoded.columns.slice(self.row, self.row + most)
 
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
-        """Hand out what `peek` gave one by one, moving the position with each.
+        """Yield the rows of `peek` one by one, moving the position with each.
 
-        Whoever asks for the next is through with the one before. It ends where anything else has
-        moved the position, another iterator among it.
+        A caller that asks for the next row has finished the previous one. The iteration ends if
+        anything else has moved the position, another iterator included.
         """
         decoded = self._decoded
         # Bound here, not at the first `next`: by then another may have handed out some of these.
@@ -237,7 +237,7 @@ class CompletedFetch:
     def _walk_locked(
         self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
     ) -> Iterator[R]:
-        """The same where another thread may seek or pause between any two lines."""
+        """Yield the rows while another thread may seek or pause at any time."""
         state = self.state
         walk = self._walk(decoded, row, records, epochs)
         while True:
@@ -246,7 +246,7 @@ class CompletedFetch:
             try:
                 with self._lock:
                     record = next(walk, None)
-            except BaseException:  # a signal where the lock is given back: nobody has the record
+            except BaseException:  # a signal while the lock is released: the record wasn't returned
                 if self.valid:
                     self.put_back(before)
                     state.position, state.position_epoch = places[:2]
@@ -292,20 +292,20 @@ class CompletedFetch:
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
-        """The offset after what has just raised, to go on from; None where it isn't known."""
+        """Return the offset to continue at after this error; None if it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
         found = behind(self._records, self.at)
         return None if found is None or found <= self._start else found
 
     def _epoch_at(self, offset: int) -> int:
-        """The leader epoch of a record that is here."""
+        """Return the leader epoch of a buffered record."""
         epochs = self._epochs
         firsts = [first for first, _ in epochs]
         return epochs[max(0, bisect_right(firsts, offset) - 1)][1]
 
     def leader_epochs(self, columns: RecordColumns) -> int | list[int]:
-        """The leader epoch of each row; one number where all are the same."""
+        """Return the leader epoch of each row; one number if all are the same."""
         epochs = self._epochs
         if len(epochs) < 2:
             return epochs[0][1] if epochs else -1

@@ -60,9 +60,11 @@ class ConsumerEngine(ClientEngine):
         readers_first: bool = False,
         hint: Mapping[str, Any] | None = None,
     ) -> None:
-        """`wall_clock` gives seconds since the epoch, for resets by duration alone; `clock` the
-        host's own, for the time that decoding takes in the caller: it decides nothing.
-        `readers_first`: who waits for records has them before the next fetch is made.
+        """Create the engine with its clocks.
+
+        `wall_clock` returns seconds since the epoch, only for resets by duration; `clock` is the
+        host's own, to measure decoding in the caller: it decides nothing. With `readers_first`,
+        callers that wait for records get them before the next fetch is created.
         """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
@@ -167,7 +169,7 @@ class ConsumerEngine(ClientEngine):
     # Positions
 
     def position(self, partition: TopicPartition, deadline: float) -> Flow[int]:
-        """The offset of the next record; waits for a reset."""
+        """Return the offset of the next record; wait for a reset."""
         yield START
         state = self.subscription.get(partition)
         yield from self._reset(state, deadline)
@@ -190,7 +192,7 @@ class ConsumerEngine(ClientEngine):
                 self.subscription.touch()
                 raise error
             if now >= deadline:
-                raise self.timeout(f"position of {state.partition}", now)
+                raise self.timeout(f"the position of {state.partition}", now)
             now = yield Wait((self.subscription.readable,), deadline)
 
     # Offsets
@@ -206,7 +208,7 @@ class ConsumerEngine(ClientEngine):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], deadline: float
     ) -> Flow[dict[TopicPartition, OffsetAndTimestamp | None]]:
-        """The first record at or after a time; None where there is none."""
+        """Return the first record at or after a time by partition; None if there is none."""
         found = yield from self._listed(times, deadline)
         return {
             p: OffsetAndTimestamp(f.offset, f.timestamp_ms, f.leader_epoch)
@@ -229,13 +231,13 @@ class ConsumerEngine(ClientEngine):
         return describe_topics(self.brokers, topics, deadline)
 
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
-        """The partitions of a topic; the error of one that isn't there has names like it."""
+        """Return the partitions of a topic; the error for a missing topic has similar names."""
         from odradek.clients.descriptions import describe_topics
 
         with suppress(UnknownTopicOrPartitionError):
@@ -248,7 +250,7 @@ class ConsumerEngine(ClientEngine):
         raise UnknownTopicOrPartitionError(hint + cure(topic, self.updater.bootstrap))
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
-        """The snapshot as plain data, for a consumer in another process."""
+        """Return the snapshot as plain data, for a consumer in another process."""
         snapshot = self.metadata.snapshot
         return None if snapshot is None else to_hint(snapshot)
 

@@ -1,9 +1,9 @@
-"""What one call has taken and its caller doesn't have yet: it can be taken back (R-GR-1, R-HO-1).
+"""Take back records of an interrupted call, which its caller doesn't have yet (R-GR-1, R-HO-1).
 
-In: each partition as it was before the call took records of it. Out: an exception that comes out of
-the call (a signal handler's, Ctrl-C) puts positions and rows back, so nothing is left out and
-nothing counts as consumed. What a seek or another assignment has moved meanwhile stays there.
-Must not: be forgotten before the caller has its records; whoever calls it holds the host's lock.
+In: each partition as it was before the call took records of it. Out: an exception that interrupts
+the call (a signal handler's, Ctrl-C) restores positions and rows, so that no record is skipped or
+counts as consumed. Positions that a seek or another assignment has moved meanwhile aren't changed.
+Must not: be reset before the caller has its records; its callers hold the host's lock.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ class HandOver:
         self.taken.pop(state, None)
 
     def done(self) -> None:
-        """The caller has all of it, or there was nothing."""
+        """Note that the caller has all records, or that there were none."""
         self.taken = {}
 
     def __contains__(self, state: PartitionState) -> bool:
         return state in self.taken
 
     def settled(self, state: PartitionState) -> tuple[int | None, int]:
-        """A partition's position, and its epoch, without what is on its way."""
+        """Return a partition's position, and its epoch, without records on their way."""
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             return state.position, state.position_epoch
         return before.position, before.epoch
 
     def take_back(self, put_back: Callable[[CompletedFetch, DecodingProgress], bool]) -> bool:
-        """Put everything back; `put_back` does so with an entry and says whether it is buffered
-        still, the rest is fetched again.
+        """Put everything back; return whether something is fetched again.
 
-        Interrupted, it begins again at the next call. Says whether something is fetched again.
+        `put_back` does so with an entry and returns whether it is still buffered; other records are
+        fetched again. If this is interrupted, it begins again at the next call.
         """
         again = False
         for state, before in self.taken.items():

@@ -37,7 +37,7 @@ class Ownership:
         self.given_back_by = member
 
     def resume(self) -> None:
-        """The partition was assigned to the same member again."""
+        """Note that the partition was assigned to the same member again."""
         self.given_back_by = None
 
     def end(self) -> None:
@@ -53,7 +53,7 @@ class Ownership:
         self.announced = True
 
     def begin_span(self) -> None:
-        """The topic was created again: its offsets begin again."""
+        """Note that the topic was recreated: its offsets begin again."""
         self.span = ReadSpan()
 
     @property

@@ -1,7 +1,7 @@
-"""What a caller may give as a partition, or as several.
+"""Read arguments that are partitions.
 
-In: a TopicPartition, or a pair of topic and number, such as other clients' TopicPartition is.
-Out: ours. Must not: know what is assigned, or whether the partition exists.
+In: a TopicPartition, or a pair of topic and number, such as other clients' TopicPartition is. Out:
+a TopicPartition. Must not: know assignments, or whether the partition exists.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
 
 
 def some_or_all(given: Any) -> list[TopicPartition] | None:
-    """Read several; None stands for all that are assigned."""
+    """Read several partitions; None means all assigned ones."""
     return None if given is None else some_partitions(given)
 
 
@@ -74,7 +74,7 @@ def offset_number(name: str, given: Any) -> int:
 
 
 def place(name: str, given: Any) -> Place:
-    """Read where to go on: an offset, or what `offsets_for_times` and `committed` give."""
+    """Read a position: an offset, or a value of `offsets_for_times` or `committed`."""
     if isinstance(given, OffsetAndMetadata | OffsetAndTimestamp):
         epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
         return offset_number(name, given.offset), epoch

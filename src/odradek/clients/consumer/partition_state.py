@@ -190,7 +190,7 @@ class PartitionState:
         self.paused = paused
 
     def fetched_well(self) -> None:
-        """A leader took the position as it is."""
+        """Note that a leader accepted the position."""
         self.confirmed = True
         self.backoff.succeeded()
         self.losses = 0
@@ -210,7 +210,7 @@ class PartitionState:
             self.fetch_epoch = epoch
 
     def there(self, log_end: int | None = None) -> None:
-        """A leader answered for it; the log ends there, as far as it said."""
+        """Note a leader's response, and the end of the log if it has that."""
         self.missing_since = None
         if log_end is not None and log_end >= 0:
             self.seen_end = log_end
@@ -264,8 +264,10 @@ class PartitionState:
         return self.assigned_id == NO_ID or topic_id in (self.assigned_id, NO_ID)
 
     def begin_again(self, former_id: bytes) -> None:
-        """Start a new span: the topic was created again while the consumer read it. The caller may
-        still have records of the former topic, whose id is `NO_ID` where brokers have none.
+        """Start a new span, because the topic was recreated while the consumer read it.
+
+        The caller may still have records of the former topic, whose id is `NO_ID` if brokers have
+        none.
         """
         self.replaced, self.former_id = True, former_id
         self.ownership.begin_span()
@@ -299,13 +301,13 @@ class PartitionState:
         self.oversized = oversized
 
     def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
-        """The offset to ask for next, None for nothing; `epoch`: of the record before it."""
+        """Set the next offset to fetch, None for nothing, and the epoch of the record before it."""
         self.fetch_offset = offset
         if epoch is not None:
             self.fetch_epoch = epoch
 
     def asked_in(self, request: OpenFetch | None) -> None:
-        """The request that it is in; None: in none any more."""
+        """Set the request that contains this partition; None if there is none."""
         self.asked = request
 
     def read_from(self, replica: ReadReplica | None) -> None:
@@ -313,7 +315,7 @@ class PartitionState:
         self.replica = replica
 
     def checked(self, leader_epoch: int) -> None:
-        """The log under this leader epoch has what was fetched (KIP-320)."""
+        """Note that the log under this leader epoch contains what was fetched (KIP-320)."""
         self.checked_under = leader_epoch
 
     def read_by_callers(self, *, read: bool) -> None:
@@ -338,11 +340,11 @@ class PartitionState:
         self.position, self.position_epoch = position, epoch
 
     def looked_up(self, log_end: int | None = None) -> None:
-        """A reset has had its answer: where the log ends, if it only asked for that."""
+        """Note a reset's response: the end of the log, if it only requested that."""
         self.resetting, self.log_end = False, log_end
 
     def look_up(self) -> None:
-        """A reset is under way."""
+        """Note that a reset has started."""
         self.resetting = True
 
     def reset_by(self, policy: str) -> None:
@@ -397,15 +399,15 @@ class PartitionState:
         self.committed_since = math.inf
 
     def forget_committed(self) -> None:
-        """The committed offset is of no use any more."""
+        """Forget the committed offset, which is no longer valid."""
         self.committed, self.committed_since = None, math.inf
 
     def unsay(self) -> None:
-        """The caller's own commit failed: it counts no longer, and the caller is told."""
+        """Forget the caller's own commit, which failed and was reported."""
         self.said = None
 
     def say(self, offset: OffsetAndMetadata) -> None:
-        """The caller commits this."""
+        """Note the caller's own commit."""
         self.taken = None  # else a retry of its commit could take the caller's back
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
@@ -413,11 +415,9 @@ class PartitionState:
             self.said = offset, None if in_hand else position
 
     def due(self) -> OffsetAndMetadata | None:
-        """The offset that auto-commit may commit: the last one processed, or one that the caller
-        committed.
+        """Return the offset for auto-commit: after the last processed record, or the caller's own.
 
-        A caller that committed another offset than it was handed keeps that one until it is handed
-        more records.
+        An offset that the caller committed counts until the caller receives more records.
         """
         consumed, said = self.consumed, self.said
         if consumed is None or self.outdated(consumed):

@@ -55,10 +55,10 @@ answer_habits(ConsumerRecord)
 
 
 class UnreadRecord(ConsumerRecord):
-    """One with so many headers that they stay bytes, and are made each time they are asked for.
+    """A record with very many headers, which remain bytes and are decoded at each access.
 
-    Ten thousand of them are 20 KB, and half a megabyte as objects. Whoever copies or pickles it
-    gets a `ConsumerRecord`, to which it is equal.
+    Ten thousand of them are 20 KB, and half a megabyte as objects. Its copies and pickles are
+    `ConsumerRecord`s, to which it is equal.
     """
 
     __slots__ = ()
@@ -112,9 +112,11 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class HeldGroupMetadata(ConsumerGroupMetadata):
-    """The same, given by a consumer: with it `send_offsets_to_transaction` learns which topics the
-    offsets belong to, as the consumer knows it at the moment of that call (R-ID-3), and whether
-    another member may have read their partitions since (R-ID-1).
+    """Group metadata that a consumer returned, with its view of the topics.
+
+    With it `send_offsets_to_transaction` knows which topics the offsets belong to, as the consumer
+    knows them at the moment of that call (R-ID-3), and whether another member may have read their
+    partitions since (R-ID-1).
 
     Copies and pickles are a plain `ConsumerGroupMetadata`.
     """

@@ -34,7 +34,7 @@ MOST_NAMED = 5
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:
-    """The first few of them."""
+    """Return the first few partitions as text."""
     few = ", ".join(str(partition) for partition in islice(partitions, MOST_NAMED))
     more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
     return f"{few}{more}" or "no partitions"
@@ -69,12 +69,13 @@ class SubscriptionState:
         self._read: Selection = None
         """The partitions that the waiting callers read."""
         self._failed: dict[PartitionState, None] = {}
-        """All that may have an error: nobody looks through thousands of partitions for one."""
+        """All that may have an error, to avoid searching thousands of partitions for one."""
         self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
-        """What records were handed out of since the caller last asked. Of its thread alone."""
+        """Partitions of records returned since the caller last asked, in its thread only.
+        """
         self.hand_over = HandOver()
-        """What is on its way to the caller."""
+        """Records on their way to the caller."""
         self.untold: dict[PartitionState, None] = {}
         """Partitions whose topic was replaced since the caller last asked for records."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
@@ -101,14 +102,14 @@ class SubscriptionState:
             state.read_until(until.get(partition, MAX_OFFSET))
             self.partitions[partition] = state
         for gone in old.values():
-            gone.move_to(None)  # whoever still holds it sees another generation
+            gone.move_to(None)  # its holders see another generation
 
     def _new(self, partition: TopicPartition) -> PartitionState:
         made = PartitionState(partition, self._first, Backoff(self._retry, self._rng))
         made.read_by_callers(read=self._read is None or partition in self._read)
         return made
 
-    # What a group does
+    # Calls of a group
 
     def touch(self) -> None:
         """Something changed that may make another partition worth a fetch."""
@@ -151,8 +152,8 @@ class SubscriptionState:
         state.withhold()
 
     def release(self, state: PartitionState) -> None:
-        """Take a `withhold` back."""
-        if self._suspended:  # nobody may have anything now: `resume` hands it out
+        """Undo a `withhold`."""
+        if self._suspended:  # no records may be returned now: `resume` releases them
             self._suspended[state] = None
             return
         state.release()
@@ -164,14 +165,14 @@ class SubscriptionState:
         return bool(self._suspended)
 
     def suspend(self) -> None:
-        """Hand out nothing until `resume`: nobody can say whether these are still ours."""
+        """Return no records until `resume`: the partitions may have other owners."""
         for state in self.partitions.values():
             if not state.revoked:
                 self.withhold(state)
                 self._suspended[state] = None
 
     def resume(self) -> None:
-        """End `suspend`: all but those that were withheld for good meanwhile go on."""
+        """End `suspend`: all partitions continue but those that were withheld for good."""
         if self._suspended:
             suspended, self._suspended = self._suspended, {}
             for state in suspended:
@@ -179,9 +180,9 @@ class SubscriptionState:
             self.changes += 1
 
     def note_consumed(self, of: Selection = None) -> None:
-        """The caller asks for more of these, or says so: it is through with what it was handed.
+        """Note that the caller has finished the records of these partitions.
 
-        Not with what a call has taken that goes on, or that an exception has ended.
+        Without records of a call that is running, or that an exception has ended.
         """
         under_way, kept = self.hand_over, dict[PartitionState, None]()
         taken = under_way.taken
@@ -199,7 +200,7 @@ class SubscriptionState:
         self.in_hand = kept
 
     def get(self, partition: TopicPartition) -> PartitionState:
-        """The state of an assigned partition."""
+        """Return the state of an assigned partition."""
         found = self.partitions.get(partition)
         if found is None:
             raise IllegalStateError(
@@ -222,7 +223,7 @@ class SubscriptionState:
         return state
 
     def position(self, partition: TopicPartition) -> int | None:
-        """What the caller is handed next; what is on its way to it doesn't count yet."""
+        """Return the next offset for the caller; records on their way to it don't count yet."""
         return self.hand_over.settled(self.get(partition))[0]
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -234,14 +235,12 @@ class SubscriptionState:
         return None if position is None or end is None else max(0, end - position)
 
     def lags(self) -> dict[TopicPartition, int | None]:
-        """The same of all that are assigned; any thread may ask."""
+        """Return the lag of all assigned partitions; any thread may call this."""
         states = list(self.partitions.values())
         return {state.partition: self._lag(state) for state in states}
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Whether it was read to the end of its log, as an answer said that came since the last
-        seek.
-        """
+        """Return whether it was read to the end of its log, by a response since the last seek."""
         state = self.get(partition)
         return state.confirmed and self._lag(state) == 0
 
@@ -289,7 +288,7 @@ class SubscriptionState:
             state.begin_reset(policy)
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
-        """Stop or go on fetching and handing out; what was fetched already waits (KAFKA-7548)."""
+        """Stop or resume fetching and returning records; fetched ones are kept (KAFKA-7548)."""
         self.hold([self.announced(partition) for partition in partitions], paused=paused)
 
     def hold(self, states: Iterable[PartitionState], *, paused: bool) -> None:
@@ -333,8 +332,9 @@ class SubscriptionState:
         return False
 
     def begin(self, state: PartitionState, topic_id: bytes) -> None:
-        """Reset to the first position in a topic as the policy says. A recreated topic is read from
-        its beginning: the consumer has seen none of its records.
+        """Reset to the first position in a topic by the policy.
+
+        A recreated topic is read from its beginning: the consumer has seen none of its records.
         """
         same = self.identify(state, topic_id)
         state.reset_by(self._policy if same or self._policy == NONE else EARLIEST)
@@ -349,8 +349,10 @@ class SubscriptionState:
             self.policy_reset(state, EARLIEST)
 
     def lost_position(self, state: PartitionState, now: float) -> None:
-        """The log doesn't have it. What a reset found and the log lacks again is looked up with a
-        backoff: two replicas that disagree would be asked as fast as they answer.
+        """Handle a position that the log doesn't contain.
+
+        If the log lacks a position that a reset has found, it is looked up again with a backoff:
+        two replicas that disagree would be asked as fast as they answer.
         """
         before = state.losses
         self.policy_reset(state)
@@ -365,8 +367,9 @@ class SubscriptionState:
         return self._policy
 
     def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
-        """Let the next poll raise an error, and wake the callers that wait; then the partition is
-        tried again, with backoff.
+        """Let the next poll raise an error, and wake the callers that wait.
+
+        Then the partition is retried, with backoff.
         """
         self.changes += 1
         state.backoff.failed(now)

@@ -1,8 +1,8 @@
-"""What an error of an address usually comes from, of which kind it is, and what mends it.
+"""Find the usual cause of an address's error, its kind, and its cure.
 
-In: the last error of an address, or the state of its dial that hangs. Out: one `Cause`, in words
-that `explain()`, `health()` and `odradek doctor` share. Must not: look at an engine, or promise to
-know: these are the usual causes, but where an error says it itself (`ExplainedError`).
+In: the last error of an address, or the state of its pending connection attempt. Out: one `Cause`,
+in words that `explain()`, `health()` and `odradek doctor` share. Must not: read an engine, or claim
+certainty: these are the usual causes, unless an error states its own (`ExplainedError`).
 """
 
 from __future__ import annotations
@@ -178,9 +178,9 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
 def cause(
     error: BaseException | None, state: str, *, silent: bool, unproved: bool = False
 ) -> Cause | None:
-    """The usual cause of an address's last error, or of its dial that hangs.
+    """Return the usual cause of an address's last error, or of its pending attempt.
 
-    `unproved`: the latest connection that was ready ended before it answered a real request.
+    `unproved` means that the latest ready connection ended before it answered a real request.
     """
     if silent:
         return {"resolving": SLOW_NAME, "connecting": NO_ANSWER}.get(state, MUTE)
@@ -203,12 +203,12 @@ def cause(
 
 
 def usual_cause(error: BaseException) -> Cause | None:
-    """What an error of this class usually comes from."""
+    """Return the usual cause of an error of this class."""
     return next((known for kind, known in CAUSES if isinstance(error, kind)), None)
 
 
 def cure_of(error: BaseException | None) -> str | None:
-    """What mends an error that has ended a client, or a call."""
+    """Return the cure of an error that has ended a client or a call."""
     if isinstance(error, ExplainedError):
         return error.cure
     usual = None if error is None else usual_cause(error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.outage import number
+from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
@@ -66,7 +67,7 @@ class GroupExplanation:
             parts = [f"{who}: not a member, only commits offsets", f"coordinator: {where}"]
             return "; ".join([*parts, *self._awaited_words()])
         what = f"pattern {self.pattern!r}" if self.pattern else _some(self.subscription)
-        state = self.state.replace("_", " ")
+        state = worded(self.state)
         if self.unsettled_for is not None:
             state += f" (not stable for {self.unsettled_for:.1f} s)"
         parts = [f"{who}: {state}", f"{number(self.assigned, 'partition')} of {what}"]
@@ -100,7 +101,7 @@ class GroupExplanation:
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
             return (
                 f" But the group has assigned it no partitions for {self.unsettled_for:.1f} s "
-                f"({(self.state or '').replace('_', ' ')})."
+                f"({worded(self.state or '')})."
             )
         if self.assigned == 0 and missing:
             return f" But it subscribes to topics that were not found: {_some(missing)}."

@@ -1,14 +1,15 @@
-"""A producer's part of `explain()`: records without an outcome, what the oldest waits for, which of
-the usual promises it writes without, and the state of its transaction.
+"""Explain a producer: unacknowledged records, weaker guarantees, its transaction.
 
-In: the producer's engine, read from any thread. Out: frozen pictures and their lines of text. Must
-not: change anything, or wait.
+In: the producer's engine, read from any thread. Out: frozen dataclasses and their lines of text.
+Must not: change anything, or wait.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
@@ -59,7 +60,7 @@ class RecordsExplanation:
 
 
 def explain_weaker(engine: ProducerEngine) -> str | None:
-    """What this producer doesn't promise, and why; None for one that is idempotent."""
+    """Return which guarantees this producer lacks, and why; None if it is idempotent."""
     identity, acks = engine.sender.identity, engine.config["acks"]
     if identity.idempotent:
         return None
@@ -114,7 +115,7 @@ class TransactionExplanation:
     """Reason for one of the two error states."""
 
     def __str__(self) -> str:
-        text = f"transactional id {self.transactional_id}: {self.state.replace('_', ' ')}"
+        text = f"transactional id {self.transactional_id}: {worded(self.state)}"
         if self.state in HINTS:
             text += f" ({HINTS[self.state]})"
         if self.producer_id >= 0:

@@ -487,7 +487,7 @@ def _address(
 
 
 def line(a: AddressExplanation) -> str:
-    """An address in one line."""
+    """Return an address as one line."""
     text = f"{a.address} ({a.role}): {worded(a.state)}"
     if a.silent:
         text += ", no response"
@@ -514,7 +514,7 @@ def line(a: AddressExplanation) -> str:
 
 
 def _in(seconds: float) -> str:
-    return "being made" if seconds < SOON else f"in {seconds:.1f} s"
+    return "in progress" if seconds < SOON else f"in {seconds:.1f} s"
 
 
 def diagnosis(
@@ -524,7 +524,7 @@ def diagnosis(
     addresses: Sequence[AddressExplanation],
     next_attempt: float | None,
 ) -> str:
-    """A client's state in a sentence or two."""
+    """Return a client's state in a sentence or two."""
     if ended is not None:
         return f"The client has stopped: {ended}"
     brokers = [a for a in addresses if "broker" in a.role]

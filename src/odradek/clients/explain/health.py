@@ -22,6 +22,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
 from odradek.common.printable import cleaned
 from odradek.network.connection import ASIDE
+from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:
     from odradek.clients.calls.client_calls import ClientCalls
@@ -85,7 +86,7 @@ class Health(Shown):
 
 
 class _Finding(NamedTuple):
-    """What is wrong, in the engine's time."""
+    """A problem, with the engine's times."""
 
     ok: bool
     since: float | None
@@ -123,13 +124,13 @@ def _picture(calls: ClientCalls[Any]) -> Health:
 
 
 def _well_since(engine: ClientEngine) -> float | None:
-    """The first answer, or the end of the last outage."""
+    """Return the time of the first response, or of the end of the last outage."""
     outages = engine.outages
     return None if outages.known_since is None else max(outages.known_since, outages.last_ended)
 
 
 def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Finding | None:
-    """The gravest thing that is wrong; None where nothing is."""
+    """Return the most serious problem; None if there is none."""
     if calls.closed:
         return _Finding(False, None, f"this {calls.kind} is closed", None)
     if engine.ended is not None:
@@ -160,7 +161,10 @@ def _outage(engine: ClientEngine, begun: float, now: float) -> _Finding:
 
 
 def _trouble(engine: ClientEngine, begun: float, now: float) -> _Finding | None:
-    """Some brokers fail, and others answer. Addresses that were left are nobody's any more."""
+    """Return a problem with brokers that fail while others answer.
+
+    Addresses that aren't needed any more don't count.
+    """
     failing = any(broker.state == "failing" for broker in _brokers(engine))
     return _outage(engine, begun, now)._replace(ok=True) if failing else None
 
@@ -194,7 +198,7 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         return None
     text = (
         f"{name} has assigned this consumer no partitions for {now - since:.0f} s "
-        f"({membership.state.value.replace('_', ' ')})"
+        f"({worded(membership.state)})"
     )
     from shlex import quote
 
@@ -211,8 +215,9 @@ def _of_transactions(engine: ClientEngine) -> _Finding | None:
 
 
 def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
-    """Records whose leader can't be had. A topic that isn't there is another matter: a name that
-    somebody wrote wrongly stops no other.
+    """Return a problem with records whose leader is unavailable.
+
+    A missing topic isn't one: a misspelled name delays no other topic.
     """
     if not hasattr(engine, "sender"):
         return None
@@ -233,7 +238,7 @@ def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
 
 
 def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
-    """A topic that isn't there: whoever uses others as well goes on."""
+    """Return a problem with a missing topic, if the client uses no others."""
     late = [(name, m) for name, m in list(engine.missing.topics.items()) if _late(m, now)]
     if not late:
         return None

@@ -1,7 +1,7 @@
-"""Every metric by name: its unit, whether it only grows, and what it means.
+"""Describe every metric by name: its unit, whether it only grows, and its meaning.
 
-Names, units and meanings are those of Kafka's Java clients where those have the metric; the texts
-say where it differs here. What is of group `odradek-metrics` is ours. Must not: read a client.
+Names, units and meanings are those of Kafka's Java clients if those have the metric; the texts say
+where it differs here. Metrics of the group `odradek-metrics` are ours. Must not: read a client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LATELY = "of the last 30 to 60 s"
 
 
 class Meaning(NamedTuple):
-    """What is said of all metrics with one name."""
+    """Description of all metrics with one name."""
 
     unit: str
     kind: Kind
@@ -31,7 +31,7 @@ def _gauge(text: str, unit: str = "") -> Meaning:
 
 
 def _lately(what: str, unit: str) -> dict[str, Meaning]:
-    """An average and a maximum of the running and the last sample."""
+    """Return an average and a maximum of the running and the last sample."""
     return {
         "-avg": _gauge(f"The average {what}, {LATELY}.", unit),
         "-max": _gauge(f"The maximum {what}, {LATELY}.", unit),
@@ -173,7 +173,7 @@ MEANINGS: dict[str, Meaning] = {**CONNECTIONS, **PRODUCER, **CONSUMER, **CLIENT,
 
 
 class MetricScope(NamedTuple):
-    """What is told of one kind of thing."""
+    """Metrics of one kind of thing."""
 
     group: str
     tags: tuple[str, ...]

@@ -82,7 +82,7 @@ def _add_traffic(found: FoundMetrics, group: str, of: list[_Traffic], **tags: st
 
 
 def _nodes(engine: ClientEngine) -> Iterator[tuple[str, Address]]:
-    """Brokers by their ids, and bootstrap addresses as Java numbers them: -1, -2 …"""
+    """Yield brokers by id, and bootstrap addresses as Java numbers them: -1, -2, and so on."""
     snapshot = engine.metadata.snapshot
     brokers = () if snapshot is None else sorted(snapshot.brokers.values(), key=lambda b: b.id)
     there = {broker.address for broker in brokers}
@@ -94,7 +94,7 @@ def _nodes(engine: ClientEngine) -> Iterator[tuple[str, Address]]:
 
 
 def add_ours(found: FoundMetrics, engine: ClientEngine) -> None:
-    """What Java's clients don't tell: dials, rounds, outages."""
+    """Add metrics that Java's clients don't have: connection attempts, rounds, outages."""
     network, updater = engine.network, engine.updater
     counts, outage, now = engine.events.counts, engine.outages.current, found.now
     found.add(OURS, "dial-total", counts.get("dial", 0))

@@ -22,7 +22,7 @@ COORDINATOR = "consumer-coordinator-metrics"
 
 
 def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
-    """What was fetched and handed out, of all topics and of each; lag of each partition."""
+    """Add fetched and returned records, in total and by topic; the lag of each partition."""
     fetcher = engine.fetcher
     consumed = fetcher.waiting.consumed()
     ever = [fetcher.waiting.former, *consumed.values()]

@@ -1,7 +1,7 @@
-"""What is read of one client, as it becomes a snapshot.
+"""Collect the values of one client's metrics for a snapshot.
 
-In: values by name, group and tags. Out: metrics with what the catalogue says of them. Must not:
-round anything, or take a name that the catalogue doesn't have.
+In: values by name, group and tags. Out: metrics with their description in the catalogue. Must not:
+round anything, or accept a name that the catalogue doesn't have.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class FoundMetrics:
         self.add(group, f"{name}-max", factor * largest(seen, self.now), **tags)
 
     def add_throttled(self, group: str, name: str, measured: Sampled, answers: int) -> None:
-        """The average quiet of so many answers, and the longest of lately; 0 where nobody asked for
-        any. The average isn't a number where nothing was answered.
+        """Add the average and longest throttle time of responses; 0 without throttling.
+
+        The average is NaN without responses.
         """
         longest = largest([measured], self.now)
         whole = sum(total for _, total, _ in measured.lately(self.now))
@@ -55,5 +56,5 @@ class FoundMetrics:
 
 
 def ratio(whole: float, count: int) -> float:
-    """An average; not a number where nothing was measured."""
+    """Return an average; NaN if nothing was measured."""
     return whole / count if count else math.nan

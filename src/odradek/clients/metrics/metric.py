@@ -188,4 +188,4 @@ TOLD = frozenset(
         *("retry-total", "rebootstrap-total", "outage-seconds"),
     )
 )
-"""What a line for a log has, where it isn't 0."""
+"""Metrics in a log line, unless they are 0."""

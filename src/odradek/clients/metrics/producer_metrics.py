@@ -19,7 +19,7 @@ GROUP, TOPICS = "producer-metrics", "producer-topic-metrics"
 
 
 def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
-    """What was sent, of all topics and of each; the buffer."""
+    """Add sent records, in total and by topic; the buffer."""
     counts, accumulator = engine.sender.counts, engine.accumulator
     topics = dict(counts.topics)
     ever = [counts.former, *topics.values()]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_work(found: FoundMetrics, engine: ConsumerEngine, totals: WorkTotals) -> None:
-    """What is in work and waits, what was done, and what has been here for the longest time."""
+    """Add running, buffered and finished work, and the age of the oldest."""
     counts, queue = totals.counts, totals.queue
     found.add(OURS, "work-finished-total", counts.finished)
     found.add(OURS, "work-retry-total", counts.retried)

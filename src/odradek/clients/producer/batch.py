@@ -19,7 +19,7 @@ from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
 SEQUENCES = 1 << 31
-"""After so many, sequences begin at 0 again."""
+"""Number of sequences after which they begin at 0 again."""
 MOST_REFUSALS = 8
 """Kinds of failures that are kept of a batch."""
 OPEN = -1
@@ -27,11 +27,11 @@ OPEN = -1
 
 
 class RecordMetadata(NamedTuple):
-    """The partition and offset of a record. `offset` is -1 if the broker no longer knew it (a
-    duplicate).
+    """The partition and offset of a record.
 
-    With `acks=0` it is always -1 and only says that the record was passed to the operating system:
-    brokers don't respond then, so a lost or refused record goes unnoticed.
+    `offset` is -1 if the broker no longer knew it (a duplicate). With `acks=0` it is always -1 and
+    only says that the record was passed to the operating system: brokers don't respond then, so a
+    lost or refused record goes unnoticed.
     """
 
     topic: str
@@ -49,7 +49,7 @@ answer_habits(RecordMetadata)
 
 
 class BatchOutcome(NamedTuple):
-    """What the broker said of a batch."""
+    """A broker's result for a batch."""
 
     base_offset: int
     log_append_time_ms: int
@@ -70,8 +70,10 @@ class Part(NamedTuple):
 
 
 class ProduceRefusals:
-    """What was answered to the attempts of one batch, for the error that may end it (R-RT-2): the
-    last failure of each kind at each address, so that it doesn't grow with the attempts.
+    """Errors of the attempts of one batch, for the error that may end it (R-RT-2).
+
+    Only the last failure of each kind at each address is kept, so that it doesn't grow with the
+    attempts.
     """
 
     __slots__ = ("_last", "latest")
@@ -91,7 +93,7 @@ class ProduceRefusals:
         self.latest = error
 
     def attempts(self) -> list[Attempt]:
-        """The last failure of each kind at each address, the newest at the end."""
+        """Return the last failure of each kind at each address, the newest at the end."""
         return list(self._last.values())
 
 
@@ -127,7 +129,7 @@ class ProducerBatch:
         """When its first record was taken, which may have waited for its topic's metadata."""
         self.deadline = created_at + delivery
         self.append: Callable[..., int | None] = builder.append
-        """The builder's, kept at hand: `send` calls it for each record."""
+        """The builder's method, stored because `send` calls it for each record."""
         self.serial = OPEN
         """Given when the batch is ready, and growing: the order of a partition's batches."""
         self.done: Completion[BatchOutcome] = Completion()
@@ -157,12 +159,14 @@ class ProducerBatch:
         """A broker that has it knows it when it comes again; not so a part of a batch that may have
         been written whole."""
         self.refusals: ProduceRefusals | None = None
-        """What was answered to earlier attempts."""
+        """Errors of earlier attempts."""
         self.taken = False
         """It has crossed to the sender."""
         self.told: tuple[str, int, int, int] | None = None
-        """What all of its records are told, once one was: topic, partition, base offset, append
-        time."""
+        """Common result of its records, once one was requested.
+
+        Topic, partition, base offset, append time.
+        """
         self.parts: list[Part] | None = None
         """Where its records went, in order, when other batches took its place. `done` is then done,
         and the records' outcomes are those of these batches."""
@@ -185,25 +189,25 @@ class ProducerBatch:
         self.placed = topic
 
     def tried(self, epoch: int, topic_id: bytes) -> None:
-        """It goes to the leader of this epoch, of the topic with this id."""
+        """Note that it is sent to the leader of this epoch, of the topic with this id."""
         self.attempts += 1
         self.epoch_tried, self.topic_tried = epoch, topic_id
 
     def refused(self, address: Address | None, error: KafkaError, now: float) -> None:
-        """An attempt failed."""
+        """Note that an attempt failed."""
         self.refusals = self.refusals or ProduceRefusals()
         self.refusals.note(address, f"Produce to {self.partition}", error, now)
 
     def doubt(self, *, met_topic: bool = True) -> None:
-        """The present attempt may have been appended."""
+        """Note that the current attempt may have been appended."""
         self.doubtful, self.met_topic = True, self.met_topic or met_topic
 
     def number(self, sequence: int, producer: tuple[int, int], ordinal: int) -> None:
-        """Give it its sequence."""
+        """Assign its sequence."""
         self.sequence, self.producer, self.ordinal = sequence, producer, ordinal
 
     def unnumber(self) -> None:
-        """It certainly isn't in the log, and gets a new sequence."""
+        """Remove its sequence, because it certainly isn't in the log."""
         self.sequence, self.doubtful, self.met_topic = NO_SEQUENCE, False, False
 
     def replaced(self, parts: list[Part]) -> None:
@@ -228,13 +232,15 @@ class ProducerBatch:
             self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
-        """Whether it has its outcome and this newer identity fences it: it may still be in flight
-        to a broker that hangs, but can't be written after what is sent under this identity.
+        """Return whether it has its outcome and this newer identity fences it.
+
+        It may still be in flight to a broker that hangs, but can't be written after records of the
+        new identity.
         """
         return self.done.done and self.producer != identity
 
     def sealed(self, *, transactional: bool = False) -> memoryview:
-        """The bytes for a Produce request, with the ids and the sequence it was given."""
+        """Return the bytes for a Produce request, with their ids and sequence."""
         return self.builder.build(
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
@@ -243,8 +249,9 @@ class ProducerBatch:
         )
 
     def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
-        """The batch that record `index` is in now (this one may have been split), its index there,
-        and whether that batch has its outcome. Any thread may ask while the engine splits a batch:
+        """Return the current batch of a record, its index there, and whether that has its outcome.
+
+        This batch may have been split. Any thread may call this while the engine splits a batch:
         `parts` is set before `done`, so `done` has to be read first.
         """
         batch = self
@@ -257,7 +264,7 @@ class ProducerBatch:
         return batch, index, False
 
     def leaves(self) -> dict[ProducerBatch, int]:
-        """This batch, or what it was split into, each with how many records it stands for."""
+        """Return this batch, or its parts after a split, each with its number of records."""
         if self.parts is None:
             return {self: self.count}
         found: dict[ProducerBatch, int] = {}
@@ -287,8 +294,10 @@ class ProducerBatch:
 
 
 def all_over(pending: deque[ProducerBatch]) -> bool:
-    """Take off the front what has its outcome, and wait for the parts of what was split; whether
-    nothing is left. To look at all of them at each outcome would be the square of their number.
+    """Remove finished batches from the front; return whether none is left.
+
+    Parts of a split batch are waited for instead. Checking all of them at each outcome would take
+    quadratic time.
     """
     while pending and (first := pending[0]).done.done:
         pending.popleft()
@@ -297,7 +306,7 @@ def all_over(pending: deque[ProducerBatch]) -> bool:
 
 
 def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:
-    """The attempts of several batches, those of one kind and address once; the newest error."""
+    """Return the attempts of several batches without duplicates, and the newest error."""
     known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
     known.sort(key=itemgetter(0, 1))
     last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones take the place of earlier

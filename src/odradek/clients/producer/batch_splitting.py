@@ -51,14 +51,14 @@ class BatchSplitter:
     def leave_out(
         self, batch: ProducerBatch, queue: PartitionQueue, bad: Mapping[int, KafkaError], now: float
     ) -> None:
-        """Put the records that nobody complained of into a batch without a sequence."""
+        """Put the records without an error into a batch without a sequence."""
         what = f"{batch.count - len(bad)} of {counted(batch.count)} of {batch.partition}"
         room = batch.builder.estimated_size + _WIDER * batch.count
         self._replace(batch, queue, room, bad)
         self._events.emit(now, "split", what=what, parts=1)
 
     def _learn(self, topic: str, most: int, now: float) -> int:
-        """Note that batches of twice this size are too large; give what seems right for now."""
+        """Note that batches of twice this size are too large; return the size to use now."""
         limits = self._accumulator.topic_limits
         known = limits.get(topic)
         if known is None:
@@ -76,8 +76,9 @@ class BatchSplitter:
     def _replace(
         self, batch: ProducerBatch, queue: PartitionQueue, room: int, bad: Mapping[int, KafkaError]
     ) -> int:
-        """Put batches of at most `room` bytes (or one record) where this one would wait, and end
-        it; a record with an error in `bad` fails with it. Says how many batches these are.
+        """Replace a batch by batches of at most `room` bytes (or one record); return their number.
+
+        A record with an error in `bad` fails with it.
         """
         make = self._accumulator.make
         parts: list[Part] = []
@@ -116,7 +117,7 @@ class BatchSplitter:
 
 
 def refused(answer: PartitionProduceResponse, count: int) -> dict[int, str | None]:
-    """What is said of which of a batch's records."""
+    """Return the errors of a batch's records by index."""
     return {
         found.batch_index: found.batch_index_error_message
         for found in answer.record_errors

@@ -26,8 +26,10 @@ class BatchTimeouts:
         near: Callable[[str], str],
         timed_out: Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError],
     ) -> None:
-        """`near` returns the names of topics like one that doesn't exist, in words; `timed_out` the
-        error of the client, with the addresses that were tried.
+        """Set the functions for texts of errors.
+
+        `near` returns the names of topics similar to one that doesn't exist, in words; `timed_out`
+        the error of the client, with the addresses that were tried.
         """
         self._metadata = metadata
         self._near = near
@@ -49,8 +51,9 @@ class BatchTimeouts:
     def refusals(
         self, batches: Iterable[ProducerBatch], now: float
     ) -> tuple[list[Attempt], KafkaError | None]:
-        """Return what brokers answered to batches, and metadata errors of their topics; any thread
-        may ask.
+        """Return the errors of brokers for batches, and the metadata errors of their topics.
+
+        Any thread may call this.
         """
         batches = list(batches)
         attempts, latest = together([batch.refusals for batch in batches])

@@ -1,9 +1,9 @@
-"""Columns into open batches: what `send_arrow` does with one piece of its data.
+"""Write columns into open batches: one piece of the data of `send_arrow`.
 
-In: columns, a topic's metadata. Out: full batches for the sender, the rest back in the
-accumulator; which rows are in which batch is told as it goes. The batches it writes are claimed:
-nobody else touches them meanwhile, so no lock is held while the encoder works.
-Must not: wait. Where `buffer.memory` has no room it says how much is missing.
+In: columns, a topic's metadata. Out: full batches for the sender, the rest returned to the
+accumulator; the batches of rows are reported as they fill. The batches that it writes to are
+claimed: no other thread touches them meanwhile, so no lock is held while the encoder works. Must
+not: wait. If `buffer.memory` is full, it returns how much is missing.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class ColumnWriter:
         self.count = columns.count
 
     def advance(self, now: float, timestamp_ms: int) -> int:
-        """Write until all rows are in batches, or there is no room; gives the bytes that are
-        missing (0: none). `timestamp_ms` is for rows without one of their own.
+        """Write until all rows are in batches, or memory is full; return the missing bytes.
+
+        0 means that none are missing. `timestamp_ms` is for rows without one of their own.
         """
         self._flushes = self._accumulator.flushes
         try:
@@ -82,7 +83,7 @@ class ColumnWriter:
             self._give_back(now)
 
     def give_up(self, now: float) -> None:
-        """An exception ended `advance`, perhaps while it gave back: what is left goes now."""
+        """Return remaining batches and memory after an exception ended `advance`."""
         self._accumulator.doubt()
         self._give_back(now)
         self._wake()
@@ -129,7 +130,7 @@ class ColumnWriter:
         return 0
 
     def _window(self) -> tuple[Window, memoryview[int]]:
-        """A window that the next row lies in; those that no batch of ours reaches into are left."""
+        """Return the window of the next row; release those without rows in our batches."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]
@@ -147,7 +148,7 @@ class ColumnWriter:
         self._encoder.use(partition, batch.builder)
 
     def _finish(self, partition: int) -> None:
-        """A claimed batch is full: it may go."""
+        """Pass a full claimed batch to the sender."""
         batch = self._claims[partition]
         self._leave(partition, batch)
         self._accumulator.make_claim_ready(batch)
@@ -155,7 +156,7 @@ class ColumnWriter:
         self._wake()
 
     def _leave(self, partition: int, batch: ProducerBatch) -> None:
-        """Write into a batch no more, and tell which of our rows are there."""
+        """Stop writing into a batch, and report its rows."""
         piece = self._encoder.use(partition, self._closed)
         start, stop = self._claimed_at.pop(partition, None), self._first_row + self.row
         if piece is not None and start is not None:

@@ -1,8 +1,8 @@
-"""What became of the rows of one `send_arrow` or `send_many`: a few numbers per partition.
+"""Track the results of the rows of one `send_arrow` or `send_many`: a few numbers per partition.
 
-In: which rows are in which batch, from the caller's thread; the batches' outcomes, from the
-engine's. Out: one completion once everything has its outcome, and the offsets. Must not: keep
-batches, whose records are let go one by one.
+In: the batches of rows, from the caller's thread; the batches' outcomes, from the engine's. Out:
+one completion once everything has its outcome, and the offsets. Must not: keep batches, whose
+records are freed one by one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class OffsetRange(NamedTuple):
-    """Rows of one `send_arrow()` or `send_many()` in one partition, from the first to the last
-    offset.
+    """Rows of one `send_arrow()` or `send_many()` in one partition: the first and last offset.
 
     The last offset is inclusive. Both are -1 if the broker no longer knew them (it already had a
     retried batch).
@@ -64,7 +63,7 @@ class RowsDelivery:
         self._look()
 
     def ranges(self) -> list[OffsetRange]:
-        """The offsets by partition, in order."""
+        """Return the offsets by partition, in order."""
         return [found for place in sorted(self._ranges) for found in self._ranges[place]]
 
     def _ended(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
@@ -83,7 +82,7 @@ class RowsDelivery:
         self._look()
 
     def _follow(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
-        """Wait for the parts of a batch that was split, as far as rows of ours are in them."""
+        """Wait for the parts of a batch that was split, as far as our rows are in them."""
         last, found = first + count, []
         for part in batch.parts or ():
             start, stop = max(first, part.first), min(last, part.first + part.records)
@@ -111,7 +110,7 @@ class RowsDelivery:
         ranges.append(OffsetRange(batch.partition, begin, end, count))
 
     def _look(self) -> None:
-        """End the wait once everything is there; exactly one thread finds that it is."""
+        """End the wait once all outcomes are known; exactly one thread finds that."""
         with self._lock:
             ended = self._complete and self._settled == self._added
             if ended:
@@ -120,12 +119,12 @@ class RowsDelivery:
             self.done.complete(None)
 
     def errors(self) -> list[BaseException | None]:
-        """The error of each row, in order; None where it was written."""
+        """Return the error of each row, in order; None for a written row."""
         known = (*self.row_errors.errors, None)  # -1 is the last
         return [known[number] for number in self.row_errors.numbers(self.rows)]
 
     def error_column(self) -> ErrorColumn:
-        """The error of each row, in order; null where it was written."""
+        """Return the error of each row, in order; null for a written row."""
         require_extra("pyarrow")
         from odradek.record.arrow_send import error_column
 

@@ -1,13 +1,13 @@
-"""Which answers to Produce prove that nothing was appended; all others leave a batch in doubt.
+"""Decide which Produce errors prove that nothing was appended; others leave a batch in doubt.
 
-In: an error code, or that there was no answer. Out: whether the attempt may have been appended
-(R-PR-1). A leader checks rights, its leadership, the in-sync replicas, the records and the
+In: an error code, or that there was no response. Out: whether the attempt may have been appended
+(R-PR-1). A leader checks permissions, its leadership, the in-sync replicas, the records and the
 sequence, in this order, and then appends: an error from before is a proof. With acks=all it then
 waits for replicas, and errors of that wait prove nothing: it may lose the leadership (6), its disk
-(56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes are
-used before the append as well, so they prove nothing. A proof says nothing of earlier attempts: the
-leader looks for duplicates last. Out as well: what an error of records says of this. Must not:
-decide what is to be done.
+(56) or the topic (3, 100), replicas may leave the ISR (20), the time may be up (7). Some of these
+codes are used before the append as well, so they prove nothing. A proof says nothing of earlier
+attempts: the leader checks for duplicates last. Out as well: the text about this in errors of
+records. Must not: decide what is done.
 """
 
 from __future__ import annotations

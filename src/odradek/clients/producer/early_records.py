@@ -1,9 +1,9 @@
-"""Records whose topic isn't known yet: `send()` gives them here and goes on (R-RT-2).
+"""Hold records whose topic isn't known yet, so that `send()` needn't wait (R-RT-2).
 
 In: records of the callers' threads, in their order; metadata. Out: the same records in the open
 batches of their partitions, once there is metadata of the topic, in the same order; or an error
 each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
-pass them: a topic's lane is made once its records are placed (`topic`, under the accumulator's
+pass them: a topic's lane is created once its records are placed (`topic`, under the accumulator's
 lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
 for the metadata itself.
 """
@@ -36,7 +36,7 @@ from odradek.record import BatchBuilder
 NOWHERE = -1
 """The partition of a record that has none yet."""
 PAUSE = 0.001
-"""Seconds after an error. Whoever is told of it may send again at once, and a step has to end."""
+"""Seconds after an error: a notified caller may send again at once, and a step has to end."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
 
@@ -55,8 +55,9 @@ class EarlyRecord(ProducerBatch):
         now: float,
         patience: float,
     ) -> None:
-        """`wanted`: its partition, where the caller has named one. What the caller may change after
-        `send()` is copied, as a batch does.
+        """Copy what the caller may change after `send()`, as a batch does.
+
+        `wanted` is the partition, if the caller has named one.
         """
         partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
         super().__init__(partition, BatchBuilder(0, None), now, patience)
@@ -100,7 +101,7 @@ class _Waiting:
         return (self.absent or self.records or (None,))[0]
 
     def blocks(self, count: int) -> bool:
-        """Whether a record for one of so many partitions would pass one that waits."""
+        """Return whether a record for one of `count` partitions would pass a waiting one."""
         return bool(self.records) or (bool(self.absent) and self.least < count)
 
     def leave_absent(self, record: EarlyRecord) -> None:
@@ -129,8 +130,10 @@ class EarlyRecords:
         unreached: Callable[[str, float], KafkaTimeoutError],
         note_missing: Callable[[TopicPartition], None],
     ) -> None:
-        """`topic` waits until a topic is known, `pause` until metadata changes, both until a
-        deadline; `track` notes what is waited for, and until when; `timeout` makes an error of it.
+        """Set the functions for waits.
+
+        `topic` waits until a topic is known, `pause` until metadata changes, both until a
+        deadline; `track` notes what is waited for, and until when; `timeout` creates its error.
         `unreached_until` returns when a record of that age ends while the client has reached no
         broker, infinity once it has; `unreached` makes that error. `note_missing` is called with a
         partition that its topic doesn't have.
@@ -156,7 +159,7 @@ class EarlyRecords:
     # The callers' side
 
     def topic(self, name: str) -> Topic | None:
-        """The topic as it is known, unless a record for it would pass others that wait here."""
+        """Return the known topic, unless a record for it would pass others that wait here."""
         with self._accumulator.lock:
             snapshot = self._metadata.snapshot
             found = None if snapshot is None else snapshot.topic(name)
@@ -167,13 +170,14 @@ class EarlyRecords:
             return None if blocked else found
 
     def room(self, record: EarlyRecord) -> int:
-        """What a record takes of `buffer.memory` while it is here."""
+        """Return the bytes of `buffer.memory` that a record needs while it is here."""
         return min(record.size + OVERHEAD, self._accumulator.limit)
 
     def add(self, record: EarlyRecord, *, turn: bool) -> bool | None:
-        """Take a record; False where it can go into a batch at once, and None where `buffer.memory`
-        has no room for it, unless it was granted some. `turn`: others who wait for room don't
-        come first.
+        """Accept a record; False if it can go into a batch at once, None if memory is full.
+
+        Memory that was reserved for it is used. With `turn`, it isn't after others that wait for
+        memory.
         """
         accumulator, (name, partition) = self._accumulator, record.partition
         with accumulator.lock:
@@ -193,9 +197,7 @@ class EarlyRecords:
         return True
 
     def withdraw(self, record: EarlyRecord) -> None:
-        """Its caller goes another way, or was interrupted and gets no future: it isn't sent, unless
-        it is in a batch by now.
-        """
+        """Withdraw a record of an interrupted or waiting caller, unless it is in a batch."""
         with self._accumulator.lock:
             if record.done.done:
                 return
@@ -230,7 +232,7 @@ class EarlyRecords:
                 raise self._timeout(f"earlier records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
-        """See to it that somebody waits for the metadata of each topic."""
+        """Ensure that a flow waits for the metadata of each topic."""
         if now < self._again_at:
             return False
         with self._accumulator.lock:
@@ -260,7 +262,7 @@ class EarlyRecords:
         return moved
 
     def _forget(self, name: str, waiting: _Waiting) -> None:
-        """Nobody waits for a topic any more: all were placed, withdrawn or ended."""
+        """Forget a topic whose records were all placed, withdrawn or ended."""
         with self._accumulator.lock:
             if waiting.oldest is not None:  # a caller has just come
                 return
@@ -270,11 +272,11 @@ class EarlyRecords:
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
-        """The flows have theirs."""
+        """Return None: the flows have their own deadlines."""
         return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """The client ends."""
+        """End all records with the client."""
         self._accumulator.refuse(error)  # first: no more come
         self._fail_all(error)
 
@@ -293,7 +295,7 @@ class EarlyRecords:
         def ended(done: Completion[None]) -> None:
             waiting.placing = None
             self._due.append(name)
-            if done.error is not None:  # nobody takes this client in, or it has ended
+            if done.error is not None:  # no broker accepts this client, or it has ended
                 self._fail(waiting, done.error)
 
         placing.when_done(ended)
@@ -318,8 +320,9 @@ class EarlyRecords:
                 now = yield Wait((), now + PAUSE)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
-        """Wait for news of a topic that lacks partitions which callers have named, as Java's
-        client does: they may just have been added.
+        """Wait for new metadata of a topic that lacks partitions which callers have named.
+
+        They may just have been added; Java's client waits, too.
         """
         count = len(topic.partitions)
         with self._accumulator.lock:

@@ -59,7 +59,7 @@ def group_offsets(brokers: Brokers, group_id: str, deadline: float) -> Flow[Grou
 
 
 def _read(answer: OffsetFetchResponse, group_id: str, found: GroupOffsets) -> KafkaError | None:
-    """Gather the offsets; give the error that decides about the answer."""
+    """Collect the offsets; return the error that decides about the response."""
     what = f"OffsetFetch of group {group_id!r}"
     code = answer.error_code or next((g.error_code for g in answer.groups if g.error_code), 0)
     if code:

@@ -40,9 +40,11 @@ class OffsetTopics:
         is_missing: Callable[[str], bool] | None = None,
         not_owned: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
-        """`topic_ids`: each returns a topic's id in some client's metadata of now; `is_missing`:
+        """Set the functions that look topics up.
+
+        `topic_ids`: each returns a topic's id in some client's current metadata; `is_missing`
         whether a topic is missing in the consumer's. `not_owned` returns the partitions that
-        another member may have read since, as of now.
+        another member may have read since.
         """
         self.ids = {p: topic_id for p, topic_id in ids.items() if topic_id != NO_ID}
         self.refused = refused
@@ -59,9 +61,11 @@ class OffsetTopics:
         *,
         read: bool = False,
     ) -> OffsetTopics:
-        """Note the topics now. A consumer's `group_metadata()` knows under which ids it reads; for
-        a group that is only named, the ids in the producer's metadata count. `read`: the offsets
-        are those of records, and not given by hand.
+        """Note the current topics of offsets.
+
+        A consumer's `group_metadata()` knows the ids that it reads; for a group that is only named,
+        the ids in the producer's metadata count. With `read`, the offsets are those of records, and
+        not chosen by hand.
         """
 
         def topic_id(topic: str) -> bytes:
@@ -77,8 +81,9 @@ class OffsetTopics:
         return cls(known.ids, known.replaced, ids, known.is_missing, known.refused)
 
     def check_owned(self, offsets: Collection[TopicPartition], group_id: str) -> None:
-        """Raise if another member may have read on from the group's offset of one of these: the
-        coordinator looks at the generation alone, which this member may have after a rebalance.
+        """Raise if another member may have continued after the group's offset of one of these.
+
+        The coordinator checks the generation alone, which this member may have after a rebalance.
         """
         over = [str(partition) for partition in self._not_owned() if partition in offsets]
         if over:
@@ -109,8 +114,10 @@ class OffsetTopics:
     def check_names(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
     ) -> None:
-        """Raise if an offset would be sent by the name of a topic that the consumer read, and that
-        doesn't exist any more by its metadata: a topic of that name may have been created since.
+        """Raise if an offset would be sent by the name of a topic that doesn't exist any more.
+
+        The consumer read the topic, and by its metadata it is gone: a topic of that name may have
+        been created since.
         """
         self.check(offsets)
         if self._is_missing is None:

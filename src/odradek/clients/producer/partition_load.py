@@ -38,11 +38,11 @@ class PartitionLoad:
     def table(
         self, topic: Topic, brokers: Mapping[int, Broker], now: float
     ) -> tuple[Sequence[int], Sequence[int] | None]:
-        """The partitions to choose from, and the running sums of their weights.
+        """Return the partitions to choose from, and the running sums of their weights.
 
-        None for the sums: all are equal. Partitions without a leader are left out unless all are,
-        and, with `partitioner.availability.timeout.ms`, those of a broker that has taken nothing
-        for that time though something waits for it.
+        The sums are None if all are equal. Partitions without a leader are left out unless all are,
+        and, with `partitioner.availability.timeout.ms`, those of a broker that has accepted nothing
+        for that time although batches wait for it.
         """
         found = self._tables.get(topic.name)
         if found is None or found.topic is not topic or found.left <= 0:
@@ -80,7 +80,7 @@ class PartitionLoad:
 
 
 class _Table:
-    """What was found in one look, good for `left` choices."""
+    """Result of one check, valid for `left` choices."""
 
     __slots__ = ("left", "partitions", "sums", "topic")
 

@@ -1,10 +1,10 @@
-"""The batches of each partition on their way: which is next, and which sequence it has.
+"""Order the batches of each partition: the next one to send, and its sequence.
 
-In: batches in the order of their rows, those that come back, an id and epoch to begin with.
-Out: the batch that may go now, with its sequence. The order of a partition is kept here (KIP-98):
-its id, epoch and sequences are its own, since brokers remember them by partition. So one that has
-to go on under a new epoch does so alone (R-PR-1).
-Must not: know brokers, requests or errors; forget a partition that has a batch without an outcome.
+In: batches in the order of their rows, batches to retry, an id and epoch to begin with. Out: the
+batch that may be sent now, with its sequence. The order of a partition is kept here (KIP-98): its
+id, epoch and sequences are its own, since brokers remember them by partition. So a partition that
+has to continue under a new epoch does so alone (R-PR-1). Must not: know brokers, requests or
+errors; forget a partition that has a batch without an outcome.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEVER = -2
 
 
 class Numbering:
-    """Who writes to one partition, and with which sequence next: all that outlives its batches."""
+    """Identity and next sequence of one partition's writer: all that outlives its batches."""
 
     __slots__ = (
         "acknowledged", "cut", "ended", "identity", "known_at", "lost", "next_sequence", "numbered",
@@ -51,21 +51,25 @@ class Numbering:
         self.reached = 0
         """The offset after the newest acknowledged record under this identity."""
         self.cut = False
-        """The log has lost what was acknowledged, and then took a batch though older ones are in
-        doubt: its leader knew nobody any more and takes any sequence, so there may be holes before
-        it."""
+        """Whether the log lost acknowledged records, and then accepted a batch before older ones.
+
+        The older ones are in doubt: the leader knew no producer any more and accepts any sequence,
+        so there may be gaps before the batch.
+        """
 
     def begin(self, identity: tuple[int, int]) -> None:
-        """Go on under another identity, from sequence 0. From then on the leader refuses what
-        comes late under an older epoch.
+        """Continue under another identity, from sequence 0.
+
+        From then on, the leader refuses late requests under an older epoch.
         """
         self.identity, self.next_sequence, self.numbered = identity, 0, 0
         self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
         self.ended = self.lost = self.cut = False
 
     def end(self, *, lost: bool) -> bool:
-        """Give no more sequences under this identity (`lost`: a batch that may have been written
-        was given up); says whether it gave any before.
+        """Assign no more sequences under this identity; return whether it assigned any before.
+
+        `lost` means that a batch was given up which may have been written.
         """
         lasted, self.ended = not self.ended, True
         self.lost = self.lost or lost
@@ -90,8 +94,10 @@ class PartitionQueue:
         """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
-        """The topic has this id now. If it was created again, its leaders don't know this producer,
-        and what the old topic's leaders acknowledged says nothing of the new log.
+        """Note the topic's id.
+
+        If the topic was recreated, its leaders don't know this producer, and acknowledgements of
+        the old topic say nothing of the new log.
         """
         numbering = self.numbering
         self.by_name = not any(topic_id)
@@ -112,8 +118,10 @@ class PartitionQueue:
         self.absent_since = None
 
     def next(self) -> ProducerBatch | None:
-        """The batch to send next: the oldest. Where sequences are missing or in doubt, the oldest
-        that may be in the log: its outcome comes before any new sequence.
+        """Return the batch to send next: the oldest.
+
+        If sequences are missing or in doubt, it is the oldest that may be in the log: its outcome
+        comes before any new sequence.
         """
         if self.out_of_order or self.numbering.ended:
             for batch in self.waiting:
@@ -151,8 +159,10 @@ class PartitionQueue:
         return under_way == 0 or (numbering.known_at == epoch and under_way < max_in_flight)
 
     def appended(self, batch: ProducerBatch, offset: int) -> None:
-        """It was acknowledged at this offset (-1 where the leader doesn't say). Before it are all
-        that were acknowledged and the older ones in doubt, unless an unclean election cut the log.
+        """Note that a batch was acknowledged at this offset (-1 if the leader doesn't report it).
+
+        All acknowledged batches and the older ones in doubt are before it, unless an unclean
+        election truncated the log.
         """
         numbering, newest = self.numbering, self.numbering.acknowledged
         numbering.known_at = batch.epoch_tried
@@ -173,7 +183,7 @@ class PartitionQueue:
         numbering.reached = offset + batch.builder.count
 
     def send(self, batch: ProducerBatch, epoch: int, *, numbered: bool) -> None:
-        """A batch that waits goes to the leader of this epoch."""
+        """Note that a waiting batch is sent to the leader of this epoch."""
         self.waiting.remove(batch)
         if numbered:
             self.number(batch)
@@ -181,7 +191,7 @@ class PartitionQueue:
         self.in_flight.append(batch)
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""
+        """Assign a batch's sequence, which it keeps over all its retries (R-PR-1)."""
         if batch.sequence != NO_SEQUENCE:
             return
         numbering = self.numbering
@@ -190,8 +200,9 @@ class PartitionQueue:
         numbering.next_sequence = (numbering.next_sequence + batch.builder.count) % SEQUENCES
 
     def take_back(self, batch: ProducerBatch) -> bool:
-        """Let the next batch have the sequence of this one, which certainly isn't in the log; False
-        where others have later sequences already.
+        """Reuse the sequence of a batch that certainly isn't in the log; return whether it can be.
+
+        It can't if others have later sequences already.
         """
         numbering = self.numbering
         newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
@@ -233,11 +244,11 @@ class PartitionQueue:
 
 
 class PartitionQueues:
-    """The queues of one producer's partitions in use, and a few numbers of the others.
+    """Queues of one producer's partitions in use, and a few numbers of the others.
 
-    What a step of the sender costs grows with the partitions in use, not with all that were ever
-    used. A partition's sequences can't be forgotten while its epoch lasts. So once very many rest,
-    they are forgotten, and all begin under a newer epoch than any of theirs, from sequence 0.
+    The cost of a sender's step grows with the partitions in use, not with all that were ever used.
+    A partition's sequences can't be forgotten while its epoch lasts. So once very many are idle,
+    they are forgotten, and all begin under an epoch above all of theirs, from sequence 0.
     """
 
     def __init__(self) -> None:
@@ -247,7 +258,7 @@ class PartitionQueues:
         self._limit = MOST_RESTING
 
     def get(self, partition: TopicPartition) -> PartitionQueue:
-        """A partition's queue; from now on it is in use."""
+        """Return a partition's queue; from now on it is in use."""
         found = self.active.get(partition)
         if found is None:
             numbering = self._resting.pop(partition, None) or Numbering()
@@ -255,7 +266,7 @@ class PartitionQueues:
         return found
 
     def rest(self, partition: TopicPartition, identity: SenderIdentity) -> None:
-        """A partition has nothing on its way: keep its numbers only."""
+        """Keep only the numbers of a partition that has no batches."""
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)

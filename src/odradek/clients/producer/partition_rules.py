@@ -51,7 +51,7 @@ _RULES: dict[str, Rule | None] = {
 
 
 def rule_for(partitioner: str | PartitionFunction) -> Rule | None:
-    """The rule of a checked option's value; None where keys decide as in Java, or nothing does."""
+    """Return the rule of an option's value; None if keys decide as in Java, or nothing does."""
     return _RULES[partitioner] if isinstance(partitioner, str) else _checked(partitioner)
 
 
@@ -83,10 +83,10 @@ def _checked(function: PartitionFunction) -> Rule:
 
 
 def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> SentColumns:
-    """The same columns, with the rule's partition in each row that gave none of its own.
+    """Return the columns with the rule's partition in each row without one of its own.
 
-    `columns` must have passed the encoder's checks: then each row is asked about once, in order.
-    Somebody may write into the buffers meanwhile; slices can't leave them, and what comes out is
+    `columns` must have passed the encoder's checks: then the rule is called once per row, in order.
+    Another thread may write into the buffers meanwhile; slices can't leave them, and the result is
     checked by the encoder again. Raises `PartitionerError`, which names the row.
     """
     partitions = array("i", bytes(4 * columns.count))
@@ -112,7 +112,7 @@ def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> Sent
 
 
 def _texts(column: SentBinary | None, count: int) -> Iterable[bytes | None]:
-    """The byte strings of a column, as `send` would have been given them."""
+    """Yield the byte strings of a column, as `send` would receive them."""
     if column is None:
         return repeat(None)
     start = column.start
@@ -138,7 +138,7 @@ def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
 
 
 def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int) -> list[int]:
-    """Some integers of a buffer, which may end within an integer, so it isn't cast as a whole."""
+    """Return some integers of a buffer, which may end within one, so it isn't cast as a whole."""
     width = 8 if kind == "q" else 4
     view = memoryview(buffer).cast("B")[width * start : width * (start + count)]
     return view.cast(kind).tolist()

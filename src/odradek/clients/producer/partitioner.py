@@ -17,7 +17,7 @@ from odradek.metadata.cluster import Cluster, Topic
 from odradek.record import partition_for_key
 
 RECORD_OVERHEAD = 8
-"""What a record adds to its key and value, more or less: the sticky partitioner counts bytes."""
+"""Approximate bytes that a record adds to its key and value, for the sticky partitioner."""
 Load = Callable[[Topic], tuple[Sequence[int], Sequence[int] | None]]
 """Partitions to choose from, and the running sums of their weights; None: all are equal."""
 
@@ -40,7 +40,7 @@ class Partitioner:
         self.ignores_keys = ignore_keys or rule is not None
         """A key as such decides nothing: rows that no rule places are spread, with and without."""
         self.rule = rule
-        """What decides instead of the key's murmur2; None: nothing does."""
+        """Rule that decides instead of the key's murmur2; None if nothing does."""
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
     def partition(self, topic: Topic, size: int) -> int:
@@ -54,11 +54,11 @@ class Partitioner:
         return current[0]
 
     def sticky(self, topic: Topic, stride: int) -> tuple[int, int]:
-        """The partition for records without a key, and the bytes that may still go there.
+        """Return the partition for records without a key, and its remaining bytes.
 
         KIP-794: stay on one partition for `stride` bytes (a batch), then move to another one that
-        has a leader, so that every partition gets the same number of bytes in the end; or fewer
-        the more batches wait for it, compared with the others.
+        has a leader, so that every partition gets the same number of bytes in the end; or fewer the
+        more batches wait for it, compared with the others.
         """
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= len(topic.partitions) or current[1] >= stride:
@@ -73,7 +73,7 @@ class Partitioner:
             current[1] += size
 
     def forget(self, topic: str) -> None:
-        """Nobody has used it for a while (metadata.max.idle.ms)."""
+        """Forget a topic that wasn't used for a while (metadata.max.idle.ms)."""
         self._sticky.pop(topic, None)
 
     def _choose(self, topic: Topic, last: int) -> int:
@@ -91,7 +91,7 @@ def _led(topic: Topic) -> tuple[Sequence[int], None]:
 
 
 class TopicLane:
-    """What `send` needs of a topic for each record; `send` makes a new one for a new snapshot."""
+    """Data of a topic that `send` needs for each record; it is replaced for a new snapshot."""
 
     __slots__ = ("_partitioner", "by_key", "count", "open", "snapshot", "topic")
 
@@ -113,7 +113,7 @@ class TopicLane:
         self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None) -> int:
-        """Where a record goes that names no partition; `send` has this at hand for itself."""
+        """Return the partition of a record that names none; `send` has the same code inline."""
         if key is None or not self.by_key:
             return self.place(key, value)
         return partition_for_key(key, self.count)
@@ -127,7 +127,7 @@ class TopicLane:
 
 
 class RuledLane(TopicLane):
-    """The lane of a producer with a rule; a class of its own, so that nobody else pays for it."""
+    """Lane of a producer with a rule; a separate class, so that others don't pay for it."""
 
     __slots__ = ("_rule",)
 

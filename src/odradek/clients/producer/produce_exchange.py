@@ -43,7 +43,7 @@ class TopicCounts:
 
 
 class SentLately:
-    """What was sent in 30 s, as `Sampled` has it for one thing."""
+    """Records sent in 30 s, as `Sampled` measures one value."""
 
     __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
 
@@ -55,10 +55,10 @@ class SentLately:
 
 
 class SentCounts:
-    """What one producer has sent, in numbers, for its metrics; written in the engine's step.
+    """Counts of one producer's sent records for its metrics, written in the engine's step.
 
     Splits and retries of requests aren't here: they are events. `ProduceExchange` counts without a
-    call of a function, and a record costs nothing.
+    function call, and a record costs nothing.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class SentCounts:
         self.until = -math.inf
 
     def of(self, topic: str) -> TopicCounts:
-        """The numbers of a topic."""
+        """Return the counts of a topic."""
         return self.topics.get(topic) or self.topics.setdefault(topic, TopicCounts())
 
     def forget(self, topic: str) -> None:
@@ -82,21 +82,21 @@ class SentCounts:
             former.failed += gone.failed
 
     def turn(self, now: float) -> None:
-        """The running sample is full: the next one begins."""
+        """Begin the next sample, because the running one is full."""
         self.before, self.running, self.until = self.running, SentLately(now), now + WINDOW
 
     def lately(self, now: float) -> list[SentLately]:
-        """The samples that count still."""
+        """Return the samples that still count."""
         return [
             one for one in (self.running, self.before) if one.batches and now < one.begun + KEPT
         ]
 
     def again(self, topic: str, records: int) -> None:
-        """Records will be sent once more."""
+        """Count records that will be sent once more."""
         self.of(topic).retried += records
 
     def failed(self, topic: str, records: int) -> None:
-        """Records won't be written, or nobody knows."""
+        """Count records that won't be written, or may not have been."""
         self.of(topic).failed += records
 
 
@@ -163,7 +163,7 @@ class ProduceExchange:
                 data.topic_id = NO_ID
 
     def answers(self, response: Message) -> dict[tuple[str, int], PartitionProduceResponse]:
-        """What was answered, by topic and partition; with acks=0 that all went well."""
+        """Return the results by topic and partition; with acks=0, success for all."""
         if not self.body.acks:
             return {
                 (name, data.index): PartitionProduceResponse(data.index, base_offset=-1)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ProducerEngine(ClientEngine):
-    """What a producer is made of."""
+    """The engine of a producer."""
 
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
@@ -131,9 +131,10 @@ class ProducerEngine(ClientEngine):
         return self.transactions
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Return every batch without an outcome, open ones and early records included. Any thread
-        may ask: a batch between two queues still holds memory; early records come first, as they
-        become batches.
+        """Return every batch without an outcome, open ones and early records included.
+
+        Any thread may call this: a batch between two queues still holds memory; early records come
+        first, as they become batches.
         """
         found = dict.fromkeys(leaf for early in self.early.incomplete() for leaf in early.leaves())
         found.update(dict.fromkeys(self.accumulator.live()))
@@ -162,8 +163,9 @@ class ProducerEngine(ClientEngine):
         return self._partition_load.table(topic, brokers, self.now)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
-        """The topic as it is now, for rows that name a partition which may just have been added. It
-        looks once: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
+        """Return newer metadata of a topic, for rows with a partition that may be new.
+
+        It refreshes once: an invalid row shouldn't block its caller for `max.block.ms`.
         """
         now = yield START
         before = self.metadata.refreshed_at
@@ -175,7 +177,7 @@ class ProducerEngine(ClientEngine):
         return (yield from self.topic(topic.name, deadline))
 
     def leave_line(self, owner: object) -> None:
-        """Nobody waits for that room any more, or wants what was or will be granted."""
+        """Stop waiting for memory, and release what was or will be reserved."""
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
@@ -195,7 +197,7 @@ class ProducerEngine(ClientEngine):
                 remaining = sum(b.count for b in left)
                 batches = "1 batch" if len(left) == 1 else f"{len(left)} batches"
                 why = self._why_early(left[0], now)
-                what = f"acknowledgement of {counted(remaining)} in {batches}{why}"
+                what = f"the acknowledgement of {counted(remaining)} in {batches}{why}"
                 raise self.timeouts.timeout(what, now, left).leaving(remaining)
             now = yield Wait((self.batch_done,), deadline)
         for error in [record.done.error for record in early]:
@@ -226,16 +228,16 @@ class ProducerEngine(ClientEngine):
         return f"{counted(total)}{some} {were(sent)} sent; {known}"
 
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for records, or for their memory."""
+        """Return the error of a call that waited for records, or for their memory."""
         return self.timeouts.timeout(what, now, self.incomplete())
 
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for a batch, or for a number of rows."""
+        """Return the error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
-            return self.undelivered(f"acknowledgement of {counted(of)}", now)
+            return self.undelivered(f"the acknowledgement of {counted(of)}", now)
         topic, partition = of.partition
         place = f"topic {topic}" if partition == NOWHERE else of.partition
-        what = f"acknowledgement of records for {place}{self._why_early(of, now)}"
+        what = f"the acknowledgement of records for {place}{self._why_early(of, now)}"
         return self.undelivered(what, now)
 
     def _why_early(self, batch: ProducerBatch, now: float) -> str:
@@ -249,13 +251,13 @@ class ProducerEngine(ClientEngine):
         return waits and self.updater.refusals.got_in()
 
     def waits(self) -> list[tuple[str, float]]:
-        """What callers wait for, and the records that have no outcome yet."""
+        """Return what callers wait for, and the records without an outcome."""
         found, pending = super().waits(), self.incomplete()
         if pending:
             partitions = len({b.partition for b in pending})
             places = "1 partition" if partitions == 1 else f"{partitions} partitions"
             waiting = counted(sum(b.count for b in pending))
-            what = f"acknowledgement of {waiting} for {places}, the oldest first"
+            what = f"the acknowledgement of {waiting} for {places}, the oldest first"
             attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(self.ends(b)[0] for b in pending)))

@@ -1,12 +1,12 @@
-"""The producer's id (KIP-98), and under which epoch each partition goes on.
+"""Manage the producer's id (KIP-98), and the epoch of each partition.
 
-In: partitions that begin, or whose identity has ended. Out: the id and epoch that their batches
-carry. R-PR-1: if a batch that may have been written is given up, its partition goes on under the
-next epoch, from sequence 0, so that its leader refuses what comes late. No broker is asked for it:
-without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders keep ids
-and epochs by partition, and so do we; a new id is needed only when no epoch is left. A producer
-without idempotence has no id: its options say so, or the brokers don't know InitProducerId and
-`enable.idempotence` wasn't given. Must not: know batches, or what is in doubt.
+In: partitions that begin, or whose identity has ended. Out: the id and epoch of their batches.
+R-PR-1: if a batch that may have been written is given up, its partition continues under the next
+epoch, from sequence 0, so that its leader refuses late requests. No broker is asked for it: without
+a transactional id, InitProducerId returns a new *id*, which fences nothing. Leaders keep ids and
+epochs by partition, and so does this client; a new id is needed only when no epoch is left. A
+producer without idempotence has no id: its options say so, or the brokers don't support
+InitProducerId and `enable.idempotence` wasn't set. Must not: know batches, or their doubts.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ as long each further time (KIP-580)."""
 
 
 def quick_backoff(config: Config) -> ExponentialBackoff:
-    """The waits after CONCURRENT_TRANSACTIONS, which is over in milliseconds."""
+    """Return the waits after CONCURRENT_TRANSACTIONS, which lasts for milliseconds."""
     most = config.backoff("retry.backoff").maximum
     return ExponentialBackoff(min(QUICK, most), most)
 
 
 class SenderIdentity(Protocol):
-    """The id and epoch of a producer's batches, as its sender asks for it: `ProducerIdentity`, or
-    `TransactionManager` for the transactions of one id.
+    """The id and epoch of a producer's batches, for its sender.
+
+    It is a `ProducerIdentity`, or a `TransactionManager` for transactions.
     """
 
     @property
@@ -96,8 +97,10 @@ class SenderIdentity(Protocol):
         """Return whether a partition may be written to now; start what is needed for that."""
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """Return what a partition's next batch carries, whose last one carried `identity`; None if
-        that isn't known yet. `ended`: no batch gets a sequence under that identity any more.
+        """Return the identity of a partition's next batch, after a batch with `identity`.
+
+        None if it isn't known yet. With `ended`, no batch gets a sequence under that identity any
+        more.
         """
 
     def begin_above(self, epoch: int) -> bool:
@@ -111,8 +114,9 @@ class SenderIdentity(Protocol):
 
 
 class ProducerIdentity:
-    """The `SenderIdentity` of a producer without transactions: it asks a broker for an id, and
-    counts epochs by itself.
+    """The `SenderIdentity` of a producer without transactions.
+
+    It requests an id from a broker, and counts epochs by itself.
     """
 
     transactional_id: str | None = None
@@ -186,7 +190,7 @@ class ProducerIdentity:
             producer_id=NOBODY[0],
             producer_epoch=NOBODY[1],
         )
-        call = AnyBrokerCall(self._brokers, "producer id", math.inf)
+        call = AnyBrokerCall(self._brokers, "the producer id", math.inf)
         try:
             response = yield from call.ask(
                 lambda _: body, InitProducerIdResponse, _check, ours=True
@@ -204,7 +208,7 @@ class ProducerIdentity:
             self._network.changed.notify()
 
     def _do_without(self, error: UnsupportedVersionError) -> None:
-        """The brokers know no InitProducerId: go on without, unless idempotence was asked for."""
+        """Continue without idempotence, which the brokers don't support, unless it was required."""
         engine = self._engine
         if engine.ended is not None:
             return

@@ -26,8 +26,10 @@ COLUMN_BATCH = 512 << 10
 """Bytes of a batch that columns fill, unless `batch.size` is given: brokers take large ones best,
 and a column's rows come faster than `linger.ms` passes."""
 FIRST_ROOM = 4096
-"""What an open batch reserves at first; it takes four times as much whenever that is full. So
-thousands of partitions with a record each don't take `batch.size` each."""
+"""Bytes that an open batch reserves at first; it reserves four times as much when full.
+
+So thousands of partitions with a record each don't need `batch.size` each.
+"""
 CANNOT_WAIT = object()
 """The owner of what a callback sends. It doesn't wait in line, so it takes room before others."""
 HURRY_SHARE = 2
@@ -43,7 +45,7 @@ class Appended(NamedTuple):
     """A record's place: its batch, its index there, and whether the host must be woken."""
 
     batch: ProducerBatch
-    index: int  # type: ignore[assignment]  # as tuples name a method of theirs
+    index: int  # type: ignore[assignment]  # tuples have a method of this name
     wake: bool
 
 
@@ -66,7 +68,8 @@ class RecordAccumulator:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for room, in their order: nobody else takes any (`RoomLine`)."""
+        """Callers that wait for memory, in order: no other caller may take any (`RoomLine`).
+        """
         self.released = 0
         """How many batches have given their memory back."""
         self.starved = False
@@ -84,22 +87,25 @@ class RecordAccumulator:
         if self._compression in LEVELS:
             self._level = config[f"compression.{self._compression}.level"]
         self._torn = False
-        """Somebody changes the books, or was interrupted while they did."""
+        """Whether a change of the accounting is in progress, or was interrupted."""
         self._doubted = False
-        """`used` may be wrong; it is counted again when nobody holds claims."""
+        """Whether `used` may be wrong; it is recalculated when there are no claims."""
         self._live: dict[ProducerBatch, None] = {}
-        """All that have memory of ours."""
+        """All batches that use memory of this accumulator."""
         self._serial = 0
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
         self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
-        """What isn't ready yet, in the order it was begun. Writers write to the newest batch of a
-        partition, so this is the order of their rows; batches may be closed in another order."""
+        """Batches that aren't ready yet, in the order of their creation.
+
+        Writers write to the newest batch of a partition, so this is the order of their rows;
+        batches may be closed in another order.
+        """
         self._ready: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
 
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
-        """The open batches of a topic by partition; always the same object."""
+        """Return the open batches of a topic by partition; always the same object."""
         return self._lanes.setdefault(topic, {})
 
     def forget(self, topic: str) -> None:
@@ -124,8 +130,9 @@ class RecordAccumulator:
     # Exceptions from outside
 
     def _open_books(self) -> None:
-        """Under the lock, before every change. An exception between this and `_close_books` leaves
-        the books torn.
+        """Mark the accounting as changing, under the lock, before every change.
+
+        An exception between this and `_close_books` leaves it inconsistent.
         """
         if self._torn:
             self._mend()
@@ -139,7 +146,7 @@ class RecordAccumulator:
         self._torn = False
 
     def doubt(self) -> None:
-        """A caller was ended between two changes: `used` may be wrong."""
+        """Note that a caller was interrupted between two changes: `used` may be wrong."""
         self._doubted = True
 
     def _mend(self) -> None:
@@ -153,11 +160,12 @@ class RecordAccumulator:
             for batch in list(begun):
                 open_here = self._lanes.get(partition.topic, {}).get(partition.partition) is batch
                 if not open_here and batch not in self._claimed:
-                    batch.builder.close()  # nobody would write to it, or close it
+                    batch.builder.close()  # no caller would write to it, or close it
                     batch.reserved = batch.builder.estimated_size - HEADER_SIZE
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
-        # What nobody else has will never have an outcome, and flush() would wait for one.
+        # A batch that is referenced nowhere else never has an outcome, and flush() would wait for
+        # it.
         self._live = {b: None for b in self._live if b in kept or b in ready or b in self._ready}
         self._claimed = {b: None for b in self._claimed if b in kept}
         lingers = {b: None for b in self._lingering if b in kept or b in ready or b.taken}
@@ -187,12 +195,12 @@ class RecordAccumulator:
         *,
         since: float | None = None,
     ) -> Appended | None:
-        """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it.
+        """Add a record of at most `size` bytes; None if `buffer.memory` is full.
 
-        `owner`: who was granted room for it; what isn't needed is free again, or its batch's. Who
-        was granted none has no turn while others stand in line, unless it is `CANNOT_WAIT`.
-        `since`: it was taken then, so it is taken now, whatever has ended meanwhile; a batch that
-        begins with it has lingered since then.
+        `owner` is the caller that memory was reserved for; what isn't needed is free again, or its
+        batch's. Without a reservation it has no turn while others wait, unless it is `CANNOT_WAIT`.
+        With `since`, the record was accepted at that time, so it is accepted now, whatever has
+        ended meanwhile; a batch that begins with it has lingered since then.
         """
         with self.lock:
             if since is None and self.ended is not None:
@@ -210,12 +218,12 @@ class RecordAccumulator:
         return place
 
     def grant(self, owner: object, size: int) -> bool:
-        """Reserve bytes for somebody who waited; False when there aren't as many."""
+        """Reserve bytes for a caller that waited; False if fewer are free."""
         with self.lock:
             return self._grant(owner, size)
 
     def keeps(self, owner: object, size: int, *, turn: bool) -> bool:
-        """Under the lock: whether somebody has bytes, or gets them now."""
+        """Return, under the lock, whether a caller has reserved bytes, or gets them now."""
         if owner in self.granted:
             return True
         return (turn or not self.waiters) and self._grant(owner, size)
@@ -230,7 +238,7 @@ class RecordAccumulator:
         return fits
 
     def waive(self, owner: object) -> None:
-        """Whoever it is waits no longer: what was granted is free again."""
+        """Release the reservation of a caller that waits no longer."""
         with self.lock:
             self._open_books()
             self._taken_back(owner)
@@ -281,7 +289,7 @@ class RecordAccumulator:
         return tuple.__new__(Appended, (batch, index, wake))
 
     def _begins_with(self, batch: ProducerBatch, since: float) -> None:
-        """It has lingered since then, so its place is before those that came later."""
+        """Move a batch that has lingered since then before later ones."""
         batch.begins_with(since)
         waiting, place = self._lingering, len(self._lingering) - 1  # it is the last of them
         while place > 0 and waiting[place - 1].lingers_from > since:
@@ -301,8 +309,9 @@ class RecordAccumulator:
     def _open(
         self, partition: TopicPartition, size: int, most: int, now: float, granted: int, limit: int
     ) -> ProducerBatch | None:
-        """Begin a batch for a record of at most `size` bytes, if there is memory for it; with all
-        that was granted, so that in a full buffer the next records find room there.
+        """Begin a batch for a record of at most `size` bytes, if there is memory for it.
+
+        It gets all reserved bytes, so that in a full buffer the next records fit there.
         """
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
         if self.used + reserved > limit:
@@ -356,14 +365,14 @@ class RecordAccumulator:
         self._let_go(batch.partition)
 
     def _let_go(self, partition: TopicPartition) -> bool:
-        """Let closed batches be ready up to the oldest that somebody still writes to."""
+        """Make closed batches ready, up to the oldest one that is still written to."""
         begun = self._begun.get(partition)
         went = False
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
             self._serial += batch.builder.count  # one for each record: for parts of a split batch
-            self._ready.append(batch)  # without records as well: somebody may wait for it
+            self._ready.append(batch)  # even without records: a caller may wait for it
             begun.popleft()
             went = True
         if not begun:
@@ -371,7 +380,7 @@ class RecordAccumulator:
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
-        """Have a batch hold so many bytes; None: what it has in it."""
+        """Set the bytes that a batch holds; None for its content."""
         if reserved is None:
             reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
@@ -380,8 +389,9 @@ class RecordAccumulator:
     # Claimed batches: they belong to one caller, who fills them by columns without the lock
 
     def reserve(self, most: int, owner: object = None) -> int:
-        """Reserve up to `most` bytes for records that are yet to be put into claimed batches: what
-        the owner was granted; otherwise what is free, but nothing while others wait in line.
+        """Reserve up to `most` bytes for records of claimed batches.
+
+        These are the owner's reserved bytes; otherwise free ones, but none while others wait.
         """
         with self.lock:
             self._open_books()
@@ -399,9 +409,11 @@ class RecordAccumulator:
         now: float,
         claims: dict[int, ProducerBatch] | None = None,
     ) -> ProducerBatch:
-        """Take a partition's open batch out of its lane, or begin one for a record of at most
-        `size` bytes: until `yield_claims` it belongs to the caller, and only its bytes count as
-        reserved. It is in `claims` first, in case the caller is interrupted.
+        """Take a partition's open batch out of its lane, or begin one.
+
+        It has space for a record of at most `size` bytes. Until `yield_claims` it belongs to the
+        caller, and only its bytes count as reserved. It is in `claims` first, in case the caller is
+        interrupted.
         """
         with self.lock:
             self.check()
@@ -435,11 +447,11 @@ class RecordAccumulator:
     def yield_claims(
         self, batches: Iterable[ProducerBatch], left: int, now: float, *, hurry: bool
     ) -> bool:
-        """Give claimed batches back, and `left` bytes that were reserved and not used.
+        """Return claimed batches, and `left` reserved bytes that weren't used.
 
-        They go on lingering unless their time is over, somebody hurries, or others have begun a
-        batch of the partition meanwhile: its rows come after these, so nobody may write to the
-        older batch again. Says whether the host should be woken.
+        They continue to linger unless their time is over, a flush is waiting, or others have begun
+        a batch of the partition meanwhile: its rows come after these, so the older batch must not
+        be written to again. Returns whether to wake the host.
         """
         wake = False
         with self.lock:
@@ -447,7 +459,7 @@ class RecordAccumulator:
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
-                    wake = True  # the caller was interrupted, and gives it back once more
+                    wake = True  # the caller was interrupted, and returns it once more
                     continue
                 lane = self.lane(batch.partition.topic)
                 if not batch.builder.count:
@@ -484,7 +496,7 @@ class RecordAccumulator:
         return bool(self._ready or self._lingering or self._torn)
 
     def take(self, now: float) -> list[ProducerBatch]:
-        """The batches that should go out now; those of a partition in the order of their rows."""
+        """Return the batches that should be sent now, those of a partition in the order of rows."""
         if not (self._ready or self._lingering or self._torn):
             return []
         with self.lock:
@@ -508,8 +520,9 @@ class RecordAccumulator:
 
     @property
     def _hurry(self) -> bool:
-        """Whether lingering keeps memory from callers that wait for it; while what is in flight
-        will soon free enough, batches had better become full.
+        """Return whether lingering keeps memory from callers that wait for it.
+
+        While batches in flight will soon free enough, others should rather become full.
         """
         if self.starved:
             return True
@@ -526,7 +539,7 @@ class RecordAccumulator:
             self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
-        """The batches of the lanes, found without a walk over the lanes of all topics."""
+        """Return the batches of the lanes, without iterating over the lanes of all topics."""
         return [
             batch
             for begun in self._begun.values()
@@ -535,7 +548,7 @@ class RecordAccumulator:
         ]
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch has ended: its memory is free again."""
+        """Free the memory of a batch that has ended."""
         with self.lock:
             if batch in self._claimed:  # its owner writes into it; `ended` will stop him
                 return

@@ -1,8 +1,8 @@
-"""What a caller may give to `send` and `send_arrow`.
+"""Check the arguments of `send` and `send_arrow`.
 
-In: a record's parts, names of columns. Out: the same, checked, or the error that says which of them
-it was. `send` asks only about what wouldn't fail by itself, and afterwards why something failed:
-so a record that is as it should be pays for no look at it. Must not: append anything.
+In: a record's parts, names of columns. Out: the same, checked, or an error that names the part.
+`send` only checks what wouldn't fail by itself, and afterwards why it failed: so a valid record
+isn't checked twice. Must not: append anything.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ NO_TIME = -1
 
 
 class CarriedValue(bytes):
-    """A header's value that nobody has asked for, a trace's context: it is left out of a record
-    that has no room for it. By its value it is found after serializers and a program's own `send`.
+    """A header's value that the program didn't set, a trace's context.
+
+    It is left out of a record without space for it. It is recognized by its type after serializers
+    and a program's own `send`.
     """
 
     __slots__ = ()
 
 
 def without_carried(headers: Headers) -> Headers:
-    """The headers that somebody has asked for."""
+    """Return the headers that the program has set."""
     return tuple(header for header in headers if type(header[1]) is not CarriedValue)
 
 
 def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
-    """Check all that the builder takes; gives the headers, read once."""
+    """Check everything that the builder accepts; return the headers, read once."""
     if value is not None and type(value) is not bytes:
         record_bytes("value", value)
     if key is not None and type(key) is not bytes:
@@ -54,7 +56,7 @@ def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Hea
 def explained(
     error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any
 ) -> Exception:
-    """The error of a record that couldn't be taken: which argument it was, and the cure."""
+    """Return the error of a refused record: which argument it was, and the cure."""
     try:
         topic_name("topic", topic)
         checked_record(value, key, headers, timestamp_ms)

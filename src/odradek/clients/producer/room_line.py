@@ -44,11 +44,12 @@ class RoomLine:
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """The most that can be had, as the last wait that failed has shown."""
+        """The most memory that is available, as the last failed wait has shown."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
-        """Wait until `size` bytes are the owner's, or better `wanted`, so that the caller isn't
-        woken for each batch that ends; False when they aren't by the deadline.
+        """Wait until `size` bytes are reserved, or better `wanted`; return whether they are.
+
+        The larger size avoids waking the caller for each batch that ends.
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
@@ -73,8 +74,10 @@ class RoomLine:
         return next(iter(self._line.values()))
 
     def leave(self, owner: object) -> Flow[None]:
-        """The owner waits no longer, or won't take what was granted: others get it. A flow, so that
-        it runs after that of `room`, which may have been started in this step.
+        """Stop waiting, and release reserved bytes for others.
+
+        This is a flow, so that it runs after that of `room`, which may have been started in this
+        step.
         """
         yield START
         waiting = self._line.pop(owner, None)
@@ -83,7 +86,7 @@ class RoomLine:
         self._accumulator.waive(owner)
 
     def advance(self, now: float) -> bool:
-        """Give to the first what it waits for, and then to the next."""
+        """Reserve memory for the first waiter, and then for the next."""
         moved, accumulator = False, self._accumulator
         while self._line:
             first = self._front
@@ -115,4 +118,4 @@ class RoomLine:
         return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """The client ends: the engine closes the flows."""
+        """Do nothing at the client's end: the engine closes the flows."""

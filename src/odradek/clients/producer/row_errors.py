@@ -62,10 +62,10 @@ class BatchRows(NamedTuple):
     start: int
     stop: int
     windows: tuple[Window, ...]
-    """What covers them, in order."""
+    """Windows that cover them, in order."""
     skip: int = 0
     """How many of the first are left out: they are in another part of a batch that was split."""
-    count: int | None = None  # type: ignore[assignment]  # as tuples name a method of theirs
+    count: int | None = None  # type: ignore[assignment]  # tuples have a method of this name
     """At most this many of the rest; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
@@ -73,7 +73,7 @@ class BatchRows(NamedTuple):
         return self._replace(skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:
-        """The same rows without anything to leave out."""
+        """Return the same rows without any to leave out."""
         if self.count is None:
             return self
         own = [
@@ -90,13 +90,13 @@ class RowErrors:
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
-        """What went wrong, and the number of each."""
+        """Numbers of the error texts."""
         self.errors: list[BaseException] = []
         """The first with each text, by its number."""
         self._failed: list[tuple[BatchRows, int]] = []
 
     def add(self, rows: BatchRows, error: BaseException) -> None:
-        """A batch failed, with these rows in it."""
+        """Note the rows of a failed batch."""
         text = f"{type(error).__name__}: {error}"
         number = self.texts.setdefault(text, len(self.texts))
         if number == len(self.errors):

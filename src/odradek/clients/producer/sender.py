@@ -1,11 +1,11 @@
-"""The sender: ready batches to Produce requests, in order; idempotent unless options say otherwise.
+"""Send ready batches in Produce requests, in order; idempotent unless options say otherwise.
 
-In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
-go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries),
-R-PR-2, R-RT-1 (exponential backoff per batch, skipped when there is a newer leader epoch). Without
-idempotence batches have no sequence, and order is kept only with one request in flight; with acks=0
-a batch has its outcome once it is written to its socket. Must not: decide what becomes of a batch;
-walk over partitions that have none.
+In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
+responses are passed to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its
+retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped if there is a newer leader epoch).
+Without idempotence batches have no sequence, and order is kept only with one request in flight;
+with acks=0 a batch has its outcome once it is written to its socket. Must not: decide the outcome
+of a batch; iterate over partitions without batches.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class Sender:
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Take over, expire, send. What was sent doesn't count as a move: all goes that can."""
+        """Take batches over, expire and send them.
+
+        Sent batches don't count as progress: all that can be sent are sent.
+        """
         identity = self.identity
         dropping = identity.dropping
         if (
@@ -98,7 +101,7 @@ class Sender:
             and dropping is None
             and (not self.queues or self._cut_off)
         ):
-            return False  # the most frequent step of an outage: nothing of ours can have changed
+            return False  # the most frequent step of an outage: nothing here has changed
         moved = False
         for batch in self._accumulator.take(now):
             if batch.builder.count:
@@ -124,7 +127,7 @@ class Sender:
         return moved
 
     def next_deadline(self, now: float) -> float | None:
-        """The next linger, retry, dial or delivery deadline."""
+        """Return the next deadline of lingering, a retry, a connection attempt or delivery."""
         return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
@@ -155,12 +158,12 @@ class Sender:
 
     @property
     def _cut_off(self) -> bool:
-        """R-CS-8: there is nothing to send on, and no leader is dialled before metadata."""
+        """Return whether nothing can be sent until there is metadata (R-CS-8)."""
         network = self._network
         return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
 
     def expect(self, partition: TopicPartition, now: float) -> None:
-        """A batch of it lingers: what it will need is had meanwhile, as far as it may be now."""
+        """Prepare for a lingering batch: connect to its leader, and request a producer id."""
         snapshot = self._metadata.snapshot
         leader = None if snapshot is None else snapshot.leader(*partition)
         if leader is not None and not self._cut_off:
@@ -234,9 +237,9 @@ class Sender:
         return False
 
     def _absent(self, queue: PartitionQueue, count: int, now: float) -> None:
-        """Give up batches for a partition that the topic doesn't have any more: it was created
-        again with fewer. For a moment metadata may come from a broker that doesn't know of
-        partitions that were added.
+        """Give up batches for a partition of a topic that was recreated with fewer partitions.
+
+        For a moment, metadata may come from a broker that doesn't know added partitions yet.
         """
         until = queue.absent(now) + ABSENT_FOR
         if now < until:
@@ -247,7 +250,7 @@ class Sender:
     def _sendable(
         self, queue: PartitionQueue, identity: SenderIdentity, epoch: int, now: float
     ) -> ProducerBatch | None:
-        """The batch of a partition that may go now."""
+        """Return the batch of a partition that may be sent now."""
         batch = queue.next()
         if batch is None:
             return None
@@ -264,8 +267,10 @@ class Sender:
         return batch if queue.admits(batch, epoch, self._max_in_flight) else None
 
     def _identified(self, queue: PartitionQueue) -> bool:
-        """Whether batches may get a sequence; a partition whose identity ended goes on under the
-        next one, once nothing that may be written under the old one is without an outcome.
+        """Return whether batches may get a sequence.
+
+        A partition whose identity ended continues under the next one, once no batch without an
+        outcome may be written under the old one.
         """
         numbering = queue.numbering
         identity = self.identity.go_on(numbering.identity, ended=numbering.ended)

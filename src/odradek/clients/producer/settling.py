@@ -1,13 +1,13 @@
-"""What becomes of a batch that came back, or didn't: acknowledged, sent again, given up (R-PR-1).
+"""Decide the outcome of a sent batch: acknowledged, sent again, given up (R-PR-1).
 
-In: the answer to a batch, or why there is none; batches whose time is up. Out: its outcome, or the
-batch back in its partition's queue. A batch that may have been written keeps its sequence over all
-its retries. OUT_OF_ORDER_SEQUENCE says that a leader which knows the producer expects another
+In: the response for a batch, or why there is none; expired batches. Out: its outcome, or the batch
+back in its partition's queue. A batch that may have been written keeps its sequence over all its
+retries. OUT_OF_ORDER_SEQUENCE means that a leader which knows the producer expects another
 sequence: either the batch has been written and the leader has forgotten it, or something before it
-is missing. Sequences have no holes where a log wasn't cut, so the batch *is* written if a later one
-is; and it isn't if all later ones that may be written are refused in the same way (a leader that
-has restarted remembers only the last). Must not: end a batch without an offset or a typed error, or
-give one that may be written a new sequence.
+is missing. Sequences have no gaps if a log wasn't truncated, so the batch *is* written if a later
+one is; and it isn't if all later ones that may be written are refused in the same way (a leader
+that has restarted remembers only the last). Must not: end a batch without an offset or a typed
+error, or assign a new sequence to one that may be written.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from odradek.common.errors.kafka import (
     error_for,
 )
 from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
+from odradek.common.outage import number
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import NO_ID, Topic
 from odradek.metadata.metadata import Metadata
@@ -168,7 +169,7 @@ class Settling:
     def absent(self, queue: PartitionQueue, count: int) -> None:
         """Give up all batches of a partition that the topic doesn't have."""
         for batch in list(queue.waiting):
-            text = f"{batch.partition} doesn't exist: the topic has {count} partitions"
+            text = f"{batch.partition} doesn't exist: the topic has {number(count, 'partition')}"
             error = error_for(UnknownTopicOrPartitionError.code or 3, text)
             self._give_up(
                 queue, batch, in_doubt(batch, error), "its partition doesn't exist any more"
@@ -194,8 +195,9 @@ class Settling:
             return True
         else:
             outcome = (
-                f"The topic has {topic.count} partitions now, and had {placed.partitions} when the "
-                f"partition was chosen. {they} {were(batch.count)} not written: send {them} again."
+                f"The topic has {number(topic.count, 'partition')} now, and had "
+                f"{placed.partitions} when the partition was chosen. "
+                f"{they} {were(batch.count)} not written: send {them} again."
             )
         error = TopicRecreatedError(
             batch.partition,
@@ -215,7 +217,7 @@ class Settling:
         answer: PartitionProduceResponse,
         bad: Mapping[int, str | None],
     ) -> None:
-        """Some of its records are refused (KIP-467): the others go again."""
+        """Send the batch again without the refused records (KIP-467)."""
         said = answer.error_message or str(batch.partition)
         errors = {n: self._refusal(answer.error_code, t or said, batch) for n, t in bad.items()}
         first = errors[min(errors)]
@@ -227,7 +229,7 @@ class Settling:
         self.batch_done.notify()
 
     def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
-        """A connection is gone."""
+        """Handle a lost connection."""
         self.disturbed = self.disturbed or failure
 
     # Sequences
@@ -235,7 +237,7 @@ class Settling:
     def _out_of_order(
         self, queue: PartitionQueue, batch: ProducerBatch, code: int | None, failure: KafkaError
     ) -> None:
-        """A leader doesn't take this batch's sequence, or doesn't know its identity."""
+        """Handle a leader that refuses this batch's sequence, or doesn't know its identity."""
         if code == OutOfOrderSequenceNumberError.code:
             numbering = queue.numbering
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
@@ -273,7 +275,7 @@ class Settling:
                 batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
-        """A batch won't be written under its sequence: the next one has it, or a new epoch."""
+        """Pass the sequence of a batch that won't be written to the next one, or bump the epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
         if batch.doubtful or not queue.take_back(batch):
@@ -305,7 +307,7 @@ class Settling:
             self._settle_older(queue, batch)
 
     def _settle_older(self, queue: PartitionQueue, written: ProducerBatch) -> None:
-        """A batch is in the log, so those in doubt before it are; those after it may follow."""
+        """Settle older batches in doubt, because a written batch proves that they were written."""
         for batch in [b for b in queue.waiting if b in queue.out_of_order]:
             if batch.serial > written.serial:
                 queue.out_of_order.discard(batch)
@@ -334,7 +336,7 @@ class Settling:
         self._resolve(queue)
 
     def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """A batch that got its sequence couldn't be put into a request."""
+        """Handle a numbered batch that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         self._give_up(queue, batch, error, "it couldn't be sent")
@@ -378,7 +380,7 @@ class Settling:
         return self._refusal(answer.error_code, said, batch)
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:
-        """A broker's error for a batch; where a right is missing, it says which."""
+        """Return a broker's error for a batch, with the missing permission if there is one."""
         error = error_for(code, said).of(self._network.user)
         error = error.needing("WRITE", batch.partition.topic, "topic")
         return error.needing("WRITE", self._identity.transactional_id or "", "transactional id")

@@ -1,9 +1,9 @@
-"""What an error means for a transaction: abort and go on, or the end of the producer (KIP-1050).
+"""Classify errors for a transaction: abort and continue, or the end of the producer (KIP-1050).
 
-In: an error of a coordinator, or of a batch. Out: the same error as one that users can catch by
-what is to be done (`AbortableTransactionError`, `FatalTransactionError`) and by what happened
-(`ProducerFencedError`, `TopicAuthorizationError` …): it is an instance of both.
-Must not: be asked about errors that are retried; those aren't raised.
+In: an error of a coordinator, or of a batch. Out: the same error as one that users can catch by the
+reaction (`AbortableTransactionError`, `FatalTransactionError`) and by the cause
+(`ProducerFencedError`, `TopicAuthorizationError` …): it is an instance of both. Must not: be called
+for errors that are retried; those aren't raised.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ from odradek.common.errors.kafka import (
 T = TypeVar("T", AbortableTransactionError, FatalTransactionError)
 
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""What a coordinator says of an old epoch. Leaders say INVALID_PRODUCER_EPOCH as well, but there it
-may mean less (KIP-588): the coordinator has the last word when the transaction is aborted."""
+"""A coordinator's errors for an old epoch.
+
+Leaders return INVALID_PRODUCER_EPOCH as well, but there it may mean less (KIP-588): the coordinator
+decides when the transaction is aborted.
+"""
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
 """KIP-360: to be mended by an abort and a new epoch."""
 MENDED_BY_ABORT = (
@@ -46,7 +49,7 @@ MENDED_BY_ABORT = (
     GroupAuthorizationError,
     OperationNotAttemptedError,
     TransactionAbortableError,
-    # The group goes on without this member (KIP-447): the transaction's offsets aren't its own.
+    # The group has removed this member (KIP-447): the transaction's offsets aren't its own.
     FencedInstanceIdError,
     UnknownMemberIdError,
     IllegalGenerationError,
@@ -55,7 +58,7 @@ MENDED_BY_ABORT = (
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
 )
-"""Errors of coordinators; all others of theirs that aren't retriable are fatal, as in Java."""
+"""Errors of coordinators; their other errors that aren't retriable are fatal, as in Java."""
 FATAL_FOR_BATCHES = (
     ProducerFencedError,
     TransactionalIdAuthorizationError,
@@ -68,16 +71,16 @@ PERHAPS_COMMITTED = (
     "may have been committed: check the output, or the group's committed offsets, before you "
     "repeat its work"
 )
-"""What is called aborted is done again, and would be there twice."""
+"""Errors that mustn't be called aborted: the work would be repeated, and exist twice."""
 PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
 """An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new
 epoch then aborts and fences."""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
-"""Reasons to give no producer id that an administrator can mend."""
+"""Reasons to assign no producer id that an administrator can remove."""
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
-    """The error of a producer whose id belongs to another one now."""
+    """Return the error of a producer whose id belongs to another one now."""
     text = (
         f"another producer took over transactional.id {transactional_id!r}, or a transaction was "
         f"open for longer than transaction.timeout.ms and its coordinator aborted it ({error})"
@@ -89,7 +92,7 @@ def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTr
 def nothing_open(
     transactional_id: str, error: KafkaError, doubt: str = ""
 ) -> FatalTransactionError:
-    """The error of a producer whose coordinator knows of no open transaction."""
+    """Return the error of a producer whose coordinator has no open transaction of it."""
     text = (
         f"{error}: the coordinator has no open transaction of {transactional_id!r}; it aborts a "
         f"transaction that is open for longer than transaction.timeout.ms{doubt}"
@@ -98,7 +101,7 @@ def nothing_open(
 
 
 def no_new_epoch(transactional_id: str) -> FatalTransactionError:
-    """The error of a producer that needs a new epoch where there is none to be had."""
+    """Return the error of a producer that needs a new epoch from brokers without that feature."""
     text = (
         f"a request of {transactional_id!r} had no answer and may still be carried out, in its "
         "next transaction. Brokers before Kafka 2.5 provide no new epoch that would prevent it. "
@@ -109,13 +112,14 @@ def no_new_epoch(transactional_id: str) -> FatalTransactionError:
 
 
 def fatal(error: KafkaError) -> FatalTransactionError:
-    """The same error, as one that ends the producer."""
+    """Return the same error, as one that ends the producer."""
     return _as(FatalTransactionError, error)
 
 
 def abortable(error: KafkaError) -> AbortableTransactionError:
-    """The same error, as one that an abort mends; one that says it can be retried becomes the cause
-    of such an error, as here a retry doesn't help.
+    """Return the same error, as one that an abort cures.
+
+    A retriable error becomes the cause of such an error, because a retry doesn't help here.
     """
     if error.retriable:
         text = f"the transaction can only be aborted: {type(error).__name__}: {error}"
@@ -129,7 +133,7 @@ _classes: dict[tuple[type, type], type] = {}
 
 
 def _as(kind: type[T], error: KafkaError) -> T:
-    """An error that is of this kind and of the given error's class."""
+    """Return an error that is of this kind and of the error's own class."""
     if isinstance(error, kind):
         return error
     made = _rebuild(kind, type(error), error.args, error.__dict__)

@@ -70,7 +70,7 @@ _WHY_NOT = {
 
 
 class Pending:
-    """A call that goes on when its caller has left; the same call again waits for its end."""
+    """A call that continues after its caller has left; the same call again waits for its end."""
 
     __slots__ = ("done", "left", "name")
 
@@ -82,7 +82,7 @@ class Pending:
 
 
 class TransactionManager:
-    """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
+    """The sender's identity with transactions, and the calls of a producer's transactions."""
 
     def __init__(
         self,
@@ -97,8 +97,10 @@ class TransactionManager:
         timeouts: BatchTimeouts,
         acknowledged_as: Callable[[], tuple[int, int]],
     ) -> None:
-        """`incomplete` returns the batches without an outcome; `batch_done` is notified whenever
-        one has its outcome; `acknowledged_as` returns the id and epoch of the last one written.
+        """Set the functions that tell the state of batches.
+
+        `incomplete` returns the batches without an outcome; `batch_done` is notified whenever one
+        has its outcome; `acknowledged_as` returns the id and epoch of the last written one.
         """
         self._acknowledged_as = acknowledged_as
         self._engine = engine
@@ -183,7 +185,7 @@ class TransactionManager:
             self._begun = Begun.PERHAPS
 
     def request_bump(self, why: str) -> None:
-        """The next transaction needs a new epoch: a batch is in doubt, or left a gap (R-PR-1)."""
+        """Use a new epoch for the next transaction: a batch is in doubt, or left a gap (R-PR-1)."""
         if not self._needs_epoch:
             self._needs_epoch = True
             self._engine.events.emit(
@@ -191,7 +193,7 @@ class TransactionManager:
             )
 
     def failed(self, error: KafkaError) -> None:
-        """A batch has ended without being written: nor can its transaction be committed."""
+        """Prevent a commit, because a batch of the transaction wasn't written."""
         if self._engine.ended is not None:
             return
         if isinstance(error, errors.FATAL_FOR_BATCHES):
@@ -200,7 +202,7 @@ class TransactionManager:
             self.request_bump(f"{type(error).__name__}: {error}")  # as Java: rather once too often
             self._fail(errors.abortable(error))
 
-    # For the facade: calls that go on when their time is up
+    # Calls that continue after their timeout
 
     def initialize(self, deadline: float) -> Flow[None]:
         """Get an id and epoch; whatever an earlier producer with this id left open is aborted."""
@@ -229,8 +231,9 @@ class TransactionManager:
         *,
         topics: OffsetTopics | None = None,
     ) -> Flow[None]:
-        """Have offsets committed together with the transaction's records (KIP-447); `topics`: those
-        that the offsets belong to, as the caller knew them.
+        """Commit offsets together with the transaction's records (KIP-447).
+
+        `topics` are those that the offsets belong to, as the caller knew them.
         """
         yield START
         self._check("send_offsets_to_transaction", _S.IN_TRANSACTION)
@@ -304,7 +307,7 @@ class TransactionManager:
             what = f"{pending.left} and is still running: call it again to get its result"
         raise IllegalStateError(f"{name}() can't be called now: {pending.name}() {what}")
 
-    # What the calls do
+    # Flows of the calls
 
     def _initialize(self) -> Flow[None]:
         yield START
@@ -314,7 +317,7 @@ class TransactionManager:
         self._ready()
 
     def _obtain(self, identity: tuple[int, int]) -> Flow[None]:
-        """Get the id and epoch to go on with: a first one, or the one after `identity`."""
+        """Obtain the next id and epoch: a first one, or the one after `identity`."""
         try:
             self.current = yield from self.requests.init_producer_id(identity, math.inf)
         except KafkaError as error:
@@ -413,11 +416,11 @@ class TransactionManager:
     def _forgiving(
         self, flow: Flow[tuple[int, int] | None], *, committed: bool
     ) -> Flow[tuple[int, int] | None]:
-        """Where it isn't known whether the transaction began, there may be nothing to abort.
+        """Abort a transaction; without a known begin, there may be nothing to abort.
 
-        Under version 2 the coordinator may still be at the end of the transaction before, whose
-        epoch alone it takes then: whether somebody else has our id shows when the next is asked
-        for.
+        Under version 2, the coordinator may still be ending the previous transaction, whose epoch
+        alone it accepts then: whether another producer has our id is found out with the next
+        request for it.
         """
         perhaps = self._begun is Begun.PERHAPS and not committed
         try:
@@ -476,7 +479,7 @@ class TransactionManager:
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))
             if doubt and isinstance(error, errors.NEW_EPOCH):
-                # An abort would be answered by nobody, and the records may be committed.
+                # An abort would have no response, and the records may be committed.
                 self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
@@ -488,7 +491,7 @@ class TransactionManager:
             self.changed.notify()
 
     def _fail(self, error: KafkaError) -> None:
-        """The open transaction can only be aborted; while it is, further errors say nothing new."""
+        """Allow only an abort of the open transaction; further errors meanwhile are ignored."""
         if isinstance(error, errors.NEW_EPOCH):
             self._forgotten = isinstance(error, InvalidProducerIdMappingError)
             self.request_bump(f"{type(error).__name__}: {error}")
@@ -502,7 +505,7 @@ class TransactionManager:
         raise error
 
     def _break(self, error: KafkaError) -> None:
-        """Nothing goes on: every call and every batch gets this error."""
+        """End the producer: every call and every batch gets this error."""
         if self.state is not _S.FATAL_ERROR:
             self.error = error
             self._move(_E.BROKEN)

@@ -1,9 +1,9 @@
-"""What a transactional producer asks its coordinator, and the coordinators of consumer groups.
+"""Send the requests of a transactional producer to its coordinator, and to those of groups.
 
-In: the producer's id and epoch, partitions, offsets. Out: answers; errors that aren't retriable, as
-they were answered. Everything else is tried again here: what all requests to coordinators share in
-`clients/coordinator`, and CONCURRENT_TRANSACTIONS, which is over in milliseconds: the last
-transaction's markers are still being written. Must not: know in which state the producer is.
+In: the producer's id and epoch, partitions, offsets. Out: responses; errors that aren't retriable,
+unchanged. All other errors are retried here: those that all requests to coordinators share in
+`clients/coordinator`, and CONCURRENT_TRANSACTIONS, which lasts for milliseconds: the last
+transaction's markers are still being written. Must not: know the state of the producer.
 """
 
 from __future__ import annotations
@@ -61,10 +61,13 @@ WITHOUT_EPOCHS = 4
 IDS_FROM = 6
 """TxnOffsetCommit names topics by their ids from here on (KIP-1319)."""
 WITH_BUMPS = 3
-"""InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
+"""Version of InitProducerId from which on it bumps the epoch of a known producer (KIP-360)."""
 NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
-"""Retriable answers of a coordinator that hasn't begun what it was asked for. After the others its
-log may have it: they also tell of a write to that log which wasn't replicated in time."""
+"""Retriable errors of a coordinator that hasn't begun to execute a request.
+
+After others its log may contain the request: they also mean that a write to that log wasn't
+replicated in time.
+"""
 NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
 """Answers of a coordinator that works, whose cause may be over soon, or never (a deleted topic)."""
 
@@ -92,7 +95,7 @@ class Asked:
 
 
 class UnwantedError(Exception):
-    """A request was refused, and whoever made it doesn't need it any more."""
+    """A request was refused that its caller doesn't need any more."""
 
 
 class TransactionRequests:
@@ -106,8 +109,10 @@ class TransactionRequests:
         timeout: float,
         changed: Signal,
     ) -> None:
-        """`quick` is the backoff after CONCURRENT_TRANSACTIONS; `changed` is notified when what a
-        request is repeated for may be wanted no longer.
+        """Set the backoff and signal of retries.
+
+        `quick` is the backoff after CONCURRENT_TRANSACTIONS; `changed` is notified when a request
+        may not be needed any more.
         """
         self._brokers = brokers
         self._engine = brokers.engine
@@ -118,7 +123,7 @@ class TransactionRequests:
         self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Answers to the newest request that told of the end of the last transaction."""
+        """Responses to the newest request that reported the end of the last transaction."""
         self.in_doubt = False
         """Whether the newest request may have been carried out, whatever is said of it now."""
         self._asked: dict[Asked, None] = {}
@@ -126,7 +131,7 @@ class TransactionRequests:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """What went wrong with the newest request, for the error of a call that ran out of time."""
+        """Return the failed attempts of the newest request, for the error of a timeout."""
         return sorted([*self._ending, *self.coordinator.attempts], key=lambda a: a.at)
 
     @property
@@ -136,19 +141,21 @@ class TransactionRequests:
 
     @property
     def unanswered(self) -> str:
-        """Name of a request of the open transaction of which an attempt was sent and has no answer:
-        its broker may carry it out later (R-TX-1). Empty if all attempts were answered.
+        """Return the name of an unanswered request of the open transaction.
+
+        Its broker may execute it later (R-TX-1). Empty if all attempts were answered.
         """
         return next((asked.what for asked in self._asked if asked.unanswered), "")
 
     def forget(self) -> None:
-        """Forget the requests of a transaction that has ended: nothing of it can arrive late, or
-        the next one has another epoch.
+        """Forget the requests of a transaction that has ended.
+
+        None of them can arrive late, or the next transaction has another epoch.
         """
         self._asked.clear()
 
     def init_producer_id(self, identity: Identity, deadline: float) -> Flow[Identity]:
-        """A first id and epoch, or the epoch after this one."""
+        """Return a first id and epoch, or the epoch after this one."""
         body = InitProducerIdRequest(self._id, self._timeout_ms, *identity)
         answer = yield from self._ask(
             self.coordinator,
@@ -258,8 +265,9 @@ class TransactionRequests:
         topics: OffsetTopics,
         newest: int | None,
     ) -> None:
-        """Raise if an offset's partition isn't owned any more, or if its topic isn't the one that
-        was read any more or, where topics are sent by name, may not be.
+        """Raise if an offset's partition isn't owned any more, or its topic was recreated.
+
+        For topics that are sent by name, it is enough that the topic may have been recreated.
         """
         version = coordinator.version(TxnOffsetCommitRequest) or 0
         if min(version, IDS_FROM if newest is None else newest) < IDS_FROM:
@@ -298,8 +306,9 @@ class TransactionRequests:
         )
 
     def _refuse_others(self, new: Asked) -> None:
-        """Raise if other offsets of the same partitions were sent before and have no answer: if
-        they arrived after these ones, the transaction would commit them (R-TX-2).
+        """Raise if other offsets of the same partitions were sent before without a response.
+
+        If they arrived after these ones, the transaction would commit them (R-TX-2).
         """
         for old in self._asked:
             if old.group_id != new.group_id or not old.unanswered:
@@ -317,7 +326,7 @@ class TransactionRequests:
     def end(
         self, identity: Identity, deadline: float, *, committed: bool, newest: int | None
     ) -> Flow[Identity | None]:
-        """Commit or abort; gives the id and epoch to go on with where that comes along."""
+        """Commit or abort; return the next id and epoch if the response has them."""
         answer = yield from self._ask(
             self.coordinator,
             f"{'commit' if committed else 'abort'} of the transaction",
@@ -427,7 +436,7 @@ class TransactionRequests:
 
 
 def error_of(code: int, about: str, group_id: str = "") -> KafkaError | None:
-    """The error of a code, None for success."""
+    """Return the error of a code, None for success."""
     return error_for(code, about).needing("READ", group_id, "group") if code else None
 
 
@@ -437,8 +446,10 @@ def worst(
     transactional_id: str,
     words: Callable[[TopicPartition, int], str] = lambda partition, _: str(partition),
 ) -> KafkaError | None:
-    """The error that decides about an answer for many partitions: one that no retry mends. `right`
-    is what each partition's topic has to allow; `words` says more of it than its code.
+    """Return the error that decides about a response for many partitions: one without retry.
+
+    `right` is the operation that each partition's topic has to allow; `words` says more than a
+    code.
     """
     errors = [
         error_for(code, words(partition, code))

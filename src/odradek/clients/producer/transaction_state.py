@@ -29,7 +29,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionEvent(StrEnum):
-    """What can happen to it."""
+    """Events of a transactional producer."""
 
     INITIALIZE = "initialize"
     INITIALIZED = "initialized"
@@ -82,7 +82,7 @@ OPEN = frozenset(
 
 
 def move(state: TransactionState, event: TransactionEvent) -> TransactionState:
-    """The state after the event; refuses what the table doesn't allow."""
+    """Return the state after the event; raise if the table doesn't allow it."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

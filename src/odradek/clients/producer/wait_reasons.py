@@ -81,7 +81,7 @@ class WaitReasons:
         if identity.idempotent and identity.current[0] < 0:
             return "a producer id (InitProducerId)"
         if transactions is not None and not transactions.usable():
-            return f"its transaction ({transactions.state.value.replace('_', ' ')})"
+            return f"its transaction ({worded(transactions.state)})"
         if queue is not None and batch.sequence == NO_SEQUENCE and queue.numbering.ended:
             return "the outcome of older batches, which may or may not have been written"
         return f"other batches in flight to {to}"

@@ -1,8 +1,8 @@
-"""What a first record would wait for, had beforehand: `producer.warm()`.
+"""Prepare everything that a first record would wait for: `producer.warm()`.
 
 In: names of topics. Out: their metadata, a connection to each leader of their partitions, and a
-producer id where there is to be one. Partitions without a leader are left out: nobody knows yet
-whom to dial for them. Must not: send a record, or keep a connection from being closed when idle.
+producer id if necessary. Partitions without a leader are left out. Must not: send a record, or keep
+an idle connection open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[None]:
-    """Raises what `engine.topic` raises, and at the deadline for a leader that can't be had."""
+    """Prepare topics; raise as `engine.topic` does, and at the deadline for a missing leader."""
     yield START
     engine.metadata.want(names)  # all at once
     leaders: set[int] = set()
@@ -52,5 +52,5 @@ def _producer_id(engine: ProducerEngine, deadline: float) -> Flow[None]:
     now = yield START
     while not engine.sender.identity.usable():
         if now >= deadline:
-            raise engine.timeout("producer id", now)
+            raise engine.timeout("the producer id", now)
         now = yield Wait((engine.network.changed,), deadline)

@@ -1,5 +1,5 @@
-"""KIP-714: the metrics that brokers ask for, pushed to them.
+"""Push the metrics that brokers ask for (KIP-714).
 
-`otlp` writes a snapshot as OpenTelemetry's protobuf, `metrics_push` asks what is wanted and pushes
-it. Must not: measure anything, dial, or keep a call waiting but the last push at `close`.
+`otlp` encodes a snapshot as OpenTelemetry's protobuf, `metrics_push` requests subscriptions and
+pushes. Must not: measure anything, connect, or delay a call other than `close`, for the last push.
 """

@@ -1,9 +1,9 @@
-"""Pushes what brokers subscribe to (KIP-714), as Java's `ClientTelemetryReporter` does.
+"""Push metrics that brokers subscribe to (KIP-714), as Java's `ClientTelemetryReporter` does.
 
 In: connections that are ready, metrics. Out: GetTelemetrySubscriptions and PushTelemetry on such a
-connection, at the times that the broker wants: the first push after 0.5 to 1.5 intervals, and a
-last one at `close`. A broker that doesn't offer these APIs is asked nothing, so a cluster without a
-receiver costs nothing. Must not: dial, delay anything else, or fail a call.
+connection, at the broker's interval: the first push after 0.5 to 1.5 intervals, and a last one at
+`close`. A broker without these APIs gets no requests, so a cluster without a receiver costs
+nothing. Must not: connect, delay anything else, or fail a call.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ NO_ID = bytes(16)
 USUAL_INTERVAL = 300.0
 """Seconds until the next attempt where the broker has named no interval yet."""
 SOONEST, LATEST = 0.5, 1.5
-"""The first push comes after so many intervals, at random: a fleet that starts together doesn't
-push together."""
+"""Bounds of the first push in intervals, at random.
+
+Clients that start together shouldn't push together.
+"""
 BUSY = 1.0
 """Seconds after which it is looked again whether a connection can be used."""
 ALL = "*"
-"""What brokers say for all metrics; the KIP has an empty prefix."""
+"""Brokers' name for all metrics; the KIP has an empty prefix."""
 PREFIX = "org.apache.kafka"
 FOR_GOOD = frozenset((InvalidRequestError.code, InvalidRecordError.code,
                       UnsupportedVersionError.code))  # fmt: skip
@@ -106,7 +108,7 @@ class MetricsPush:
         """The push that is under way, or was last."""
 
     def connected(self) -> None:
-        """A connection is ready: go on, if it is to a broker that takes metrics."""
+        """Continue on a ready connection, if it is to a broker that accepts metrics."""
         if self._running or self._ending:
             return
         if self._next_at < math.inf and self._connection() is not None:
@@ -114,7 +116,7 @@ class MetricsPush:
             self._engine.start(self._run())
 
     def note_member(self) -> None:
-        """A consumer's membership has changed: its id is told also after it has left."""
+        """Note a changed membership of a consumer: its id is also sent after it has left."""
         group: ConsumerGroup | None = getattr(self._engine, "group", None)
         if group is not None and (member_id := group.identity().member_id):
             self._resource["group_member_id"] = member_id
@@ -125,7 +127,7 @@ class MetricsPush:
         return self._wanted is not None and bool(self._wanted.requested_metrics)
 
     def _connection(self) -> Connection | None:
-        """The one that has least to do of those that can be used now."""
+        """Return the least busy usable connection."""
         now = self._engine.now
         usable = [c for c in self._there() if c.writable and c.throttled_until <= now]
         return min(usable, key=lambda c: len(c.in_flight), default=None)
@@ -150,7 +152,7 @@ class MetricsPush:
                 if self._connection() is None:
                     there = self._there()
                     if not there:
-                        return  # the next one that is ready goes on
+                        return  # the next ready connection is used
                     now = yield Wait((), max(now + BUSY, min(c.throttled_until for c in there)))
                     continue
                 if self._wanted is None:
@@ -176,7 +178,7 @@ class MetricsPush:
             logger.debug("pushing metrics to %s failed: %s", connection.address, error)
             return None
 
-    # What is wanted
+    # Subscription
 
     def _subscribe(self) -> Flow[None]:
         request = GetTelemetrySubscriptionsRequest(self.instance_id)
@@ -198,7 +200,7 @@ class MetricsPush:
             self._next_at = now + share * self._interval
 
     def _refused(self, code: int, now: float) -> None:
-        """The subscription is asked for again: at once, after an interval, or never."""
+        """Request the subscription again: at once, after an interval, or never."""
         if code != ThrottlingQuotaExceededError.code:  # "too early" says nothing against it
             self._wanted = None
         if code in AT_ONCE:
@@ -213,10 +215,10 @@ class MetricsPush:
             self.refused = why
             self.changed.notify()
 
-    # What is pushed
+    # Pushes
 
     def last(self, deadline: float) -> Flow[None]:
-        """The push at `close`; it ends at the deadline."""
+        """Push at `close`; end at the deadline."""
         del deadline  # the caller's wait ends there
         yield START
         self._ending = True  # a push that fell due before the answer would tell the same sums
@@ -281,7 +283,7 @@ def kip_714_name(metric: Metric) -> str:
 
 
 def resource_of(config: Config) -> dict[str, str]:
-    """The attributes of the client itself, as Java names them."""
+    """Return the attributes of the client itself, as Java names them."""
     found = {}
     for option in OF_THE_CLIENT[config.client]:
         if config[option]:

@@ -35,7 +35,7 @@ class Point(NamedTuple):
 def metrics_data(
     points: Iterable[Point], resource: Mapping[str, str], at: float, temporality: int
 ) -> bytes:
-    """The message `MetricsData` with one resource and one scope."""
+    """Return the message `MetricsData` with one resource and one scope."""
     metrics = b"".join(_field(2, _metric(point, at, temporality)) for point in points)
     scope = _field(1, _field(1, SCOPE.encode())) + metrics
     attributes = b"".join(_field(1, _attribute(*pair)) for pair in resource.items())
@@ -58,7 +58,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _fixed(number: int, seconds: float) -> bytes:
-    """A time in nanoseconds."""
+    """Return a time in nanoseconds."""
     return _tag(number, _FIXED64) + struct.pack("<Q", max(0, round(seconds * 1e9)))
 
 

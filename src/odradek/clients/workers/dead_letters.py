@@ -1,8 +1,8 @@
-"""Records that nobody could work on, on their way to a topic of their own.
+"""Build dead letters: records that couldn't be processed, for a topic of their own.
 
-In: a record as it was read, and what failed. Out: what to send, with headers that say why and from
-where: those of Kafka Connect's dead-letter queues (KIP-298), whose values are texts; and the error
-that names a record where there is no such topic. Must not: send anything.
+In: a record as it was read, and its error. Out: the record to send, with headers that say why and
+from where: those of Kafka Connect's dead-letter queues (KIP-298), whose values are texts; and the
+error that names a record if there is no such topic. Must not: send anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLD = (
     *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
     *("class.name", "exception.class.name", "exception.message"),
 )
-"""What headers tell of a failure, in their order."""
+"""Headers that describe a failure, in their order."""
 LEFT_OUT = "odradek.errors.left.out"
 """The header that names the fields of its record which a letter lacks, for its size."""
 UNREADABLE = "odradek.RecordDeserializationError"
@@ -33,11 +33,11 @@ UNREADABLE = "odradek.RecordDeserializationError"
 SAID = 1000
 """Characters of a reason that a header repeats."""
 TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
-"""What producers and brokers say of a record that may be written once it is smaller."""
+"""Errors of producers and brokers for a record that may be written once it is smaller."""
 
 
 class Fields(Protocol):
-    """What a letter may be without, of the record that it is made of."""
+    """Fields of its record that a letter may lack."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -48,11 +48,11 @@ class Fields(Protocol):
 
 
 class WorkFailedError(KafkaError):
-    """Workers stopped because of one record; its offset and later ones of its partition aren't
-    committed.
+    """Workers stopped because of one record.
 
-    `partition` and `offset` identify it, `attempts` is the number of attempts; the cause
-    (`__cause__`) is the exception of the last attempt.
+    The offsets of this and later records of its partition aren't committed. `partition` and
+    `offset` identify the record, `attempts` is the number of attempts; the cause (`__cause__`) is
+    the exception of the last attempt.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
@@ -67,9 +67,10 @@ class WorkFailedError(KafkaError):
 
 
 def said(error: BaseException, *, named: bool = True) -> str:
-    """What an error of a program says, whose text may itself raise.
+    """Return the text of a program's error, which may itself raise.
 
-    Of a record that can't be read only why: its place stands beside it, and nobody has to seek().
+    For an unreadable record only the reason: its place is shown beside it, and a seek() isn't
+    needed.
     """
     name = type(error).__name__
     try:
@@ -82,8 +83,10 @@ def said(error: BaseException, *, named: bool = True) -> str:
 def failure_headers(
     tp: TopicPartition, offset: int, task: tuple[str, str], stage: str, why: tuple[str, str, str]
 ) -> list[tuple[str, bytes]]:
-    """Why, and from where. `task`: who read it, and which part of that; `why`: the class that did
-    the work, its error's class, and its message.
+    """Return headers that say why, and from where.
+
+    `task` is the reader and its part; `why` the class that did the work, its error's class, and its
+    message.
     """
     name, number = task
     worker, error, message = why
@@ -96,7 +99,7 @@ def failure_headers(
 
 
 def called(kind: type) -> str:
-    """A class by its full name; one of ours as the program imports it."""
+    """Return the full name of a class; of this package, as programs import it."""
     module = f"{kind.__module__}"  # a program may have set it to anything
     return f"{'odradek' if module.startswith('odradek.') else module}.{kind.__qualname__}"
 
@@ -104,8 +107,9 @@ def called(kind: type) -> str:
 def dead_letter(
     topic: str, record: ConsumerRecord, who: tuple[type, str, str], error: BaseException
 ) -> dict[str, Any]:
-    """What `send` takes: the record as it was, its time too, and why it is there. `who` worked on
-    it: the class, the group, the client.
+    """Return the arguments of `send`: the unchanged record with its time, and why it failed.
+
+    `who` processed it: the class, the group, the client.
     """
     worker, group, client = who
     failed = called(type(error))
@@ -125,8 +129,9 @@ def dead_letter(
 def smaller(
     letter: dict[str, Any], record: Fields, left_out: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """The same letter without the largest field that it still has of its record, and the names of
-    those that it lacks then; None where nothing is left of it. Its place says where the whole is.
+    """Return the letter without its record's largest field, and the names of missing fields.
+
+    None if no field is left. Its place in headers says where the whole record is.
     """
     sizes = {
         "value": len(record.value or b""),

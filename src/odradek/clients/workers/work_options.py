@@ -1,4 +1,4 @@
-"""What workers are told: checked once, where it comes from people (R-IN-1).
+"""Check the options of workers once, at the API (R-IN-1).
 
 In: the keywords of `Workers` and of `AsyncWorkers`, and their clients' options. Out: values that
 can be used together. Must not: know threads or loops.
@@ -40,9 +40,7 @@ class WorkOptions:
 
 
 def work_options(given: dict[str, Any], consumers: type, producers: type) -> WorkOptions:
-    """Read what a program gave to workers (`self`), and look at its two clients, which have to be
-    of these kinds.
-    """
+    """Read the arguments of workers (`self`), and check the classes of its two clients."""
     consumer = _config("consumer", given["consumer"], consumers)
     producer = given["producer"]
     producer = None if producer is None else _config("producer", producer, producers)
@@ -85,7 +83,7 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
 
 
 def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
-    """The function that works on a record: a coroutine function if it is `awaited`, else not."""
+    """Return the function that processes a record: a coroutine function if it is `awaited`."""
     if not callable(given) or isinstance(given, type):
         raise refusal("work", "a function that takes a record", given)
     call = type(given).__call__

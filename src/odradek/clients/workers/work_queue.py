@@ -1,13 +1,13 @@
-"""What is to be done: which record may run now, and up to where all are finished.
+"""Decide which record may be processed next, and up to where all records are finished.
 
-In: records in the order of their partitions, outcomes of the work on them, partitions that go. Out:
-the next record to run, offsets to commit, partitions to pause. It reads no clock, starts nothing
-and waits for nothing; one thread at a time asks it.
+In: records in the order of their partitions, results of their processing, lost partitions. Out: the
+next record to process, offsets to commit, partitions to pause. It reads no clock, starts nothing
+and waits for nothing; one thread at a time calls it.
 
-R-WK-1: of records in one lane (the same key of the same partition) one is in work, and the next is
-begun once that one is finished: also while it is tried again, and where its partition was lost and
-has come back meanwhile. R-WK-2: an offset is committed only where every record before it is
-finished. R-WK-3: a dead letter is finished once its topic has it.
+R-WK-1: of the records in one lane (the same key of the same partition) one is processed at a time,
+and the next is started once that one is finished: also while it is retried, and if its partition
+was lost and assigned again meanwhile. R-WK-2: an offset is committed only if every record before it
+is finished. R-WK-3: a dead letter is finished once its topic has it.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class WorkItem:
         self.size = _size(record)
         self.attempts = 0
         self.letter: dict[str, Any] | None = None
-        """What goes to the dead-letter topic, instead of another attempt."""
+        """Record for the dead-letter topic, instead of another attempt."""
         self.left_out: tuple[str, ...] = ()
         """Fields that the letter lacks, because it was too large with them."""
         self.dropped = False
-        """Its partition has gone: what becomes of it is somebody else's."""
+        """Whether its partition is gone: another member processes it."""
         self.came = came
         self.began = 0.0
 
 
 class PartitionWork:
-    """What is there of one partition."""
+    """Records of one partition."""
 
     __slots__ = ("bytes", "committed", "end", "epoch", "held", "paused", "unfinished")
 
@@ -119,7 +119,7 @@ class WorkQueue:
         self.finished = self.retried = self.dead = 0
         """Records that were finished, attempts after the first, dead letters that were written."""
 
-    # What comes
+    # Adding records
 
     def share(self, partitions: int) -> None:
         """So many are assigned: each has its part of the buffer, so that none takes it all."""
@@ -137,7 +137,9 @@ class WorkQueue:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
             if work is not None and record.offset < work.end:
-                self.drop([tp])  # its log was cut, or made anew: this is another history
+                self.drop(
+                    [tp]
+                )  # its log was truncated, or its topic recreated: this is another history
                 work = None
             if work is None:
                 new = True
@@ -159,7 +161,7 @@ class WorkQueue:
         ordering = self._options.ordering
         if ordering == PARTITION:
             return (tp,)
-        # Records without a key have no order among themselves: nobody could tell it.
+        # Records without a key have no order among themselves.
         return (tp, record.key) if ordering == KEY and record.key is not None else None
 
     def _enqueue(self, item: WorkItem) -> None:
@@ -173,10 +175,10 @@ class WorkQueue:
         else:
             lane.append(item)
 
-    # What is done
+    # Processing
 
     def begin(self, now: float) -> WorkItem | None:
-        """The next one to run, if one may."""
+        """Return the next record to process, if one may start."""
         if self.failure is not None or len(self.running) >= self._options.concurrency:
             return None
         while self._later and self._later[0][0] <= now:
@@ -190,7 +192,7 @@ class WorkQueue:
         return item
 
     def ended(self, item: WorkItem, error: BaseException | None, now: float) -> None:
-        """What was begun has ended; after an error it is tried again, or buried."""
+        """Note the end of a record's processing; after an error, retry it or send a dead letter."""
         self.running.pop(item, None)
         work = self._partitions.get(item.tp)
         if item.dropped or work is None:
@@ -210,7 +212,7 @@ class WorkQueue:
             self._fail(item, error, now)
 
     def _release(self, item: WorkItem) -> None:
-        """The next of its lane may run."""
+        """Let the next record of its lane start."""
         if item.lane is None:
             return
         lane = self._lanes[item.lane]
@@ -279,7 +281,7 @@ class WorkQueue:
         heapq.heapify(self._later)
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget these (None: all). What runs of them goes on, and holds its lane."""
+        """Forget these partitions (None: all). Running records continue, and hold their lanes."""
         chosen = list(self._partitions) if partitions is None else partitions
         gone = [tp for tp in chosen if tp in self._partitions]
         self.hold(gone)
@@ -303,16 +305,16 @@ class WorkQueue:
         if not lane:
             del self._lanes[item.lane]
 
-    # What follows from it
+    # Consequences
 
     @property
     def waiting(self) -> int:
-        """Records that are there and not in work; those that are tried again later among them."""
+        """Return the number of buffered records, including those that are retried later."""
         return self._unfinished - self.in_work
 
     @property
     def in_work(self) -> int:
-        """Records in work whose partitions are here."""
+        """Return the number of records in progress whose partitions are assigned."""
         return len(self.running) - self._abandoned
 
     def oldest(self) -> float | None:
@@ -322,7 +324,7 @@ class WorkQueue:
         return min((those[0].came for those in items if those), default=None)
 
     def longest(self) -> float | None:
-        """When the one in work was begun that has been so for the longest time; the same."""
+        """Return when the longest running of these records was started."""
         return min((item.began for item in list(self.running)), default=None)
 
     @property
@@ -335,8 +337,9 @@ class WorkQueue:
         return max(1, self._options.buffer_records - self._unfinished)
 
     def overfull(self) -> bool:
-        """Whether nothing at all is to be read: partitions that have just begun may each have
-        brought more than their part. Until half of the buffer is free.
+        """Return whether nothing is to be read, until half of the buffer is free.
+
+        Partitions that have just been assigned may each have brought more than their share.
         """
         options, part = self._options, 2 if self._overfull else 1
         records = self._unfinished * part >= options.buffer_records + part - 1
@@ -379,7 +382,7 @@ class WorkQueue:
         return offsets
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """The group has these."""
+        """Note the offsets that the group has committed."""
         for tp, at in offsets.items():
             work = self._partitions.get(tp)
             if work is not None:

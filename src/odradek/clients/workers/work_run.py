@@ -1,9 +1,9 @@
-"""The loop that workers are: read, begin, settle, commit, pause; and its end, in order.
+"""Run the loop of workers: read, start, settle, commit, pause; and its end, in order.
 
-In: what the queue decides, what a host's hands bring. Out: flows of what to do next: each yields a
-function, which a host calls (and awaits what it gives), and gets the time and the outcome back. The
-threads' host and the event loop's differ in how they wait, and in nothing else. Must not: read a
-clock, call the work itself, or wait without a limit.
+In: decisions of the queue, results from a host's hands. Out: flows of the next steps: each yields a
+function, which a host calls (and awaits its result), and receives the time and the result. The
+hosts for threads and for the event loop only differ in how they wait. Must not: read a clock, call
+the work function itself, or wait without a limit.
 """
 
 from __future__ import annotations
@@ -67,33 +67,33 @@ LETTERS_TIMEOUT = 10.0
 END_TIMEOUT = 10.0
 """Seconds that a last commit may take, and leaving the group again as many."""
 SLOW = 60.0
-"""Seconds in work after which a record is spoken of."""
+"""Seconds in progress after which a record is logged."""
 SPOKEN_EVERY = 5.0
 """Seconds between two lines about failures."""
 
 
 class Hands(Protocol):
-    """What carries out the work: threads, or tasks of a loop. Nothing here waits but `done`."""
+    """Threads, or tasks of a loop, that process records. Only `done` waits."""
 
     @property
     def busy(self) -> Collection[WorkItem]:
-        """What was started and not given back yet."""
+        """Return the records that were started and not returned yet."""
 
     @property
     def arrived(self) -> bool:
-        """Some outcome is there."""
+        """Return whether there are results."""
 
     def start(self, item: WorkItem) -> None:
         """Begin the work on a record, or the sending of its dead letter."""
 
     def taken(self) -> Any:
-        """A list of the outcomes that are there; awaited where it can be, as all of these."""
+        """Return a list of the current results; awaited if possible, as all of these."""
 
     def done(self, seconds: float) -> Any:
-        """The same; waits so long for a first one."""
+        """Return a list of results; wait at most this many seconds for a first one."""
 
     def abandon(self, items: Collection[WorkItem], /) -> None:
-        """Nobody waits for these any more: end what can be ended."""
+        """Abandon these records: cancel those that can be cancelled."""
 
     def close(self) -> Any:
         """Nothing more is started."""
@@ -101,7 +101,7 @@ class Hands(Protocol):
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Any]:
-        """A rebalance callback that carries out a flow."""
+        """Return a rebalance callback that runs a flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,10 @@ class WorkRun:
         make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], Hands],
         producer: Any = None,
     ) -> None:
-        """`make_hands` takes what makes objects of records, what it calls for each outcome, and
-        who traces the consumer; `producer` takes dead letters.
+        """Set the clients and the hands.
+
+        `make_hands` is called with the function that decodes records, the callback for each result,
+        and the consumer's tracer; `producer` sends dead letters.
         """
         self._consumer, self._calls, self._options = consumer, calls, options
         self._totals = calls.work_totals()
@@ -158,7 +160,7 @@ class WorkRun:
         self._partitions, self._overfull = 0, False
         self._totals.begin(self._queue)
 
-    # What others ask
+    # State for other threads
 
     def stop(self) -> None:
         """End the run that is under way, or else the next one."""
@@ -166,7 +168,7 @@ class WorkRun:
         self._rouse()
 
     def progress(self, now: float) -> WorkProgress:
-        """What is done; reads without a lock."""
+        """Return the progress; reads without a lock."""
         queue = self._queue
         subscription = self._calls.engine.subscription
         lags = subscription.committed_lags()
@@ -187,8 +189,10 @@ class WorkRun:
         )
 
     def _rouse(self) -> None:
-        """There is an outcome, or a reason to end, perhaps told by another thread: end a call for
-        records that waits, and no later one, which may be somebody else's.
+        """End a waiting call for records, because there is a result or a reason to end.
+
+        Another thread may call this. A later call isn't ended, because it may belong to another
+        caller.
         """
         if self._asleep:
             self._asleep = False
@@ -219,7 +223,7 @@ class WorkRun:
         self._raise()
 
     def _raise(self) -> None:
-        """What has ended the run, if it was an error."""
+        """Raise the error that has ended the run, if there is one."""
         error, self._ended_by = self._ended_by, None
         if error is not None:
             try:
@@ -246,8 +250,9 @@ class WorkRun:
         yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
 
     def _look_for_letters(self) -> WorkFlow[None]:
-        """See that the topic of dead letters is there, before any record needs it. To ask for it
-        makes it where brokers create topics, and that takes a moment.
+        """Check that the topic of dead letters exists, before any record needs it.
+
+        If brokers create topics automatically, the request creates it, which takes a moment.
         """
         producer, topic = self._producer, self._options.dead_letter_topic
         if producer is None or topic is None:
@@ -306,7 +311,10 @@ class WorkRun:
 
     @property
     def _saturated(self) -> bool:
-        """All that may be in work is, and more is there: no call for records is needed soon."""
+        """Return whether all workers are busy and more records are buffered.
+
+        No call for records is needed soon then.
+        """
         queue, most = self._queue, self._options.concurrency
         return len(queue.running) >= most and queue.waiting >= most
 
@@ -327,7 +335,7 @@ class WorkRun:
         return max(until - now, MOMENT) if until > now else 0.0
 
     def _until_retry(self, until: float) -> float:
-        """The same, or when one that failed may be begun before."""
+        """Return this time, or an earlier one at which a failed record may be retried."""
         retry = self._queue.next_retry
         free = len(self._queue.running) < self._options.concurrency
         return until if retry is None or not free else min(until, retry)
@@ -337,7 +345,7 @@ class WorkRun:
             self._hands.start(item)
 
     def _settled(self, take: Callable[[], Any]) -> WorkFlow[float]:
-        """Have the queue decide what becomes of what has ended; gives the time."""
+        """Settle finished records in the queue; return the time."""
         queue = self._queue
         now, came = yield take
         for item, error in came:
@@ -362,7 +370,7 @@ class WorkRun:
         before, self._overfull = self._overfull, queue.overfull()
         if not (full or free or before or self._overfull):
             return
-        with engine.lock:  # what was lost meanwhile isn't there any more
+        with engine.lock:  # partitions that were lost meanwhile are removed
             states = engine.subscription.partitions
             if self._overfull:
                 full, free = [tp for tp, state in states.items() if not state.paused], []
@@ -374,7 +382,7 @@ class WorkRun:
                     engine.subscription.hold(there, paused=paused)
         self._calls.host.wake()
 
-    # What is said
+    # Logging
 
     def _speak_of(self, item: WorkItem, error: BaseException, *, letter: bool) -> None:
         more = f" ({self._failures} attempts failed since the last such message)"
@@ -411,7 +419,7 @@ class WorkRun:
             yield partial(self._consumer.commit_async, offsets, self._committed)
 
     def _position(self, tp: TopicPartition) -> int | None:
-        """What the next call for records brings; all before it is in the queue by now."""
+        """Return the next offset to read; all records before it are in the queue by now."""
         subscription = self._calls.engine.subscription
         with suppress(IllegalStateError):  # it was lost
             return subscription.position(tp)
@@ -471,13 +479,13 @@ class WorkRun:
             logger.warning(text, *where)
 
     def _revoked(self, partitions: list[TopicPartition]) -> WorkFlow[None]:
-        """These go to others: finish what runs, commit what is finished."""
+        """Finish running records of revoked partitions, and commit finished ones."""
         yield from self._drained(partitions)
         yield from self._last_commit(partitions)
         self._drop(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> WorkFlow[None]:
-        """These are with others already: a commit would be refused."""
+        """Drop lost partitions, which have other owners already: a commit would be refused."""
         self._drop(partitions)
         yield from ()
 
@@ -487,7 +495,7 @@ class WorkRun:
         self._hands.abandon(left)
 
     def _leave(self) -> WorkFlow[None]:
-        """Leave the group; what still runs is nobody's any more."""
+        """Leave the group; records that still run belong to other members."""
         self._drop(None)
         yield from whatever_happens(self._unsubscribed(), self._closed())
 
@@ -510,7 +518,7 @@ class WorkRun:
 
 
 def under_way(flow: ref[WorkFlow[None]] | None) -> bool:
-    """Whether a run is: a mark of it could be left behind by an exception from outside."""
+    """Return whether a run is in progress: an exception from outside could leave a stale mark."""
     there = None if flow is None else flow()
     return there is not None and getgeneratorstate(there) in (GEN_RUNNING, GEN_SUSPENDED)
 
@@ -522,5 +530,5 @@ def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:
         re.error,
         OverflowError,
         RecursionError,
-    ):  # of the brokers' own kind (RE2), or wrong: it is told of elsewhere
+    ):  # a pattern of the brokers' kind (RE2), or invalid: it is reported elsewhere
         return False

@@ -1,7 +1,7 @@
-"""What workers have done for one consumer, however often they ran: its metrics are made of it.
+"""Count the work of a consumer's workers over all of their runs, for its metrics.
 
-In: the queue of each run. Out: totals that only grow, and what there is just now, read from any
-thread without a lock. Must not: change a queue.
+In: the queue of each run. Out: totals that only grow, and current values, read from any thread
+without a lock. Must not: change a queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WorkTotals:
 
     def __init__(self) -> None:
         self._state: tuple[WorkCounts, WorkQueue | None] = (WorkCounts(), None)
-        """What runs before have done, and the queue of this one: changed at once."""
+        """Totals of earlier runs, and the queue of the current one: replaced in one step."""
 
     def begin(self, queue: WorkQueue) -> None:
         """There is a new run."""

@@ -177,10 +177,10 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 
 class ArgumentError(ConfigurationError, TypeError):
-    """An argument of a call has a wrong type; the text names the argument, its value and the
-    expected type.
+    """An argument of a call has a wrong type.
 
-    It is also a `TypeError`. The call had no effect: no record was accepted, no request was sent.
+    The text names the argument, its value and the expected type. It is also a `TypeError`. The call
+    had no effect: no record was accepted, no request was sent.
     """
 
 
@@ -196,10 +196,9 @@ class WakeupError(KafkaError):
 
 
 class SystemLimitError(KafkaError, OSError):
-    """The operating system refused a resource that the client needs, such as a file descriptor
-    (`errno`).
+    """The operating system refused a resource that the client needs, such as a file descriptor.
 
-    The call had no effect; it works again once the resource is available.
+    `errno` has the reason. The call had no effect; it works again once the resource is available.
     """
 
     retriable = True
@@ -227,12 +226,11 @@ class TlsPortError(NotKafkaError):
 
 
 class CorruptRecordError(KafkaError):
-    """A record batch has a wrong checksum or inconsistent lengths; the text contains the offset and
-    the position.
+    """A record batch has a wrong checksum or inconsistent lengths.
 
-    A consumer sets `partition` and `next_offset`: `seek()` to `next_offset` continues after the
-    batch. `next_offset` is None if the end of the batch can't be determined.
-    `on.corrupt.record=skip` skips such batches without an error.
+    The text contains the offset and the position. A consumer sets `partition` and `next_offset`:
+    `seek()` to `next_offset` continues after the batch. `next_offset` is None if the end of the
+    batch can't be determined. `on.corrupt.record=skip` skips such batches without an error.
     """
 
     retriable = True
@@ -249,10 +247,10 @@ class RecordTooLargeError(KafkaError):
 
 
 class PartitionerError(KafkaError, ValueError):
-    """The `partitioner` function raised an error (the cause), or returned a partition that doesn't
-    exist.
+    """The `partitioner` function raised an error, or returned a partition that doesn't exist.
 
-    The record, or the piece of Arrow data, was not written.
+    An error that the function raised is the cause. The record, or the piece of Arrow data, was not
+    written.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
@@ -268,8 +266,9 @@ class BufferExhaustedError(KafkaError):
 
 
 class DisconnectedError(KafkaError):
-    """The connection was lost before the response arrived; the broker may have executed the
-    request.
+    """The connection was lost before the response arrived.
+
+    The broker may have executed the request.
     """
 
     retriable = True
@@ -578,11 +577,10 @@ class AbortableTransactionError(KafkaError):
 
 
 class FatalTransactionError(KafkaError):
-    """A transactional producer can't continue: close it; `init_transactions()` of a new one aborts
-    the open transaction.
+    """A transactional producer can't continue: close it and create another one.
 
-    If a broker's error is the reason, this error is also an instance of its class
-    (`ProducerFencedError` …).
+    `init_transactions()` of the new one aborts the open transaction. If a broker's error is the
+    reason, this error is also an instance of its class (`ProducerFencedError` …).
     """
 
     retriable = False
@@ -590,6 +588,7 @@ class FatalTransactionError(KafkaError):
 
 
 class TransactionAbortedError(KafkaError):
-    """A record wasn't sent, because its transaction was aborted; the cause is the reason, unless
-    the application aborted it.
+    """A record wasn't sent, because its transaction was aborted.
+
+    The cause is the reason, unless the application aborted it.
     """

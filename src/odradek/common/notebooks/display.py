@@ -1,7 +1,7 @@
-"""What notebooks show as tables: results, and schemas of Arrow where a notebook asks for it.
+"""Show results as tables in notebooks, and Arrow schemas if the notebook asks for them.
 
-In: results of calls. Out: the same, which IPython shows as HTML. Must not: cost anything where no
-notebook asks: `html_tables` is imported when one does.
+In: results of calls. Out: the same objects, which IPython shows as HTML. Must not: cost anything
+without a notebook: `html_tables` is imported by the first notebook that shows a result.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ class ShownList(list[Any], Shown):
 
 
 def shown(value: T) -> T:
-    """A result that notebooks show as a table where it is a plain dict, or a list of objects with
-    fields; else itself. A list of names is no table, and YAML's safe writers take only plain ones.
+    """Return a result that notebooks show as a table, if it is a plain dict or a list of objects.
+
+    Other results are returned unchanged: a list of names is no table, and safe YAML writers accept
+    only plain lists and dicts.
     """
     found: Any = value
     if type(found) is dict:

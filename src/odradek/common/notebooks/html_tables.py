@@ -1,9 +1,9 @@
-"""Results as HTML for notebooks: tables of escaped text, of bounded size.
+"""Render results as HTML for notebooks: tables of escaped text, of bounded size.
 
 In: dataclasses, dicts and lists of them; schemas and batches of Arrow, by their methods. Out: HTML
-without attributes. Must not: let a text be anything but text, whoever chose it: a topic, an error,
-a group's member (R-IN-3); show what a repr hides; or put much more than `LONGEST` characters into a
-notebook, which keeps them.
+without attributes. Must not: interpret a text as HTML (the name of a topic or member, an error:
+R-IN-3), show what a repr hides, or put much more than `LONGEST` characters into a notebook, which
+stores them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ NONE = "–"
 
 
 def html(value: Any) -> str | None:
-    """A result as HTML; None for what is empty, of which a table would show nothing at all, and for
-    a list that is no table: Python's own form suits both better.
+    """Return a result as HTML, or None for an empty result and for a list that is no table.
+
+    Python's own form suits both better.
     """
     if isinstance(value, list) and not _names(value):
         return None
@@ -43,8 +44,9 @@ def html(value: Any) -> str | None:
 
 
 def arrow_html(data: Any) -> str:
-    """A pyarrow Schema, or the schema and size of a RecordBatch or Table: no values, which are
-    Polars' and pandas' to show.
+    """Return a pyarrow Schema, or the schema and size of a RecordBatch or Table, as HTML.
+
+    The values are left to Polars and pandas.
     """
     schema = getattr(data, "schema", data)
     rows = [(f.name, str(f.type), "yes" if f.nullable else "no") for f in schema]
@@ -53,7 +55,7 @@ def arrow_html(data: Any) -> str:
 
 
 def _explanation(value: Any) -> str:
-    """What `explain()` gives: its diagnosis, its addresses, and all of it as text."""
+    """Return the result of `explain()` as HTML: diagnosis, addresses, and all of it as text."""
     heads = (
         "address",
         "role",
@@ -120,15 +122,16 @@ class _Page:
         return f"<table>{''.join(found)}</table>"
 
     def _fields(self, value: Any, depth: int) -> str:
-        """A dataclass: a row for each field."""
+        """Return a dataclass as a table with a row for each field."""
         if depth >= DEPTH:
             return self.text(value)
         pairs = ((name, getattr(value, name)) for name in _names([value]))
         return self.table((type(value).__name__, ""), pairs, depth)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> str:
-        """A row for each key, with the fields of its object or its value; a key that is a field of
-        each object is told once.
+        """Return a table with a row for each key, with the fields of its object or its value.
+
+        A key that is also a field of each object is shown once.
         """
         names = _names(value.values())
         if names and all(getattr(one, names[0]) == key for key, one in value.items()):

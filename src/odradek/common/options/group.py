@@ -1,7 +1,7 @@
-"""The options of group consumers, and how Java checks them against each other.
+"""Define the options of group consumers, and Java's checks between them.
 
-Out: `GROUP_OPTIONS`, which `options` adds to the others, and `check_group`, which it calls once all
-values are there. Must not: hold values of a client, or know assignors as anything but names.
+Out: `GROUP_OPTIONS`, which `options` adds to the others, and `check_group`, which is called once
+all values are known. Must not: hold values of a client, or know assignors other than by name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users of other Kafka clients type, and what to write here instead.
+"""Suggest what to write instead of names from other Kafka clients.
 
 In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
 kafka-python and aiokafka have them. Out: the cure for what isn't taken. Must not: repeat what
@@ -94,7 +94,7 @@ CURES: dict[str, str] = {
     **CURES_OF_KIND[PRODUCER],
     **CURES_OF_KIND[CONSUMER],
 }
-"""What isn't taken, in dots; what is written instead."""
+"""Replacements for unsupported settings, by dotted name."""
 
 _PRODUCER = "Producer(config)"
 _LOOP_PRODUCER = "AsyncProducer(config)"
@@ -252,7 +252,7 @@ KEYWORDS: dict[str, dict[str, str]] = {
         "group_id": "group=consumer.group_metadata()",
     },
 }
-"""Keywords of theirs, by our method."""
+"""Keyword arguments of other clients, by our method."""
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:

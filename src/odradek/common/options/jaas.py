@@ -44,9 +44,7 @@ _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One login module: the last part of its class name (packages may be shaded), and its
-    options.
-    """
+    """A login module: the last part of its class name (packages may be shaded), and its options."""
 
     name: str
     options: Mapping[str, Secret]
@@ -62,7 +60,7 @@ class LoginModule:
 
 
 class _JaasError(Exception):
-    """What is wrong, in words without any of the text."""
+    """Error in the text, in words that contain none of it."""
 
 
 def parse_jaas(jaas: Secret) -> LoginModule:

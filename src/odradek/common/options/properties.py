@@ -1,7 +1,7 @@
-r"""Settings as Java's clients and librdkafka's keep them: the text of a properties file.
+r"""Parse properties files as Java's clients and librdkafka use them.
 
-In: the text. Out: a dict with the names as they are there, and which of them mean nothing to one
-of our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
+In: the text. Out: a dict with the names in the file, and the names that have no effect in one of
+our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ LOGIN = "sasl.login"
 
 
 def _ignored(why: str) -> Parse[str]:
-    """An option of Java's or librdkafka's that changes nothing here; `security` warns of it."""
+    """Parse an option of Java or librdkafka that has no effect here; `security` warns of it."""
 
     @reads("any", write=str)
     def parse(name: str, value: Any) -> str:
@@ -64,7 +64,7 @@ JAVAS_OWN = (
 
 
 def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | None]:
-    """A Java class that can't run here, except where it is Java's own (by the name's last part)."""
+    """Parse the name of a Java class; refuse all except Java's own."""
 
     @reads("class name", ", ".join(defaults))
     def parse(name: str, value: Any) -> str | None:

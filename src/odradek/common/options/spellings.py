@@ -83,7 +83,7 @@ REFUSED: dict[str, str] = {
     f"{OAUTH}.assertion.template.file": f"set {OAUTH}.assertion.claim.* instead",
     f"{OAUTH}.assertion.jwt.template.file": f"set {OAUTH}.assertion.claim.* instead",
 }
-"""What others have and this release hasn't, with what to do instead."""
+"""Options of other clients that this release doesn't support, and what to do instead."""
 
 
 def dotted(name: object) -> str:
@@ -111,10 +111,9 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 
 
 def sealed(given: Any) -> dict[str, Any]:
-    """Return the options with secrets wrapped, before any traceback could show them, and with the
-    values of enumerations in place of their members.
+    """Return the options with secrets wrapped, and with values in place of members of enumerations.
 
-    Raises `ArgumentError` if the argument isn't a mapping, without showing it.
+    It comes first, before any traceback could show the secrets. Raises `ArgumentError` if the argument isn't a mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):
         kind, given = type(given).__name__, None  # this frame is shown too
@@ -127,12 +126,10 @@ def sealed(given: Any) -> dict[str, Any]:
 
 
 def _means_secret(name: str, value: Any) -> bool:
-    """Whether an option holds a secret, or may do so under a name that is none.
+    """Return whether the value of an option is a secret, or may be one.
 
-    What nobody knows is refused by its name, so nobody needs its value; and it may be a password
-    (`passwd`, `SASL.PASSWORD`).
-
-    A text in place of a token function may be a token.
+    An unknown option is refused by its name, so its value isn't needed; it may be a password
+    (`passwd`, `SASL.PASSWORD`). A text in place of a token function may be a token.
     """
     meaning = ALIASES.get(name, name)
     if meaning == f"{OAUTH}.token.provider":

@@ -54,7 +54,7 @@ class Parse(Generic[T]):
     ) -> None:
         self.read = read
         self.kind = kind
-        """What a value is, in words: `integer`, `milliseconds`, `file` …"""
+        """Kind of the value, in words: `integer`, `milliseconds`, `file` …"""
         self.values = values
         """Which values there are, in words; empty where the type says it."""
         self.write = write
@@ -86,7 +86,7 @@ class Option(NamedTuple):
     librdkafka: str = ""
     """The default of librdkafka (2.15) where it is another one."""
     doc: str = ""
-    """Whole sentences that can stand alone."""
+    """Complete sentences that can be read on their own."""
     why: str = ""
     """Why the default differs from Java's."""
 
@@ -148,8 +148,9 @@ questions of one conversation, and nothing is ever delivered."""
 
 @reads("milliseconds", f"{SHORTEST_IDLE} or more; 0 or -1 for never", _as_milliseconds)
 def idle_time(name: str, value: Any) -> float:
-    """Read the milliseconds after which an idle connection is closed, as seconds; infinite for
-    never.
+    """Read the milliseconds after which an idle connection is closed; infinite for never.
+
+    Returns seconds.
     """
     number = integer(-1)(name, value)
     if number <= 0:

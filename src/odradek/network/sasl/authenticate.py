@@ -1,8 +1,8 @@
-"""From ApiVersions to a connection that may be used: SaslHandshake, then a mechanism's tokens.
+"""Authenticate a connection after ApiVersions: SaslHandshake, then a mechanism's tokens.
 
 In: a connection whose ApiVersions are known, the client's mechanism. Out: its session (KIP-368), or
-a typed error. All of it lies inside the setup's deadline (R-CS-5): whoever never comes to an end
-is failed by the network client. Must not: trust what comes: its length and number are bounded.
+a typed error. All of it is within the setup timeout (R-CS-5): the network client ends a peer that
+never finishes. Must not: trust responses: their length and number are limited.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _tame(error: BaseException) -> Exception:
 
 
 class Heard:
-    """A broker's token, or its refusal; its repr shows neither, as both may be an echo of ours."""
+    """A broker's token, or its refusal; its repr shows neither, as both may repeat a secret."""
 
     __slots__ = ("lifetime", "refusal", "token")
 
@@ -202,7 +202,7 @@ class Heard:
 
 
 def _trouble(code: int, said: str | None) -> KafkaError:
-    """What a broker has against us, as one of our errors."""
+    """Return the error class of a broker's refusal."""
     error = error_for(code)
     words = cut(said or str(error) or type(error).__name__)
     if code == SaslAuthenticationFailedError.code:

@@ -21,20 +21,22 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 
 @dataclass(frozen=True, slots=True)
 class SaslOutsiders:
-    """What mechanisms need of the real world; each is used only by the mechanism it is for."""
+    """Functions outside of the engine; each is used only by its mechanism."""
 
     wall_clock: Callable[[], float]
     random_bytes: Callable[[int], bytes] | None = None
     """For nonces; None: the client's own generator, as in simulations."""
     tokens: Callable[[Config], Callable[[], object]] | None = None
-    """Makes the function that gives OAUTHBEARER's tokens: the user's own, or one that asks a token
-    server (KIP-768)."""
+    """Returns the function that returns OAUTHBEARER's tokens.
+
+    It is the user's own, or one that asks a token server (KIP-768).
+    """
     msk_iam: Callable[[Config], Mechanism] | None = None
     gssapi: Callable[[Config], Mechanism] | None = None
 
 
 def mechanism_for(config: Config, outsiders: SaslOutsiders) -> Mechanism | None:
-    """The mechanism that a configuration asks for; None where it asks for no SASL."""
+    """Return the configured mechanism; None without SASL."""
     if config["security.protocol"] not in SASL_PROTOCOLS:
         return None
     name: str = config["sasl.mechanism"]

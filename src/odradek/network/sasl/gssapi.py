@@ -1,8 +1,9 @@
-"""GSSAPI with Kerberos (RFC 4752): tickets instead of passwords, and both sides prove themselves.
+"""Authenticate with GSSAPI and Kerberos (RFC 4752): tickets, and mutual authentication.
 
-In: a function that makes a security context for a broker. All its steps may ask a key distribution
-centre, so they run in a worker thread. Out: the context's tokens, then the answer that no security
-layer is wanted: Kafka has none, TLS encrypts. Must not: know which library is behind the context.
+In: a function that creates a security context for a broker. All its steps may contact a key
+distribution centre, so they run in a worker thread. Out: the context's tokens, then the answer that
+no security layer is wanted: Kafka has none, TLS encrypts. Must not: know the library of the
+context.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from odradek.network.sasl.mechanism import Conversation, Outside, expect_nothing
 NO_LAYER = 1
 """The bit of RFC 4752, 3.3, for "authentication only"."""
 MOST_STEPS = 10
-"""Kerberos needs two; a broker that goes on for ever isn't one."""
+"""Kerberos needs two; a broker that never finishes is invalid."""
 
 
 class SecurityContext(Protocol):
@@ -28,10 +29,10 @@ class SecurityContext(Protocol):
         """Both sides are known to each other."""
 
     def step(self, token: bytes | None) -> bytes | None:
-        """Take the broker's token, none at first; give the next one, if there is one to send."""
+        """Process the broker's token, none at first; return the next one, if there is one."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """What the broker has sealed, if it is intact."""
+        """Return the broker's sealed message, if it is intact."""
 
     def wrap(self, message: bytes) -> bytes:
         """Seal a message, without encrypting it."""

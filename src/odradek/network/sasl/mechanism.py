@@ -1,9 +1,9 @@
-"""What a SASL mechanism is to the engine: a generator of tokens that opens no socket itself.
+"""Define SASL mechanisms in the engine: generators of tokens that open no sockets themselves.
 
-In: nothing but what a mechanism was made of. Out: the protocol that `authenticate` runs, and what
+In: the mechanism's settings. Out: the protocol that `authenticate` runs, and the helpers that
 mechanisms share. A conversation is one authentication of one connection: it yields a token to send
-and gets the broker's bytes back, or an `Outside`, a slow function that a worker thread runs within
-the setup's deadline, and gets its result. It returns when the broker has proved whatever it has
+and receives the broker's bytes, or yields an `Outside`, a slow function that a worker thread runs
+within the setup timeout, and receives its result. It returns when the broker has proved what it has
 to, and raises `AuthenticationError`s. Must not: put a secret into an error.
 """
 
@@ -46,7 +46,7 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """As brokers know it: PLAIN, SCRAM-SHA-512 …"""
+        """Return the mechanism's name, such as PLAIN or SCRAM-SHA-512."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """Begin to authenticate on a connection, or once more on the same one (KIP-368)."""
@@ -66,19 +66,20 @@ CUT = "\u2026"
 
 
 def cut(words: str) -> str:
-    """A broker's words, as many of them as an error repeats."""
+    """Return a broker's words, cut to the length that an error repeats."""
     return words if len(words) <= SAID else words[:SAID] + CUT
 
 
 def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
-    """A broker's refusal, without the secret where the broker repeats it."""
+    """Return a broker's refusal, without the secret if the broker repeats it."""
     hidden = without(error.what, secret)
     return error if hidden == error.what else type(error)(hidden, error.address)
 
 
 def without(words: str, secret: Secret) -> str:
-    """A broker's words without the secret, plain or encoded; nor with its beginning, where they
-    were cut.
+    """Return a broker's words without the secret, plain or encoded.
+
+    The secret's beginning is removed as well if the words were cut.
     """
     text = secret.reveal()
     if not text:
@@ -100,7 +101,7 @@ def without(words: str, secret: Secret) -> str:
 
 
 def expect_nothing(mechanism: str, challenge: bytes) -> None:
-    """A broker that accepted has nothing more to say."""
+    """Raise unless a broker that accepted sends nothing more."""
     if challenge:
         raise ServerNotTrustedError(
             f"the broker sent {len(challenge)} bytes where {mechanism} expects none"

@@ -1,10 +1,10 @@
-"""AWS_MSK_IAM: an AWS signature (SigV4) over a request that is never sent, as Amazon's
-aws-msk-iam-auth makes it.
+"""Authenticate with AWS_MSK_IAM: an AWS signature (SigV4) over a request that is never sent.
 
-In: credentials and a region, which a function fetches in a worker thread, and the time. Out: the
-JSON that brokers of Amazon MSK take, or the same as a bearer token for OAUTHBEARER. Signing is HMAC
-four times over and proved by AWS's published vectors; credentials that aren't given as they are
-come from botocore. Must not: send the secret key, or show it.
+The signature is that of Amazon's aws-msk-iam-auth. In: credentials and a region, which a function
+fetches in a worker thread, and the time. Out: the JSON that brokers of Amazon MSK accept, or the
+same as a bearer token for OAUTHBEARER. Signing takes four HMACs and is tested with AWS's published
+vectors; credentials that aren't configured come from botocore. Must not: send the secret key, or
+show it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REGION = re.compile(r"(?:^|\.)((?:[a-z]{2}|us-gov|us-iso[a-z]*|eu-isoe)-[a-z]+-
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """What signs: an access key, and a session's token where they are temporary."""
+    """Credentials that sign: an access key, and a session token if they are temporary."""
 
     access_key_id: str
     secret_access_key: Secret
@@ -67,7 +67,7 @@ class SigningScope:
 def presigned(
     host: str, query: Mapping[str, str], credentials: AwsCredentials, scope: SigningScope
 ) -> dict[str, str]:
-    """The query of `GET https://host/?…` with its signature (SigV4, query parameters)."""
+    """Return the query of `GET https://host/?…` with its signature (SigV4, query parameters)."""
     signed = dict(query)
     signed["X-Amz-Algorithm"] = ALGORITHM
     signed["X-Amz-Credential"] = f"{credentials.access_key_id}/{scope.text}"
@@ -85,7 +85,7 @@ def presigned(
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """A query as AWS signs it: sorted, everything quoted but RFC 3986's unreserved."""
+    """Encode a query as AWS signs it: sorted, all quoted but RFC 3986's unreserved."""
     pairs = sorted((quote(name, safe="-_.~"), quote(v, safe="-_.~")) for name, v in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
 
@@ -99,7 +99,7 @@ def _signature(key: Secret, scope: SigningScope, message: str) -> str:
 
 
 def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> Secret:
-    """The JSON for a broker: the signed query with small names, its version, and who asks."""
+    """Return the JSON for a broker: the query with lower-case names, version, user agent."""
     scope = SigningScope(region, SERVICE, now)
     signed = presigned(host, dict([ACTION]), credentials, scope)
     fields = {"version": VERSION, "host": host, "user-agent": USER_AGENT}
@@ -108,7 +108,7 @@ def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> 
 
 
 def bearer_token(credentials: AwsCredentials, region: str, now: float) -> tuple[Secret, float]:
-    """The signed URL as OAUTHBEARER carries it, and when it ends."""
+    """Return the signed URL as a token for OAUTHBEARER, and when it expires."""
     host = f"kafka.{region}.amazonaws.com"
     scope = SigningScope(region, SERVICE, float(int(now)))
     signed = presigned(host, dict([ACTION]), credentials, scope)
@@ -119,7 +119,7 @@ def bearer_token(credentials: AwsCredentials, region: str, now: float) -> tuple[
 
 
 def region_of(host: str) -> str | None:
-    """The region in a broker's name, such as b-1.name.id.c2.kafka.eu-central-1.amazonaws.com."""
+    """Return the region in a broker's name like b-1.name.id.c2.kafka.eu-central-1.amazonaws.com."""
     found = _REGION.search(host.lower())
     return found[1] if found else None
 

@@ -1,7 +1,7 @@
-"""Another name and password for a client that runs.
+"""Replace the name and password of a running client.
 
-In: its mechanism, the new ones. Out: a mechanism that shows them from now on. Must not: touch what
-stands: sessions end by themselves, and are begun again with the new ones (KIP-368).
+In: its mechanism, the new credentials. Out: a mechanism that uses them from now on. Must not: touch
+existing sessions: they end on their own, and are started again with the new ones (KIP-368).
 """
 
 from __future__ import annotations

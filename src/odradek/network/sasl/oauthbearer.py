@@ -1,9 +1,9 @@
-"""OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token that somebody else has issued.
+"""Authenticate with OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token from another service.
 
-In: a function that gives tokens; it runs in a worker thread within the setup's deadline, so it may
-ask a server. Out: one message with the token and its extensions. A token is used again until most
-of its time is over (sasl.login.refresh.*), and until its end where no new one can be had.
-Must not: look into a token further than for its end, or put it into an error.
+In: a function that returns tokens; it runs in a worker thread within the setup timeout, so it may
+contact a server. Out: one message with the token and its extensions. A token is reused until most
+of its lifetime is over (sasl.login.refresh.*), and until its end if no new one is available. Must
+not: read more of a token than its expiry, or put it into an error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Refresh:
     buffer: float = 300.0
 
     def due(self, got_at: float, expires_at: float, rng: Rng) -> float:
-        """A time between 80 and 85 % of the token's life; as Java does with short ones, too."""
+        """Return a time between 80 and 85 % of the token's lifetime, as in Java."""
         life = expires_at - got_at
         due = got_at + life * (self.factor + self.jitter * rng.random())
         if self.min_period + self.buffer <= life:
@@ -92,7 +92,7 @@ class Oauthbearer:
         self._token: Token | None = None
         self._due = -math.inf
         self._newest: Token | None = None
-        """What the function gave last, of which the engine may not have heard yet."""
+        """The function's last token, which the engine may not have received yet."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """Show the token; a refusal is answered, as the RFC wants it, and raised."""
@@ -149,7 +149,7 @@ class Oauthbearer:
         return token
 
     def _instead(self, error: Exception) -> Token:
-        """The token that is there, as long as it counts; else why there is none."""
+        """Return the current token while it is valid; else raise why there is none."""
         token = self._token
         if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
             return token
@@ -170,11 +170,11 @@ class Oauthbearer:
 
 
 def read_token(given: object) -> Token:
-    """Read what a user's function gave.
+    """Read the result of a user's function.
 
-    A `Token`; a text; a tuple (token, end in epoch seconds[, principal[, extensions]]) as
-    librdkafka's callbacks give it; or an object with `token()`, as kafka-python's have it.
-    What is wrong with it is said without the frames that saw it: their locals would show it.
+    A `Token`; a text; a tuple (token, expiry in epoch seconds[, principal[, extensions]]) as
+    librdkafka's callbacks return it; or an object with `token()`, as in kafka-python. Errors are
+    raised without the frames that saw the token: their locals would show it.
     """
     try:
         return _read(given)
@@ -227,7 +227,7 @@ def _end(value: object) -> float | None:
 
 
 def end_of_jwt(token: str) -> float | None:
-    """The claim `exp` of a token that is a JWT; None where it has none or is something else."""
+    """Return the claim `exp` of a JWT; None if there is none, or the token is no JWT."""
     parts = token.split(".")
     if len(parts) not in (3, 5):
         return None
@@ -241,7 +241,7 @@ def end_of_jwt(token: str) -> float | None:
 
 
 def _status(answer: bytes, token: Secret) -> str:
-    """A broker's JSON in words; other bytes as they can be read. The token isn't among them."""
+    """Return a broker's JSON in words, or other bytes as text, without the token."""
 
     def shown(said: object) -> str:
         return without(cut(str(said)), token)

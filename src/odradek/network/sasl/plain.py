@@ -29,7 +29,7 @@ class Plain:
             raise CredentialsRefusedError(
                 "PLAIN doesn't allow NUL characters in sasl.username or sasl.password"
             )
-        # Nothing here has a name: a traceback shows the locals to whoever asks for them.
+        # No value is stored in a local variable here, because tracebacks may show those.
         try:
             yield _token(credentials)  # the answer may say anything: it couldn't prove a thing
         except AuthenticationError as error:

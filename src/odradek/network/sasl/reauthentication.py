@@ -1,12 +1,12 @@
-"""Authenticating once more on a connection that is in use (KIP-368), without losing a request.
+"""Authenticate again on a connection that is in use (KIP-368), without losing a request.
 
 In: a connection whose session ends soon. Out: the same connection with a new session; or its end as
 an authentication failure, and then every request on it gets `DisconnectedError` and is retried by
-its sender. How: the first token, which may take a token server's time, is had while requests go
-on. Then the gate is shut: requests wait in the session. Those in flight are answered first, since
-brokers answer in order, so SaslHandshake may go out after them; but it waits while nobody else
-wants to send, because a JoinGroup may be held for minutes. Must not: outlive the session's end
-without a token.
+its sender. The first token, which may take a token server's time, is obtained while requests
+continue. Then requests wait in the session. Those in flight are answered first, since brokers
+answer in order, so SaslHandshake may be sent after them; but it waits while no other request is
+waiting, because a JoinGroup may be held for minutes. Must not: outlive the session's end without a
+token.
 """
 
 from __future__ import annotations

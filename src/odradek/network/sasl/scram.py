@@ -1,10 +1,10 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka speaks them.
+"""Authenticate with SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka does.
 
-In: credentials; a nonce for each conversation. Out: two tokens, none of which gives the password
-away; and the certainty that the broker knows it too: its signature is checked. What a broker may
-ask of us is bounded: fewer iterations than 4096 would make the proof easy to attack, more than a
-million would keep this machine busy. Kafka doesn't prepare passwords (SASLprep); nor do we, else
-the same password would be another one. Must not: accept a broker that didn't prove itself.
+In: credentials; a nonce for each conversation. Out: two tokens, neither of which reveals the
+password; and the proof that the broker knows it too: its signature is verified. A broker's demands
+are limited: fewer iterations than 4096 would make the proof easy to attack, more than a million
+would keep this machine busy. Kafka doesn't prepare passwords (SASLprep); nor does this client, or
+the same password would be a different one. Must not: accept a broker that didn't prove itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenByte
 FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1 << 20
 INLINE_ITERATIONS = 8192
-"""What takes longer than about 5 ms is done by a worker thread."""
+"""Iterations above which a worker thread is used, after about 5 ms."""
 LONGEST_SALT = 1024
 KEPT = 16
 """Salted passwords that are remembered: brokers of a cluster share one, as a rule."""
@@ -34,7 +34,7 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class Challenge(NamedTuple):
-    """What the server's first message says."""
+    """Content of the server's first message."""
 
     nonce: str
     salt: bytes
@@ -128,7 +128,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
 
 
 def _fields(message: bytes, *names: str) -> list[str]:
-    """The values of a message's fields, which have to come in this order; more may follow."""
+    """Return the values of a message's fields, which have to be in this order; more may follow."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
@@ -141,9 +141,9 @@ def _fields(message: bytes, *names: str) -> list[str]:
 
 
 def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
-    """The expensive step, which makes guessing expensive too."""
+    """Derive the key from the password, which is slow on purpose."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
-    return HiddenBytes(salted)  # it lets in whoever has it, as the password does
+    return HiddenBytes(salted)  # it authenticates, like the password itself
 
 
 def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:

@@ -12,8 +12,10 @@ from odradek.common.types import Rng
 from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
 
 EARLIEST, LATEST = 0.85, 0.95
-"""Shares of the lifetime between which a connection authenticates again, as in Java: so many
-clients that began together don't come back together."""
+"""Shares of the lifetime between which a connection authenticates again, as in Java.
+
+Clients that began together don't authenticate together.
+"""
 LEAST_BETWEEN = 1.05
 """Seconds between two re-authentications; brokers refuse two within one."""
 
@@ -37,7 +39,7 @@ class SaslSession:
         self.renewed(lifetime, began)
 
     def renewed(self, lifetime: float, began: float) -> None:
-        """The broker takes requests for so long, counted from `began`; 0: for ever."""
+        """Set the lifetime of the session from `began` on; 0: unlimited."""
         self.gated = self.renewing = False
         if lifetime <= 0.0:
             self.due_at = self.ends_at = math.inf
@@ -47,15 +49,15 @@ class SaslSession:
         self.ends_at = began + lifetime
 
     def renews(self) -> None:
-        """The connection authenticates again, or gets its credentials for that."""
+        """Note that the connection authenticates again, or obtains its credentials for that."""
         self.due_at, self.renewing = math.inf, True
 
     def shut(self) -> None:
-        """Requests wait from now on."""
+        """Let requests wait from now on."""
         self.gated = True
 
     def began(self, now: float) -> None:
-        """The broker has taken up the new authentication."""
+        """Note that the broker has begun the new authentication."""
         self.begun_at = now
 
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
@@ -74,6 +76,6 @@ class SaslSession:
             self.due_at = min(self.due_at, max(now, self.begun_at + LEAST_BETWEEN))
 
     def take_held(self) -> list[InFlightRequest]:
-        """What waited, in its order; nothing waits any more."""
+        """Return the waiting requests in order, and keep none."""
         held, self.held = self.held, []
         return held

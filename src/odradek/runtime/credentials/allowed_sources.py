@@ -1,12 +1,12 @@
-"""Which URLs and files a client may take credentials from: the operator's word, not the settings'.
+"""Restrict the URLs and files of credentials to those that the operator of this process allows.
 
-In: a URL or a file that a configuration names, and the environment of this process. Out: the same,
-or a `ConfigurationError` with the cure. Whoever writes settings may not be whom the machine belongs
-to (Spark's options, files that others send): a line there could have a local file sent to a server
-of the same line (CVE-2025-27817). So files are opened only where `ODRADEK_ALLOWED_FILES` names
-them, and where `ODRADEK_ALLOWED_URLS` is set no other token server is asked; Kafka's system
-properties `…oauthbearer.allowed.files` and `.allowed.urls` do the same. Must not: let a
-configuration widen either, or open anything.
+In: a URL or a file in a configuration, and the environment of this process. Out: the same, or a
+`ConfigurationError` with the cure. The author of a configuration may not be the operator of the
+machine (Spark's options, files from others): a line there could send a local file to a server of
+the same line (CVE-2025-27817). So files are only opened if `ODRADEK_ALLOWED_FILES` names them, and
+if `ODRADEK_ALLOWED_URLS` is set, no other token server is contacted; Kafka's system properties
+`…oauthbearer.allowed.files` and `.allowed.urls` do the same. Must not: let a configuration extend
+either, or open anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ URL_OPTION = "sasl.oauthbearer.token.endpoint.url"
 
 
 def allowed_url(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """An http(s) URL of a token server that may be asked, or a `file:` URL that may be read."""
+    """Return an allowed http(s) URL of a token server, or an allowed `file:` URL."""
     parts = _split(url)
     if parts is not None and parts.scheme == "file" and parts.netloc in ("", "localhost"):
         allowed_file(URL_OPTION, unquote(parts.path), environment)
@@ -43,7 +43,7 @@ def allowed_url(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def allowed_server(option: str, url: str, environment: Mapping[str, str] | None = None) -> str:
-    """An http(s) URL of a server of another kind that may be asked, without a `/` at its end."""
+    """Return an allowed http(s) URL of another kind of server, without a `/` at its end."""
     parts = _split(url)
     if parts is None or parts.scheme not in _PORTS or not parts.hostname:
         where = "" if parts is None else f", not {shown(url)!r}"
@@ -65,7 +65,7 @@ def _not_allowed(option: str, url: str, kind: str) -> ConfigurationError:
 def allowed_file(
     option: str, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None
 ) -> str:
-    """A file with a token, an assertion or its key, if the operator of this process names it."""
+    """Return a file with a token, an assertion or its key, if the operator allows it."""
     found = os.path.abspath(os.fspath(path))  # noqa: PTH100 - as text: `..` and `//` go, links stay
     listed = _listed(ALLOWED_FILES, environment) or ()
     if not any(os.path.isabs(one) and os.path.abspath(one) == found for one in listed):  # noqa: PTH100, PTH117
@@ -79,7 +79,7 @@ def allowed_file(
 
 
 def shown(url: str) -> str:
-    """A URL without what may be secret in it: user, password, query, fragment."""
+    """Return a URL without possible secrets: user, password, query, fragment."""
     parts = _split(url)
     if parts is None:
         return "[hidden]"
@@ -94,7 +94,7 @@ def _listed(variable: str, environment: Mapping[str, str] | None) -> tuple[str, 
 
 
 def _split(url: str) -> SplitResult | None:
-    """A URL in its parts; None where it has none, or characters that URLs can't have."""
+    """Return the parts of a URL; None if it is invalid."""
     if not url.isprintable() or " " in url or "\\" in url:
         return None
     try:
@@ -106,7 +106,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _same(url: str) -> tuple[object, ...] | None:
-    """What two spellings of one URL have in common."""
+    """Return the normalised form of a URL."""
     parts = _split(url)
     if parts is None:
         return None

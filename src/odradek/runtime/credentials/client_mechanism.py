@@ -1,8 +1,8 @@
-"""Gives a client its SASL mechanism: the real world's clock, random bytes, tokens and tickets.
+"""Create a client's SASL mechanism with the system's clock, random bytes, tokens and tickets.
 
 In: a configuration and a host. Out: the mechanism that every connection of the client uses, or
-None. What a mechanism needs of `runtime` is imported only for that mechanism.
-Must not: fetch a token or a ticket; connections do, when they are made.
+None. Modules that a mechanism needs are imported only for that mechanism. Must not: fetch a token
+or a ticket; connections do when they are opened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.network.sasl.mechanism import Mechanism
 
 
 def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
-    """The mechanism of one client; in a simulation nonces come from the client's own generator."""
+    """Return a client's mechanism; a simulation's nonces come from the client's generator."""
     outsiders = SaslOutsiders(
         wall_clock=host.wall_clock,
         random_bytes=_random_bytes if real else None,

@@ -1,11 +1,10 @@
-"""HTTP connections that end at a deadline, whatever the server does: for token servers.
+"""Open HTTP connections that end at a deadline, whatever the server does: for token servers.
 
-In: an `Until`, the instant at which everything about one exchange is over. Out: an opener for
-http and https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of
-the head or the body, of an error's body or of "100 Continue" without end) gets what is left of
-the time, and none goes on when nothing is: so a server that drips holds neither thread nor socket.
-Must not: follow a redirect or the environment's proxies (both would carry the client's secret to
-another place).
+In: an `Until`, the instant at which everything about one exchange is over. Out: an opener for http
+and https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the
+head or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
+none continues without any: so a server that drips holds neither thread nor socket. Must not: follow
+a redirect or the environment's proxies (both would send the client's secret to another place).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Until:
     """Of one wait for bytes; None: what is left."""
 
     def left(self, most: float | None = None) -> float:
-        """What a wait may take now; `TimeoutError` when that is nothing."""
+        """Return the seconds that a wait may take; raise `TimeoutError` if there are none."""
         left = self.deadline - self.clock.now()
         if left <= 0:
             raise TimeoutError("the response took too long")
@@ -45,7 +44,7 @@ class Until:
 
 
 class _Incoming(io.RawIOBase):
-    """What a server sends. It owns the socket: urllib lets go of the connection before."""
+    """A server's response. It owns the socket: urllib drops the connection before."""
 
     def __init__(self, sock: socket.socket, until: Until) -> None:
         self._sock = sock
@@ -68,7 +67,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Socket:
-    """What `http.client` needs of a socket."""
+    """The part of a socket that `http.client` uses."""
 
     def __init__(self, sock: socket.socket, until: Until) -> None:
         self._sock = sock
@@ -141,7 +140,7 @@ class _Connection(http.client.HTTPConnection):
         return answer
 
     def _dialled(self, addresses: list[str]) -> socket.socket:
-        """The first address that takes the connection; each gets a share of what is left."""
+        """Connect to the first address that accepts; each gets a share of the remaining time."""
         until, failed = self._until, OSError(f"{self.host} has no IP address")
         shares = len(addresses)
         for share, ip in enumerate(addresses):
@@ -199,8 +198,9 @@ class _Https(urllib.request.HTTPSHandler):
 def opener(
     context: ssl.SSLContext, until: Until, resolver: Resolver
 ) -> urllib.request.OpenerDirector:
-    """Something that opens http and https, directly, and no more: no proxies of the environment, no
-    `.netrc`, no other schemes.
+    """Return an opener of http and https, directly, and no more.
+
+    It uses no proxies of the environment, no `.netrc`, no other schemes.
     """
     director = urllib.request.OpenerDirector()
     for handler in (

@@ -1,7 +1,7 @@
-"""Signed assertions for the grant "JWT bearer" (RFC 7523, KIP-1139).
+"""Sign assertions for the grant "JWT bearer" (RFC 7523, KIP-1139).
 
-In: `sasl.oauthbearer.assertion.*`. Out: a fresh assertion, which a token server takes in exchange
-for a token; or one that somebody else keeps in a file. Must not: keep the private key in memory
+In: `sasl.oauthbearer.assertion.*`. Out: a new assertion, which a token server exchanges for a
+token; or one from a file that another program renews. Must not: keep the private key in memory
 longer than for a signature.
 """
 
@@ -23,7 +23,7 @@ from odradek.runtime.private_files import warn_of_readers
 
 @dataclass(frozen=True, slots=True)
 class AssertionSettings:
-    """What an assertion is made of."""
+    """Settings of an assertion."""
 
     key_file: str | None
     passphrase: Secret | None = None
@@ -99,7 +99,7 @@ def _private_key(settings: AssertionSettings) -> Any:
 
 
 def assertion_in(path: Path) -> Secret:
-    """A ready assertion that somebody else renews in a file."""
+    """Read an assertion from a file that another program renews."""
     try:
         text = Secret(path.read_text("ascii").strip())
     except (OSError, UnicodeDecodeError) as error:

@@ -1,9 +1,9 @@
-"""Kerberos by MIT's library, through the package `gssapi` (the extra `odradek[gssapi]`).
+"""Authenticate with Kerberos by MIT's library, through the package `gssapi` (`odradek[gssapi]`).
 
 In: `sasl.kerberos.*`, and the machine's krb5.conf. Out: security contexts for the mechanism GSSAPI.
-With a keytab tickets are taken into a cache in memory, and taken again when they near their end;
-else they come from a ticket cache that somebody else (kinit, sssd) keeps. No command is run.
-Must not: be imported for a client without GSSAPI; every function here may ask the network.
+With a keytab, tickets are fetched into a cache in memory, and again before they expire; otherwise
+they come from a ticket cache that another program (kinit, sssd) maintains. No command is run. Must
+not: be imported for a client without GSSAPI; every function here may use the network.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
 def gssapi_mechanism(config: Config) -> Gssapi:
-    """GSSAPI with this configuration's principal; says at once if the package isn't there."""
+    """Return GSSAPI with this configuration's principal; raise at once without the package."""
     try:
         library = import_module("gssapi")
     except ImportError as error:
@@ -77,7 +77,7 @@ class Kerberos:
             self._store.setdefault("ccache", f"MEMORY:odradek-{os.getpid()}-{next(_numbers)}")
 
     def context(self, address: Address) -> KerberosContext:
-        """A new conversation with a broker. Asks for a ticket of this client's, if it needs one."""
+        """Return a new context for a broker. Fetches a ticket of this client, if it needs one."""
         if self._keytab is not None:
             _readable(self._keytab)  # else the library only says that there is no ticket
         return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
@@ -123,7 +123,7 @@ class KerberosContext:
         return step
 
     def unwrap(self, message: bytes) -> bytes:
-        """What the broker has sealed."""
+        """Return the content that the broker has sealed."""
         return bytes(_explained(lambda: self._context.unwrap(message).message, heard=True))
 
     def wrap(self, message: bytes) -> bytes:
@@ -139,7 +139,7 @@ def _readable(keytab: str) -> None:
 
 
 def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = "") -> T:
-    """Run it; what the library raises becomes an error of ours with its words."""
+    """Run a function; turn the library's exceptions into errors of this package."""
     try:
         return function()
     except AuthenticationError:
@@ -152,7 +152,7 @@ def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = ""
 
 
 def words_of(error: Exception) -> str:
-    """The minor status, which says what happened; the major one only says that it did."""
+    """Return the text of the minor status; the major one only says that there is an error."""
     text = " ".join(str(error).split())
     _, minor, rest = text.partition("Minor (")
     if minor and ": " in rest:
@@ -161,7 +161,7 @@ def words_of(error: Exception) -> str:
 
 
 def _cure(said: str, instead: str) -> str:
-    """What to do; `instead` where a keytab is in use, and so kinit no help."""
+    """Return the cure; `instead` with a keytab, for which kinit doesn't help."""
     lower = said.lower()
     found = next((cure for marks, cure in CURES if any(m in lower for m in marks)), USUAL_CURE)
     return instead if instead and found in (TICKET, USUAL_CURE) else found

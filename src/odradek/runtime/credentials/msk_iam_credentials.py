@@ -47,7 +47,7 @@ def msk_iam_mechanism(config: Config) -> MskIam:
 
 
 def msk_iam_tokens(config: Config) -> Callable[[], Token]:
-    """A token function for OAUTHBEARER, as Amazon's aws-msk-iam-sasl-signer has one."""
+    """Return a token function for OAUTHBEARER, as in Amazon's aws-msk-iam-sasl-signer."""
     source = CredentialSource(config)
 
     def fetch() -> Token:
@@ -82,7 +82,7 @@ class CredentialSource:
             raise ConfigurationError(f"{missing} is missing: {given[0]} needs it")
 
     def region(self, address: Address | None) -> str:
-        """The option, else what the broker's name says, else the environment, else a profile."""
+        """Return the option, else the region in the broker's name, the environment, a profile."""
         bootstrap: tuple[Address, ...] = self._config["bootstrap.servers"] or ()
         hosts = [address.host] if address is not None else [one.host for one in bootstrap]
         found = self._option("region") or next(filter(None, map(region_of, hosts)), None)
@@ -179,7 +179,7 @@ class CredentialSource:
         return taken
 
     def _botocore(self) -> bool:
-        """Whether botocore is there."""
+        """Return whether botocore is installed."""
         try:
             import_module("botocore.session")
         except ImportError:

@@ -1,11 +1,10 @@
-"""Tokens from an OAuth 2 / OpenID Connect server: client credentials (KIP-768), JWT bearer
-(KIP-1139), or a file.
+"""Fetch tokens from an OAuth 2 / OpenID Connect server, or from a file.
 
-In: a configuration; `fetch` runs in a worker thread, because it blocks. Out: a `Token`, or a
-`TokenError` that says what the server said. All attempts together end before the connection's
-setup would, so that the error is the server's and not "no answer in time".
-Must not: go on after that (`http_until` sees to it in each phase), or put a secret or a token into
-a text or into what a traceback shows.
+The grants are client credentials (KIP-768) and JWT bearer (KIP-1139). In: a configuration; `fetch`
+runs in a worker thread, because it blocks. Out: a `Token`, or a `TokenError` with the server's
+error. All attempts together end before the setup timeout, so that the error is the server's and not
+"no answer in time". Must not: continue after that (`http_until` ensures it in each phase), or put a
+secret or a token into a text or a local variable that a traceback shows.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class TokenServer:
     def post(
         self, form: Callable[[], Mapping[str, str]], authorization: Secret | None
     ) -> dict[str, Any]:
-        """Ask until there is an answer, a refusal, or no time left; give the answer's JSON."""
+        """Send requests until there is an answer or the time is up; return the JSON."""
         deadline = self._clock.now() + self._limits.budget
         failures = 0
         while True:
@@ -161,8 +160,8 @@ class TokenServer:
         if code in RETRIED or code >= 500:
             refused = TokenError(what, cure="The token server failed; ask its operator.")
             return TryAgain(refused)
-        # Without its cause: the server has chosen the reason that stands there (R-IN-3), and may
-        # have put the header with our secret into it.
+        # Without its cause: the server has chosen the reason in it (R-IN-3), and may have put the
+        # header with our secret into it.
         return TokenError(what, cure=_cure(code, said))
 
     def _failure(self, error: Exception) -> Exception:
@@ -197,7 +196,7 @@ class TokenServer:
 
 
 def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
-    """What was sent and a server may repeat: an assertion, a client's secret, its header."""
+    """Return sent secrets that a server may repeat: an assertion, a client's secret, its header."""
     found = [Secret(one) for one in parse_qs(form.reveal()).get("assertion", [])]
     if authorization is not None:
         _, _, encoded = authorization.reveal().partition(" ")
@@ -209,8 +208,9 @@ def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
 
 
 def _said(error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> str:
-    """RFC 6749, 5.2: `error` and `error_description`. Anything else isn't repeated, nor is what
-    the server has from us.
+    """Return `error` and `error_description` (RFC 6749, 5.2), without sent secrets.
+
+    Other parts of the response aren't repeated.
     """
     try:
         found = json.loads(error.read(65536))
@@ -242,7 +242,7 @@ def _cure(code: int, said: str) -> str:
 
 
 def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
-    """The header of RFC 7617; url-encoded before, where the server follows RFC 6749 in that."""
+    """Return the header of RFC 7617; url-encoded first, if servers follow RFC 6749 in that."""
     pair = (client_id, secret.reveal())
     if url_encode:
         pair = (quote_plus(pair[0]), quote_plus(pair[1]))
@@ -250,9 +250,10 @@ def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
 
 
 def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
-    """The token of a server's answer.
+    """Return the token of a server's response.
 
-    `expires_in` comes first, as it doesn't depend on this machine's clock; else a JWT's own end.
+    `expires_in` takes precedence, as it doesn't depend on this machine's clock; else a JWT's own
+    expiry.
     """
     text = answer.get("access_token") or answer.get("id_token")
     if not isinstance(text, str) or not text.strip():
@@ -273,7 +274,7 @@ def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
 
 
 def from_file(path: Path) -> Token:
-    """A token that somebody else keeps fresh in a file, as KIP-768 allows."""
+    """Read a token from a file that another program renews, as KIP-768 allows."""
     try:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,9 +1,9 @@
-"""A slow function that many threads want the result of at once: it is run once for all of them.
+"""Run a slow function once for all threads that need its result at the same time.
 
-In: calls from the worker threads of one client's connections. Out: the result of the run that was
-going on, or of a new one. A run that hangs is given up after a while, and the next caller begins
-another; but only a few may hang at once, because a thread can't be ended from outside.
-Must not: keep a result for later callers: how long one counts is for others to know.
+In: calls from the worker threads of one client's connections. Out: the result of the running call,
+or of a new one. A call that hangs is given up after a while, and the next caller starts another;
+but only a few may hang at once, because a thread can't be ended from outside. Must not: keep a
+result for later callers, who know how long one is valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.runtime.locks import new_lock
 T = TypeVar("T")
 
 MOST_HANGING = 4
-"""Runs that were given up and still go on; with this many no other is begun."""
+"""Number of abandoned calls that still run; with this many no other is started."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class OneAtATime(Generic[T]):
         self._hanging: set[int] = set()
 
     def __call__(self) -> T:
-        """The result of the run that is going on, or of one that this call does itself."""
+        """Return the result of the running call, or of a new one in this thread."""
         with self._lock:
             run, now = self._run, self._clock()
             mine = run is None or now - run.began >= self._patience
@@ -65,7 +65,7 @@ class OneAtATime(Generic[T]):
         return run.result  # type: ignore[return-value]  # set by _do()
 
     def _give_up(self, run: _Run[T]) -> None:
-        """Raises where too many hang already."""
+        """Abandon a call; raise if too many hang already."""
         self._hanging.add(id(run))
         if len(self._hanging) >= MOST_HANGING:
             raise TimeoutError(
@@ -86,7 +86,7 @@ class OneAtATime(Generic[T]):
 
 
 def _again(error: BaseException) -> BaseException:
-    """A copy for another thread: one exception raised in two would mix their tracebacks."""
+    """Return a copy for another thread: a shared exception would mix the threads' tracebacks."""
     try:
         copy = type(error)(*error.args)
     except Exception:

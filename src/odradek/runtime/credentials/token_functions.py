@@ -1,9 +1,9 @@
-"""From a configuration to the function that gives OAUTHBEARER its tokens.
+"""Create the function that returns OAUTHBEARER's tokens from a configuration.
 
-In: the user's function in any of its spellings, or where a token server is, or that AWS signs.
-Out: one function without arguments, for worker threads; connections that ask at once share one run
-of it. Whatever a user's function does wrong is said by `network/sasl/oauthbearer`, which reads what
-it gave. Must not: ask anybody before it is called.
+In: the user's function in any of its forms, or a token server, or signing by AWS. Out: one function
+without arguments, for worker threads; connections that ask at once share one call of it.
+`network/sasl/oauthbearer` reads the result of a user's function and reports its errors. Must not:
+contact a server before it is called.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ UNSECURED_LIFETIME = 3600.0
 
 
 def token_function(config: Config) -> TokenFunction:
-    """The function that gives this client's tokens; a `ConfigurationError` where none can."""
+    """Return this client's token function; raise `ConfigurationError` without a source."""
     return OneAtATime(_function(config))
 
 
@@ -82,7 +82,7 @@ def _function(config: Config) -> TokenFunction:
 
 
 def user_function(provider: Any, argument: Secret | None) -> TokenFunction:
-    """A user's function, or an object with `token()` (and perhaps `extensions()`).
+    """Return a function for a user's function, or for an object with `token()`.
 
     confluent-kafka's `oauth_cb` takes a text; aiokafka's providers are coroutines.
     """
@@ -106,7 +106,7 @@ def _contained(function: TokenFunction) -> object:
 
 
 def _of_object(provider: Any) -> object:
-    """What kafka-python's and aiokafka's providers give; their extensions are a method beside."""
+    """Return the token of kafka-python's and aiokafka's providers, and their extensions."""
     given = _awaited(provider.token())
     method = getattr(provider, "extensions", None)
     extensions = _awaited(method()) if callable(method) else None
@@ -116,7 +116,7 @@ def _of_object(provider: Any) -> object:
 
 
 def _awaited(given: Any) -> object:
-    """A coroutine's result: the thread is a worker's, no loop runs in it."""
+    """Return a coroutine's result: no event loop runs in this worker thread."""
     return asyncio.run(given) if inspect.iscoroutine(given) else given
 
 
@@ -165,7 +165,7 @@ def oidc(config: Config) -> TokenFunction:
 
 
 def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
-    """What is sent to the server: a form, made for each attempt, and a header."""
+    """Return a function for the form of each attempt, and a header."""
     scope = config["sasl.oauthbearer.scope"]
     more = {"scope": scope} if scope else {}
     settings = _assertion_settings(config)
@@ -214,7 +214,7 @@ def _assertion_settings(config: Config) -> AssertionSettings | None:
 
 
 def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> TokenFunction:
-    """Tokens that nobody signed, for tests of brokers that take them (KIP-255).
+    """Return a function for unsigned tokens, for tests of brokers that accept them (KIP-255).
 
     The settings are Java's unsecuredLogin…: StringClaim_x, NumberClaim_x, ListClaim_x (whose first
     character separates), LifetimeSeconds.

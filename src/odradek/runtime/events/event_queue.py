@@ -1,12 +1,12 @@
-"""A client's events on their way to a topic: a bounded queue, and a thread that empties it.
+"""Queue a client's events for a topic: a bounded queue, and a thread that empties it.
 
 In: events, as a listener of the client's `EventLog`, inside the client's step. Out: the lines of
-`common.events.event_line`, in order, to a sink that may wait, fail and try again: that happens in
-this thread, so the client never waits for its own events. What finds the queue full is dropped and
-counted; the count is a line of its own once there is room. What may pass, a refusal too, ends
-nothing: the client goes on as well. Must not: trouble the client (a warning when events have to
-wait for long, one when they are given up, then silence), work in a forked child, or know what a
-topic is.
+`common.events.event_line`, in order, to a sink that may wait, fail and retry: that happens in this
+thread, so the client never waits for its own events. Events that find the queue full are dropped
+and counted; the count is a line of its own once there is space. Temporary errors, refusals too, end
+nothing: the client itself continues as well. Must not: disturb the client (a warning when events
+have to wait for long, one when they are given up, then silence), work in a forked child, or know
+what a topic is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EventSink(Protocol):
         """Take one line; after a refusal, and what is retriable, it is given again."""
 
     def close(self, timeout: float) -> None:
-        """Deliver what was taken, for at most so long."""
+        """Deliver accepted events, for at most `timeout` seconds."""
 
 
 class EventQueue:
@@ -97,7 +97,7 @@ class EventQueue:
         self._changed.set()
 
     def close(self, timeout: float) -> None:
-        """Deliver what waits, for at most so long; what is left is lost."""
+        """Deliver waiting events, for at most `timeout` seconds; drop the rest."""
         if self._ends_at is not None or self._guard.forked:
             return
         self._ends_at = time.monotonic() + timeout
@@ -114,7 +114,7 @@ class EventQueue:
     def _run(self) -> None:
         try:
             sink = self._open_sink()
-        except Exception as error:  # whatever it is, the client goes on without
+        except Exception as error:  # any error: the client continues without it
             self._give_up(error)
             return
         try:

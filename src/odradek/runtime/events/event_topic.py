@@ -30,7 +30,7 @@ OWN = {
 
 
 class EventProducer(Protocol):
-    """What writes the events."""
+    """The producer of events."""
 
     def send(
         self,
@@ -41,7 +41,7 @@ class EventProducer(Protocol):
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> object:
-        """Give one record to the producer."""
+        """Pass one record to the producer."""
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from now on."""
@@ -77,14 +77,14 @@ class EventTopic:
 
     def _open(self) -> _TopicSink:
         self._producer = made = self._make(self._settings)
-        # Only now: what was set before is told here, what is set later by whoever sets it. It
-        # dials at its first call, so the old password isn't shown.
+        # Only now: credentials that were replaced before are passed on here, later ones by the
+        # caller. It connects at its first call, so the old password isn't used.
         self._tell(made)
         return _TopicSink(made, self._topic, self._client)
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """What the events' producer is told: all that says how the client reaches its cluster."""
+    """Return the settings of the events' producer: how the client connects to its cluster."""
     elsewhere = config["events.bootstrap.servers"] is not None
     settings = {
         name: value
@@ -109,7 +109,7 @@ class _TopicSink:
         self._warned = False
 
     def send(self, line: bytes, at: float) -> None:
-        """Give one line to the producer."""
+        """Pass one line to the producer."""
         self._producer.send(
             self._topic, line, self._key, timestamp_ms=int(at * 1000), on_delivery=self._outcome
         )
@@ -122,5 +122,5 @@ class _TopicSink:
             )
 
     def close(self, timeout: float) -> None:
-        """Deliver what was taken, for at most so long."""
+        """Deliver accepted lines, for at most `timeout` seconds."""
         self._producer.close(timeout)

@@ -1,9 +1,9 @@
-"""R-EV-1 across processes: a client's events as JSON lines, one file per process.
+"""Write a client's events as JSON lines, one file per process (R-EV-1).
 
-In: events, as a listener of the client's `EventLog`. Out: lines in a directory that others read
-while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
-write in a forked child, follow a link or wait for a pipe that somebody put there (R-IN-5), or
-trouble the client with a full disk: one warning, then silence.
+In: events, as a listener of the client's `EventLog`. Out: lines in a directory that other processes
+read while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
+write in a forked child, follow a link or wait for a pipe that another user put there (R-IN-5), or
+disturb the client if the disk is full: one warning, then silence.
 
 Each line has `time` (seconds since the epoch), `host`, `pid`, `client`, `kind` and the event's own
 fields.
@@ -49,7 +49,7 @@ class EventFile:
                 logger.warning("events can't be written to %s: %s", self.path, error)
 
     def line(self, event: Event) -> bytes:
-        """An event as one JSON line, stamped with the wall clock's time."""
+        """Return an event as one JSON line, with the wall clock's time."""
         return event_line(event, time.time(), self._host, os.getpid(), self._client)
 
     def _write(self, line: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Carries out a caller's half (`clients/calls`) in a coroutine.
+"""Run the caller's part of a call (`clients/calls`) in a coroutine.
 
-In: a flow that runs in the caller, and the client's host: one that goes on by itself in the loop
-that runs here. Out: its result. Must not: decide anything, or leave a flow that could have tidied
-up: a cancellation goes to the flow where it waits.
+In: a flow that runs in the caller, and the client's host, which runs on its own in the running
+loop. Out: its result. Must not: decide anything, or abandon a flow without its cleanup: a
+cancellation is raised in the flow where it waits.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ async def block(
     before: Callable[[], Coroutine[Any, Any, None]],
     end: Callable[[BaseException | None], Coroutine[Any, Any, None]],
 ) -> AsyncIterator[P]:
-    """A transaction's `async with` block; `before` ends what an earlier one has left, `end` hears
-    of what its body or its commit has raised, and of a cancellation.
+    """Run a transaction's `async with` block.
+
+    `before` ends an earlier transaction, `end` receives the error of its body or commit, and a
+    cancellation.
     """
     await before()
     stage = BEGIN
@@ -53,7 +55,7 @@ async def block(
         yield producer
         stage = COMMIT
         await end(None)
-    except GeneratorExit:  # dropped without its end: nobody waits for one
+    except GeneratorExit:  # dropped without its end, which isn't waited for
         raise
     except BaseException as error:
         if left_open(stage, error):
@@ -67,8 +69,9 @@ def this_task() -> object:
 
 
 async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
-    """Do what the flow asks for until it ends; an error between two of its steps goes to it: a
-    cancellation, or what a user's callback raises.
+    """Do what the flow asks for until it ends.
+
+    An error between two of its steps is raised in it: a cancellation, or a user's callback's error.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -103,7 +106,7 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
 
 
 async def _done(wanted: Do) -> None:
-    """Call what is wanted; what gives an awaitable is awaited, what blocks has a thread."""
+    """Call a function; await an awaitable result, and run a blocking function in a thread."""
     if wanted.blocks:
         await asyncio.to_thread(wanted.action)
         return

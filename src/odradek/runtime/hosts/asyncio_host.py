@@ -1,12 +1,13 @@
-"""Runs an engine in the event loop of whoever calls: no thread of its own, and nothing is polled.
+"""Run an engine in the caller's event loop: without a thread of its own, and without polling.
 
 In: the engine's effects. Out: the engine's inputs: sockets that the loop finds ready, its timers,
-answers of name servers. The first call binds the client to the loop that runs there; the engine
-then steps whenever something happens, also while nobody calls. Must not: block the loop, decide
-anything about Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes go straight
-from the socket into the engine's buffers and back.
+answers of name servers. The first call binds the client to the running loop; the engine then steps
+whenever something happens, also without calls. Must not: block the loop, decide anything about
+Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes are read directly from the
+socket into the engine's buffers and written from them.
 
-An exception from outside amid a step (a second Ctrl-C) tears the host as it tears `SelectorHost`.
+An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
+`SelectorHost`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ READ_BUDGET = 512 << 10
 class AsyncioHost(EngineHost):
     """A host for one event loop. `seed` fixes the random generator, for tests.
 
-    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    `tls` returns the context of each connection; None means no TLS.
     """
 
     read_budget = READ_BUDGET
@@ -69,7 +70,7 @@ class AsyncioHost(EngineHost):
     ) -> None:
         super().__init__(tls=tls, clock=clock, seed=seed)
         self.waiters: dict[Callable[[], object], None] = {}
-        """Who waits in a call: woken where a callback raised something for the program."""
+        """Waiting calls, which are woken if a callback raised something for the program."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = -1
         self._soon: asyncio.Handle | None = None
@@ -89,7 +90,7 @@ class AsyncioHost(EngineHost):
         self._ended: asyncio.Event | None = None
         """Set once a call has closed everything."""
 
-    # What facades see
+    # Methods for facades
 
     def check(self) -> None:
         """Raise in a forked child, and what a callback raised that was meant for the program."""
@@ -107,7 +108,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """A signal handler or finaliser came amid something that nobody may come between."""
+        """Return whether a signal handler or finaliser interrupted an atomic operation."""
         return self.lock.is_mine()
 
     @property
@@ -131,8 +132,10 @@ class AsyncioHost(EngineHost):
         return self._loop is not None and self._loop.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
-        """A call begins in the loop that runs here: bind to it, or raise where it is another; gives
-        the time. One that only closes may come from any loop once the client's own is gone.
+        """Begin a call in the running loop and return the time.
+
+        Binds to the loop, or raises if it is another one. A call that only closes may come from any
+        loop once the client's own is gone.
         """
         self.guard.check()  # first: asyncio itself says that no loop runs in a child
         loop = asyncio.get_running_loop()
@@ -149,8 +152,9 @@ class AsyncioHost(EngineHost):
         return self._clock()
 
     def overslept(self, deadline: float) -> None:
-        """A caller gives up: an answer that waits in a socket isn't late where only the loop was
-        (older uvloops look at their timers before their sockets).
+        """Process input before a caller times out, if only the loop was late.
+
+        (Older uvloops check their timers before their sockets.)
         """
         if self._clock() > deadline + AWAY:
             self._wanted = min(deadline, self._wanted or deadline)
@@ -162,10 +166,10 @@ class AsyncioHost(EngineHost):
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
-        """Let the loop go on, if it didn't come to this client for long."""
+        """Let the event loop run, if it wasn't free for long."""
         if self.overdue or self._clock() - self._turned > BREATH:
             await asyncio.sleep(0)
-            # Others may have asked meanwhile: who has waited once goes on.
+            # Others may have asked meanwhile: a task that has waited once continues.
             self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
@@ -178,7 +182,7 @@ class AsyncioHost(EngineHost):
         self._advance()
 
     def wake(self) -> None:
-        """Have the engine step at the loop's next turn; any thread may call it."""
+        """Let the engine step at the loop's next turn; any thread may call this."""
         self.guard.check()
         loop = self._loop
         if loop is None or self._closed or loop.is_closed():  # the first call's `enter` does it
@@ -189,10 +193,10 @@ class AsyncioHost(EngineHost):
             self._soon, self._asked = loop.call_soon(self._step_soon), self._clock()
 
     def nudge(self) -> None:
-        """The same from another thread or a signal handler, which don't end the loop's sleep."""
+        """Wake from another thread or a signal handler, which don't end the loop's sleep."""
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits
+            with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(self._step_soon)
 
     def defer(self, action: Callable[[], None]) -> None:
@@ -224,7 +228,7 @@ class AsyncioHost(EngineHost):
         return self._end(deadline)
 
     def _end_alone(self) -> None:
-        """The loop is gone: what waits in the engine is told of the end, and nothing is sent."""
+        """End the engine's waiting calls after the loop's end; nothing is sent."""
         engine = self._attached()
         self._stepping = True
         try:
@@ -248,7 +252,7 @@ class AsyncioHost(EngineHost):
             self._ended.set()
 
     async def _flush(self, deadline: float) -> None:
-        """Write what is queued as long as it goes on and there is time."""
+        """Write the queued bytes as long as there is progress and time."""
         for transport in self._leaving:
             self._watch_last(transport)
         while left := [t for t in self._leaving if t.queued]:
@@ -261,11 +265,11 @@ class AsyncioHost(EngineHost):
                 return
 
     def drop(self) -> None:
-        """Nobody knows this host any more: close what is open, in the loop's own thread."""
+        """Close everything in the loop's own thread: this host isn't referenced any more."""
         loop = self._loop
         if self.guard.forked or self._closed or loop is None:
             return
-        with suppress(RuntimeError):  # closed: its end has nobody who could wait
+        with suppress(RuntimeError):  # closed: its end isn't waited for
             loop.call_soon_threadsafe(self._dropped)
             return
         self._dropped()
@@ -339,8 +343,9 @@ class AsyncioHost(EngineHost):
             self._ring_at(wanted, now)
 
     def _catch_up(self) -> None:
-        """The loop was held up (a callback that blocked, SIGSTOP): what came meanwhile is taken in
-        first, as an answer that waits in a socket isn't overdue.
+        """Process input before timers if the loop was blocked (by a callback, SIGSTOP).
+
+        A response that waits in a socket isn't late.
         """
         for transport in list(self._transports.values()):
             if transport.established:
@@ -348,8 +353,9 @@ class AsyncioHost(EngineHost):
                 self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
-        """Have the timer ring by then; one that rings too early is set again when it does: most of
-        what is waited for is over before its deadline.
+        """Set the timer; one that fires too early is set again then.
+
+        Most waits end before their deadline.
         """
         timer, due = self._timer, self._due
         if timer is not None and due is not None:
@@ -364,7 +370,7 @@ class AsyncioHost(EngineHost):
     # Sockets
 
     def _ready(self, transport: Transport, mask: int) -> None:
-        """A socket is ready."""
+        """Handle a ready socket."""
         self._turned = self._clock()
         if self._transports.get(transport.connection) is not transport:
             self._write_last(transport)
@@ -389,7 +395,7 @@ class AsyncioHost(EngineHost):
             self._loop.call_soon(self._ready, transport, READ)
 
     def _write_last(self, transport: Transport) -> None:
-        """The client closes, and its last requests go out."""
+        """Write the last requests while the client closes."""
         if transport not in self._leaving or transport.sock is None:
             self._unwatch(transport)
             return
@@ -402,7 +408,7 @@ class AsyncioHost(EngineHost):
             self._written.set()
 
     def _watch_last(self, transport: Transport) -> None:
-        """What comes in isn't read any more, and would only end the wait (TLS has to read)."""
+        """Watch only for writing: input isn't read any more (TLS has to read)."""
         self._watch(transport, transport.wanted if transport.tls else transport.wanted & ~READ)
 
     def _watch(self, transport: Transport, wanted: int | None = None) -> None:
@@ -431,6 +437,6 @@ class AsyncioHost(EngineHost):
         transport.now_watched(0)
 
     def call_here(self, call: Call) -> None:
-        """Run a call within the step: nobody waits in a loop."""
+        """Run a call within the step, because no caller's thread waits."""
         self.expect_call(call)
         self.outsiders.run(call.token, call.function, call.arguments)

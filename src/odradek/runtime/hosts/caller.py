@@ -1,8 +1,7 @@
-"""Carries out a caller's half (`clients/calls`) in the thread of whoever calls.
+"""Run the caller's part of a call (`clients/calls`) in the calling thread.
 
 In: a flow that runs in the caller, and the client's host. Out: its result. Must not: decide
-anything, or leave a flow behind that could have tidied up, at whichever bytecode this is
-interrupted (R-HO-1).
+anything, or abandon a flow without its cleanup, at whichever bytecode this is interrupted (R-HO-1).
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ BEGIN, BODY, COMMIT = "begin", "body", "commit"
 
 
 def left_open(stage: str, error: BaseException) -> bool:
-    """Whether a block that raised at this stage has a transaction to end.
+    """Return whether a block that raised at this stage has a transaction to end.
 
-    Not where its begin was refused (what is open then is somebody else's), nor where its commit ran
-    out of time: that goes on, and its caller may call it again.
+    Not if its begin was refused (an open transaction is another caller's then), nor if its commit
+    timed out: that continues, and its caller may call it again.
     """
     if not isinstance(error, KafkaError):
         return True
@@ -45,8 +44,10 @@ def left_open(stage: str, error: BaseException) -> bool:
 def block(
     producer: P, before: Callable[[], None], end: Callable[[BaseException | None], None]
 ) -> Iterator[P]:
-    """A transaction's `with` block; `before` ends what an earlier one has left, `end` hears of what
-    its body or its commit has raised, and of a block that was entered and dropped.
+    """Run a transaction's `with` block.
+
+    `before` ends an earlier transaction, `end` receives the error of its body or commit, and a
+    block that was entered and dropped.
     """
     before()
     stage = BEGIN

@@ -1,9 +1,9 @@
-"""Outcomes that `AsyncProducer` gives: awaitable, cheap until somebody waits.
+"""Define the futures of `AsyncProducer`: awaitable, and cheap until they are awaited.
 
-In: a place in a batch, or the delivery of many rows. Out: what `asyncio` knows as a future:
-`await`, `gather`, `wait`, `wait_for`, `shield`, callbacks. All that is made when it is first asked
-for. A batch wakes its waiters all at once. Must not: hold the record, or let one waiter's
-cancellation reach another's.
+In: a place in a batch, or the delivery of many rows. Out: a future for `asyncio`: `await`,
+`gather`, `wait`, `wait_for`, `shield`, callbacks. All of that is created on first use. A batch
+wakes its waiters all at once. Must not: hold the record, or let one waiter's cancellation affect
+another.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Surfacing(Protocol):
         """Raise where another event loop runs than the producer's."""
 
     def _surface(self, error: BaseException) -> None:
-        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        """Raise an error of a callback in a call of the program (R-HO-5)."""
 
 
 def _arrived(waiter: asyncio.Future[None]) -> None:
-    """What somebody waits for is there."""
+    """Wake a waiter, because the outcome is known."""
     if not (waiter.done() or waiter.get_loop().is_closed()):
         waiter.set_result(None)
 
 
 class LoopFuture(Generic[T]):
-    """An `asyncio` future whose outcome lives elsewhere; whoever inherits says where."""
+    """An `asyncio` future whose outcome is stored elsewhere, by subclasses."""
 
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
@@ -66,25 +66,25 @@ class LoopFuture(Generic[T]):
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
 
-    # What whoever inherits must have
+    # Methods of subclasses
 
     def _is_over(self) -> bool:
-        """The outcome is there."""
+        """Return whether the outcome is known."""
         raise NotImplementedError
 
     def _outcome(self) -> T:
-        """The outcome; raises its error."""
+        """Return the outcome; raise its error."""
         raise NotImplementedError
 
     def _error(self) -> BaseException | None:
-        """The outcome's error."""
+        """Return the outcome's error."""
         raise NotImplementedError
 
     def _once_over(self, call: Callable[[], object]) -> None:
-        """Have this called, amid the client's step, once the outcome is there."""
+        """Call a function in the client's step once the outcome is known."""
         raise NotImplementedError
 
-    # What asyncio knows
+    # Methods of asyncio's futures
 
     def done(self) -> bool:
         """Return whether the result is available or this future was cancelled."""
@@ -103,8 +103,9 @@ class LoopFuture(Generic[T]):
         return True
 
     def result(self) -> T:
-        """Return the result, or raise its error; raise `InvalidStateError` if it isn't available
-        yet.
+        """Return the result, or raise its error.
+
+        Raises `InvalidStateError` if it isn't available yet.
         """
         self._check()
         return self._outcome()
@@ -124,11 +125,11 @@ class LoopFuture(Generic[T]):
 
     @staticmethod
     def _make_cancelled_error() -> asyncio.CancelledError:
-        """What a cancelled `gather` asks of a future that it has cancelled."""
+        """Return the error that a cancelled `gather` requests from its futures."""
         return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that runs here, which must be the producer's until the outcome is there."""
+        """Return the running loop, which must be the producer's until the outcome is known."""
         if not self.done():
             self._producer._check_loop()  # noqa: SLF001
         return asyncio.get_running_loop()
@@ -158,9 +159,11 @@ class LoopFuture(Generic[T]):
         return removed
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for the outcome. Ending the wait (`asyncio.timeout`, a task that is cancelled) takes
-        nothing back, and ends no other wait for it. Raises `IllegalStateError` where there is none
-        yet and another loop runs than the producer's.
+        """Wait for the outcome.
+
+        Cancelling the wait (`asyncio.timeout`, a cancelled task) takes nothing back, and ends no
+        other wait. Raises `IllegalStateError` if there is no outcome yet and another loop than the
+        producer's is running.
         """
         if not self.done():
             waiter = self.get_loop().create_future()
@@ -207,7 +210,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
     _blank = (("_cancelled", False), ("_listeners", None))
-    """What else a new one has: `OpenBatches` makes it without a call of this class."""
+    """Further attributes of a new one: `OpenBatches` creates it without a call of this class."""
 
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
@@ -220,8 +223,9 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         self._timestamp_ms = timestamp_ms
 
     def result(self) -> RecordMetadata:
-        """Return the record's place, or raise its error; raise `InvalidStateError` if it isn't
-        available yet.
+        """Return the record's place, or raise its error.
+
+        Raises `InvalidStateError` if it isn't available yet.
         """
         batch = self._batch
         if batch.done.done and batch.parts is None and not self._cancelled:
@@ -250,7 +254,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     __iter__ = __await__
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """The batch the record is in (another one once a batch was split); whether it is over."""
+        """Return the record's batch (another one after a split), and whether it is finished."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -264,7 +268,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return self._find()[0].done.error
 
     def _look(self, done: Completion[BatchOutcome]) -> None:
-        """A batch is through: tell whoever waits, unless that one was split."""
+        """Wake the waiters of a finished batch, unless it was split."""
         batch = self._batch
         if done is batch.done and batch.parts is None:
             self._tell()
@@ -289,7 +293,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
 
 class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
-    """The outcome of many rows; whoever inherits says in which form it tells errors."""
+    """The outcome of many rows; subclasses define the form of errors."""
 
     __slots__ = ("_delivery",)
 
@@ -356,9 +360,9 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
 
 
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:
-    """Have a record's outcome told as `on_delivery` of `send` gets it, amid the client's step.
+    """Call `on_delivery` of `send` with a record's outcome, in the client's step.
 
-    What it raises is logged; what is meant to end more comes out of the program's next call.
+    An exception is logged; one that is meant to end more is raised in the program's next call.
     """
     function("on_delivery", on_delivery)
     if iscoroutinefunction(on_delivery):

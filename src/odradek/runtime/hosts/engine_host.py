@@ -1,7 +1,7 @@
-"""What the hosts share that run an engine on sockets, whatever wakes them: a selector, a loop.
+"""Share the parts of hosts that run an engine on sockets, with a selector or a loop.
 
-In: the engine's effects. Out: its inputs: sockets, names, answers of outsiders. Must not: wait,
-or know when the engine is stepped.
+In: the engine's effects. Out: its inputs: sockets, names, answers of outsiders. Must not: wait, or
+know when the engine is stepped.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PIECES = 0.005
 
 
 class EngineHost(HostSockets):
-    """A host, without what wakes it. `seed` fixes the random generator, for tests.
+    """A host without its event source. `seed` fixes the random generator, for tests.
 
-    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    `tls` returns the context of each connection; None means no TLS.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EngineHost(HostSockets):
         def wake(self) -> None: ...
         def call_here(self, call: Call) -> None: ...
 
-    # What facades see
+    # Methods for facades
 
     def attach(self, engine: EngineInputs) -> None:
         """Take the engine; nothing is opened yet."""
@@ -79,7 +79,7 @@ class EngineHost(HostSockets):
     """Seconds since the epoch; without a call between, as a producer asks for each record."""
 
     def rng(self) -> Rng:
-        """This client's generator, seeded from the system's entropy unless a seed was given."""
+        """Return this client's generator, seeded from the system's entropy unless a seed is set."""
         self.guard.check()
         if self._rng is None:
             self._rng = random.Random(self._seed)
@@ -151,8 +151,10 @@ class EngineHost(HostSockets):
         )
 
     def _resolve(self, effect: Resolve) -> None:
-        """Names are asked for in a daemon thread, and not by a loop's executor: a name server that
-        doesn't answer would hold up the end of `asyncio.run()`, which waits for that.
+        """Resolve a name in a daemon thread, rather than in the loop's executor.
+
+        A name server that doesn't answer would delay the end of `asyncio.run()`, which waits for
+        the executor.
         """
         engine, token, outsiders = self._attached(), effect.token, self.outsiders
         if is_numeric(effect.host):

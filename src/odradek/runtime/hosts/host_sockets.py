@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the others have their turn."""
 MUCH = 64 << 10
-"""Bytes that take so long to copy that more of a large answer has come meanwhile."""
+"""Bytes whose copying takes long enough for more of a large response to arrive."""
 
 
 class HostSockets:
-    """What a host does with the sockets of its connections."""
+    """The sockets of a host's connections."""
 
     _transports: dict[int, Transport]
     _leaving: list[Transport]
@@ -38,7 +38,7 @@ class HostSockets:
     _engine: EngineInputs | None
     read_budget = READ_BUDGET
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
-    """What makes a connection without TLS: a simulation brings sockets of its own."""
+    """Creates a connection without TLS: a simulation uses sockets of its own."""
 
     if TYPE_CHECKING:  # the host's
 
@@ -59,7 +59,9 @@ class HostSockets:
                 return
         except OSError as error:
             self._broken(transport, error)
-        except Exception as error:  # a request that can't be written: nobody may wait for it
+        except (
+            Exception
+        ) as error:  # a request that can't be encoded: its caller must not wait for it
             not_from_outside(error)
             self._attached().not_sent(effect.connection, request.correlation_id, error)
             return
@@ -76,7 +78,7 @@ class HostSockets:
             return
         try:
             transport = self._new_transport(effect)
-        except Exception as error:  # a context of the user's that can't be had
+        except Exception as error:  # a user's context that can't be created
             not_from_outside(error)
             self._attached().disconnected(effect.connection, error)
             return
@@ -170,7 +172,7 @@ class HostSockets:
             self._tell_sent(transport)
 
     def _broken(self, transport: Transport, error: OSError) -> None:
-        """It can't be written to any more."""
+        """Handle a socket that can't be written to any more."""
         not_from_outside(error)
         self._tell_sent(transport)
         self._receive(transport)  # an answer may have come before the end

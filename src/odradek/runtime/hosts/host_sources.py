@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
 
 HostSource = Callable[[Config], Host | None]
-"""Gives a client's host, or None where the usual one shall be made."""
+"""Returns a client's host, or None for the usual one."""
 _sources: list[HostSource] = []
 
 
 @contextmanager
 def hosts_from(source: HostSource) -> Iterator[None]:
-    """Let clients that are made meanwhile get their hosts from `source`.
+    """Let clients that are created meanwhile get their hosts from `source`.
 
-    So code that makes its own clients can be tested in a simulation as it is, wherever it has the
-    classes from: `odradek.testing` does so. The latest source is asked first.
+    So code that creates its own clients can be tested in a simulation unchanged, wherever it has
+    the classes from: `odradek.testing` does so. The latest source is asked first.
     """
     _sources.append(source)
     try:
@@ -36,13 +36,13 @@ def hosts_from(source: HostSource) -> Iterator[None]:
 
 
 def only_here(host: Host) -> HostSource:
-    """A host for clients that this thread makes; other threads' get theirs as ever."""
+    """Return a source for clients that this thread creates; other threads' use the usual one."""
     own = get_ident()
     return lambda config: host if get_ident() == own else None
 
 
 def host_from_sources(config: Config) -> Host | None:
-    """What the latest source that wants this client gives."""
+    """Return the host from the latest source that accepts this client."""
     for source in reversed(_sources):
         host = source(config)
         if host is not None:
@@ -60,14 +60,14 @@ def _tls(config: Config) -> TlsSource | None:
 
 
 def loop_host(config: Config) -> Host:
-    """Work is done in the event loop of whoever calls."""
+    """Return a host that works in the caller's event loop."""
     from odradek.runtime.hosts.asyncio_host import AsyncioHost
 
     return AsyncioHost(tls=_tls(config))
 
 
 def usual_host(config: Config, *, in_thread: bool) -> Host:
-    """Work is done in the caller's thread, or in a thread of its own, which goes on by itself."""
+    """Return a host that works in the caller's thread, or in a thread of its own."""
     tls = _tls(config)
     if in_thread:
         from odradek.runtime.hosts.thread_host import ThreadHost

@@ -1,6 +1,6 @@
-"""What blocks, done in a thread while an event loop goes on.
+"""Run a blocking function in a thread while the event loop continues.
 
-In: a function. Out: its result. Must not: be used for what a host can do without a thread.
+In: a function. Out: its result. Must not: be used for work that a host can do without a thread.
 """
 
 from __future__ import annotations

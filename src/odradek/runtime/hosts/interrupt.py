@@ -1,14 +1,14 @@
-"""Ctrl-C while a host works in the main thread: `KeyboardInterrupt` comes between two steps.
+"""Raise `KeyboardInterrupt` between two steps after Ctrl-C while a host works in the main thread.
 
-In: a host says whether it is amid something. Out: `KeyboardInterrupt` where it isn't, and at
-`check()`; so an engine's step ends as it began; `from_outside`, which tells what a program's own
-signal handler raised amid a step from the step's own errors. Must not: replace a handler that the
-program installed for itself, or touch signals outside the main thread.
+In: a host says whether it is in an operation. Out: `KeyboardInterrupt` if it isn't, and at
+`check()`; so an engine's step isn't interrupted; `from_outside`, which distinguishes exceptions of
+a program's own signal handler from the step's own errors. Must not: replace a handler that the
+program installed, or touch signals outside the main thread.
 
-Only Python's default SIGINT handler is replaced, for the time of one `run`. What comes amid a step
-nevertheless (a second Ctrl-C, so that nothing can hold it up for ever; a program's own handler that
-raises) tears the host: see `selector_host`. No exception can leave this handler in force to any
-harm: where no host is at work it does what Python's own does.
+Only Python's default SIGINT handler is replaced, for the time of one `run`. An exception that
+interrupts a step nevertheless (a second Ctrl-C, so that it can't be delayed forever; a program's
+own handler that raises) breaks the host: see `selector_host`. If an exception leaves this handler
+installed, it does no harm: without a working host it does what Python's own does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
 
 SIGINT = int(signal.SIGINT)
-"""As the interpreter itself takes it: `signal.signal` makes a member of an enum out of it, and of
-what it gives, in dozens of calls, and this is asked for each wait."""
+"""The number as the interpreter uses it.
+
+`signal.signal` converts it, and its result, to an enum member in dozens of calls, and this is used
+for each wait.
+"""
 
 
 def from_outside(error: BaseException) -> bool:
@@ -57,7 +60,7 @@ def not_from_outside(error: BaseException) -> None:
 
 
 def _handlers() -> set[CodeType]:
-    """The code of all signal handlers that are Python's."""
+    """Return the code of all signal handlers written in Python."""
     found = set()
     for number in signal.valid_signals():
         handler: object = signal.getsignal(number)
@@ -65,7 +68,7 @@ def _handlers() -> set[CodeType]:
             handler = handler.func
         if not isinstance(handler, FunctionType | MethodType) and callable(handler):
             handler = type(handler).__call__
-        code = getattr(handler, "__code__", None)  # a method gives its function's
+        code = getattr(handler, "__code__", None)  # for a method, its function's
         if isinstance(code, CodeType):
             found.add(code)
     return found

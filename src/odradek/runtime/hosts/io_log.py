@@ -1,12 +1,12 @@
-"""The log of I/O threads: their lines reach handlers in a thread that nobody waits for (R-HO-2).
+"""Pass log lines of I/O threads to handlers in another thread, without waiting (R-HO-2).
 
-In: records of our loggers, logged in a thread that has entered itself. Out: the same records as
-they are, in their order, to what filters and handlers their logger has; that happens in a thread
-of its own, which ends when nothing comes. So a handler may hold its lock for as long as it likes:
-one that sends to Kafka waits for room under it, and room comes from the thread that logged. Levels
-were looked at before. What finds the queue full is dropped and counted, and the count is a line.
-Must not: run a handler in an I/O thread, touch lines of other threads, begin a thread where nothing
-is logged, or do anything for the parent in a forked child.
+In: records of this package's loggers, logged in a thread that has entered itself. Out: the same
+records, in their order, to their logger's filters and handlers, in a thread of its own, which ends
+when it is idle. So a handler may hold its lock for as long as it likes: one that sends to Kafka
+waits for memory under it, which the thread that logged frees. Levels were checked before. Records
+that find the queue full are dropped and counted, and the count is a line. Must not: run a handler
+in an I/O thread, touch lines of other threads, start a thread if nothing is logged, or do anything
+for the parent in a forked child.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class IoLog(logging.Filter):
     # I/O threads
 
     def enter(self) -> None:
-        """The thread that calls is an I/O thread from now on."""
+        """Mark the calling thread as an I/O thread."""
         for name in LOGGERS:
             filters = logging.getLogger(name).filters
             if self not in filters:
@@ -82,9 +82,10 @@ class IoLog(logging.Filter):
         return False
 
     def _start(self) -> bool:
-        """After something was put in: whoever sees that nobody runs begins a thread.
+        """Start a thread after a record was queued, if none is running.
 
-        False where none is to be had, as at the program's end: what waits there is `drain`'s.
+        Returns False if no thread can be started, as at the program's end: `drain` handles these
+        records.
         """
         if self._running:
             return True
@@ -130,15 +131,15 @@ class IoLog(logging.Filter):
                     "%d log lines of I/O threads were dropped, because log handlers were too slow",
                     count,
                 )
-        except BaseException:  # a handler's fault: logging says so on stderr, and goes on
+        except BaseException:  # a handler's error: logging reports it on stderr and continues
             with suppress(Exception):  # stderr may be closed: that mustn't end the thread
                 if logging.raiseExceptions and sys.stderr is not None:
                     traceback.print_exc()
 
     def drain(self, timeout: float = DRAIN_S) -> None:
-        """Wait, for `DRAIN_S` seconds at most, until handlers have had what was logged before.
+        """Wait, for `DRAIN_S` seconds at most, until handlers have the records logged before.
 
-        What is left after that isn't lost: the thread goes on as long as the program does.
+        Later ones aren't lost: the thread continues as long as the program does.
         """
         if not self._running and self._waiting.empty():
             return

@@ -1,8 +1,8 @@
-"""One thread at a time in the calls that hand out records (R-HO-3).
+"""Allow one thread at a time in calls that return records (R-HO-3).
 
 In: a claim at the beginning of such a call, its end. Out: an error that names both threads, before
-anything is handed out. Must not: be left behind by an exception: a claim counts only while the call
-that made it is on its thread's stack.
+any record is returned. Must not: remain after an exception: a claim counts only while its call is
+on its thread's stack.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Claim:
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.iterates = self.ident
-        """The thread that goes on iterating without another question; nobody after a `wake`."""
+        """The thread that continues an iteration without another check; none after a `wake`."""
 
     @property
     def thread(self) -> str:
@@ -46,10 +46,10 @@ class Claim:
 
     @property
     def stands(self) -> bool:
-        """Whether the call goes on: an interrupted one may not have taken its claim back.
+        """Return whether the call is running: an interrupted one may not have released its claim.
 
-        Without a GIL CPython can't look into a thread that runs: of another one the answer is yes
-        until it has ended, or goes in again.
+        Without a GIL, CPython can't inspect a running thread: for another one the answer is true
+        until it has ended, or calls again.
         """
         frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
         if FREE_THREADS and frame is not None and self.ident != threading.get_ident():
@@ -165,9 +165,10 @@ class OneReader:
         self.leave(claim)
 
     def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
-        """The same; where its making is interrupted nobody is inside any more, as `Claim.stands`
-        couldn't tell. No `finally`: that would run, and could be interrupted, where a loop is left,
-        and what is raised there goes nowhere.
+        """Iterate, and release the claim if the iteration's creation is interrupted.
+
+        `Claim.stands` couldn't tell then. There is no `finally`: it would also run when a loop is
+        left, could be interrupted there, and its exception would be lost.
         """
         try:
             yield from found

@@ -1,7 +1,7 @@
-"""One task at a time in the calls that hand out records (R-HO-3), as `OneReader` is for threads.
+"""Allow one task at a time in calls that return records (R-HO-3), as `OneReader` for threads.
 
-In: a call's flow. Out: its result, or an error that names both tasks, before anything is handed
-out. Between two records of a loop nobody is inside.
+In: a call's flow. Out: its result, or an error that names both tasks, before any record is
+returned. Between two records of a loop no task is inside.
 """
 
 from __future__ import annotations

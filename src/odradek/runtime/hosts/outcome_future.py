@@ -1,9 +1,9 @@
-"""A future of the standard library that costs nothing until the standard library asks.
+"""Define a future of the standard library that costs nothing until the library uses it.
 
-In: `done`, `result`, `exception` and `add_done_callback` of whoever inherits. Out: what
-`concurrent.futures.wait` and `as_completed` look at (a lock, a state, who waits), and `await`. All
-that is made when it is first asked for: a record that nobody asks about has none of it.
-Must not: let the thread that tells of outcomes wait for a lock that user code may hold.
+In: `done`, `result`, `exception` and `add_done_callback` of subclasses. Out: the state that
+`concurrent.futures.wait` and `as_completed` use (a lock, a state, waiters), and `await`. All of it
+is created on first use: a record whose future isn't used has none of it. Must not: let the thread
+that reports outcomes wait for a lock that user code may hold.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _making = new_lock()
 
 
 class Watch:
-    """Who waits for one future; it is the future's lock, too.
+    """Waiters of one future, and the future's lock.
 
-    Who holds the lock sees a state that doesn't change. An outcome that comes meanwhile is told by
-    whoever gives the lock back, so the thread that brings it never waits here.
+    While the lock is held, the state doesn't change. An outcome that arrives meanwhile is reported
+    by the holder when it releases the lock, so the thread that brings it never waits here.
     """
 
     __slots__ = ("_lock", "_over", "state", "waiters")
@@ -42,7 +42,7 @@ class Watch:
         return bool(self._lock.acquire(blocking, timeout))
 
     def release(self) -> None:
-        """Give it back, and tell what came meanwhile."""
+        """Release the lock, and report an outcome that arrived meanwhile."""
         self._lock.release()
         self._tell()
 
@@ -53,7 +53,7 @@ class Watch:
         self.release()
 
     def over(self, future: OutcomeFuture[Any]) -> None:
-        """The outcome is there."""
+        """Note that the outcome is known."""
         self._over = future
         self._tell()
 
@@ -72,12 +72,12 @@ class Watch:
 
 
 class OutcomeFuture(Future[T], Generic[T]):
-    """A future whose outcome lives elsewhere; whoever inherits says where."""
+    """A future whose outcome is stored elsewhere, by subclasses."""
 
     __slots__ = ("_watch",)
     _watch: Watch
 
-    # What whoever inherits must have
+    # Methods of subclasses
 
     def done(self) -> bool:
         """Return whether the result is available."""
@@ -96,16 +96,17 @@ class OutcomeFuture(Future[T], Generic[T]):
         raise NotImplementedError
 
     def _begin_waiting(self) -> float:
-        """Somebody waits by other means than `result`: see that what is waited for goes on. Gives
-        the seconds after which an `await` ends.
+        """Ensure progress for a caller that waits by other means than `result`.
+
+        Returns the seconds after which an `await` ends.
         """
         raise NotImplementedError
 
     def _too_late(self) -> BaseException:
-        """What an `await` raises then."""
+        """Return the error that an `await` raises then."""
         raise NotImplementedError
 
-    # What all have
+    # Common methods
 
     def cancel(self) -> bool:
         """Return False: a sent record can't be taken back."""
@@ -154,7 +155,7 @@ class OutcomeFuture(Future[T], Generic[T]):
                     arrived.set_exception(error)
 
         def over(_: object) -> None:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits
+            with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(tell)
 
         timer = loop.call_later(self._begin_waiting(), lambda: tell(self._too_late()))
@@ -165,7 +166,7 @@ class OutcomeFuture(Future[T], Generic[T]):
             timer.cancel()
         return self.result()
 
-    # What the standard library looks at
+    # Attributes that the standard library uses
 
     if not TYPE_CHECKING:  # to checkers of types they are what the base class has
 
@@ -191,12 +192,12 @@ class OutcomeFuture(Future[T], Generic[T]):
     def _watched(self) -> Watch:
         try:
             return self._watch
-        except AttributeError:  # nobody has asked yet
+        except AttributeError:  # it wasn't used yet
             if not self.done():
                 self._begin_waiting()
         watch = Watch()
-        # First: an exception from outside may come in between, and a watch that nobody tells of the
-        # outcome would never have one.
+        # First: an exception from outside may interrupt in between, and a watch without this
+        # callback would never get the outcome.
         self.add_done_callback(watch.over)
         with _making:  # of two threads the first one's counts
             with suppress(AttributeError):

@@ -1,7 +1,7 @@
-"""Answers that a host waits for from outside its loop: names, calls on worker threads.
+"""Collect answers from outside a host's loop: names, calls on worker threads.
 
-In: a token, a deadline and what to tell the engine. Out: exactly one report for each token: the
-answer, or `TimeoutError` when it is late. Must not: wait for anybody, or end a thread.
+In: a token, a deadline and the report to the engine. Out: exactly one report for each token: the
+answer, or `TimeoutError` when it is late. Must not: wait, or end a thread.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Outsiders:
                 self.answer(token, None, TimeoutError("no result in time"))
 
     def clear(self) -> None:
-        """Nobody is interested any more."""
+        """Drop all answers."""
         self.owed.clear()
 
     def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Run a function and report how it ended. `KeyboardInterrupt` and the like go on up."""
+        """Run a function and report its end. `KeyboardInterrupt` and the like are raised again."""
         try:
             result = function(*arguments)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Futures that `send()`, `send_many()` and `send_arrow()` give: cheap until somebody asks.
+"""Define the futures of `send()`, `send_many()` and `send_arrow()`: cheap until they are used.
 
-In: a place in a batch. Out: `RecordMetadata`, or the batch's error; a future as
-`concurrent.futures` and `asyncio` know it (`runtime.outcome_future`). Must not: hold the record.
+In: a place in a batch. Out: `RecordMetadata`, or the batch's error; a future for
+`concurrent.futures` and `asyncio` (`runtime.outcome_future`). Must not: hold the record.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class SendingClient(Protocol):
     """The producer that gave a future."""
 
     def _surface(self, error: BaseException) -> None:
-        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        """Raise an error of a callback in a call of the program (R-HO-5)."""
 
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
-        """Wait for what `find` says; raises `KafkaTimeoutError` when it isn't there in time."""
+        """Wait for the outcome that `find` returns; raise `KafkaTimeoutError` if it is late."""
 
     def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
-        """The error of a wait that ended before there was an outcome."""
+        """Return the error of a wait that ended before there was an outcome."""
 
     def _watched(self) -> float:
-        """Somebody waits without a call; gives the seconds that a call would wait."""
+        """Return the seconds that a call would wait, for a caller that waits on its own."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
@@ -57,7 +57,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
     _blank = ()
-    """What else a new one has: `OpenBatches` makes it without a call of this class."""
+    """Further attributes of a new one: `OpenBatches` creates it without a call of this class."""
 
     def __init__(
         self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int
@@ -67,7 +67,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         self._index = index
         self._timestamp_ms = timestamp_ms
 
-    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+    if not TYPE_CHECKING:  # a type checker continues to refuse unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
@@ -95,7 +95,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return self._find()[0].done.error
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """The batch the record is in (another one once a batch was split); whether it is over."""
+        """Return the record's batch (another one after a split), and whether it is finished."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -140,7 +140,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
 
 class RowsFuture(OutcomeFuture[list[OffsetRange]]):
-    """The outcome of many rows; whoever inherits says in which form it tells errors."""
+    """The outcome of many rows; subclasses define the form of errors."""
 
     __slots__ = ("_delivery", "_producer")
 
@@ -245,9 +245,10 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
-    """Call a user's callback; it is called amid the engine's step, which no error may leave.
+    """Call a user's callback in the engine's step, which no error may leave.
 
-    What is meant to end more than the callback comes out of the program's next call (R-HO-5).
+    An error that is meant to end more than the callback is raised in the program's next call
+    (R-HO-5).
     """
     try:
         callback(future)

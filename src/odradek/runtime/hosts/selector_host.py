@@ -1,15 +1,14 @@
-"""Runs an engine in the caller's thread: no background work, except for names and worker calls.
+"""Run an engine in the caller's thread: without background work, except for names and worker calls.
 
-In: the engine's effects. Out: the engine's inputs, and completions that are done in time.
-One pass is: step, carry out the effects, sleep in the selector until something happens or a
-deadline comes, feed what happened. Must not: decide anything about Kafka, or work while
-nobody calls.
+In: the engine's effects. Out: the engine's inputs, and completions within their time. One pass is:
+step, carry out the effects, sleep in the selector until something happens or a deadline comes, pass
+events to the engine. Must not: decide anything about Kafka, or work without a call.
 
 Ctrl-C: see `interrupt`; a `run` that it ends leaves host and engine ready for the next call. Any
-other exception that comes from outside amid a pass (R-HO-1) *tears* the host: what it was doing is
-half done. `torn` says so, and whoever owns the client then gives the host a new engine (`renew`).
-While a pass is between two safe places (asleep, in a user's callback) nobody who interrupts it in
-its own thread may drive it: a signal handler, a finaliser (R-HO-2).
+other exception from outside during a pass (R-HO-1) *tears* the host: its operation is half done.
+`torn` says so, and the owner of the client then sets a new engine (`renew`). While a pass is
+between two safe points (asleep, in a user's callback), code that interrupts it in its own thread
+may not drive it: a signal handler, a finaliser (R-HO-2).
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ CLOSING_LOOK = 0.05
 class SelectorHost(EngineHost):
     """A host for one thread at a time. `seed` fixes the random generator, for tests.
 
-    `tls` gives the context of each dial, None means that TLS isn't spoken. `on_call` takes the
-    calls with `where="caller"`; without it they run inline.
+    `tls` returns the context of each connection; None means no TLS. `on_call` receives the calls
+    with `where="caller"`; without it they run inline.
     """
 
     def __init__(
@@ -67,13 +66,13 @@ class SelectorHost(EngineHost):
         self._at_work = new_lock()
         """Held by the thread that works: says whether a call comes from inside of itself."""
         self._busy = new_mark()
-        """Held with it: says to others whether anybody works."""
+        """Held together with it: tells others whether the host is working."""
         self._amid = False
         """A pass is where nothing may come between; stays so where an exception tore it."""
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
-        """`wake`, of whoever has looked whether this is a forked child."""
+        """`wake` without the check for a forked child."""
         self._close_at: float | None = None
         self._quiet = False
         """Nothing came of the last step."""
@@ -81,7 +80,7 @@ class SelectorHost(EngineHost):
         """When that was."""
         self._close_done = threading.Event()
 
-    # What facades see
+    # Methods for facades
 
     def check(self) -> None:
         """Raise in a forked child, and what a callback raised that was meant for the program."""
@@ -101,12 +100,12 @@ class SelectorHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """This very thread is amid something that nobody may come between (R-HO-2)."""
+        """Return whether this thread was interrupted in an atomic operation (R-HO-2)."""
         return self.lock.is_mine() or (self._amid and self._at_work.is_mine())
 
     @property
     def inside(self) -> bool:
-        """What waits here is refused where that isn't safe (`interrupted`)."""
+        """Return whether a wait would be unsafe here (`interrupted`), and is refused."""
         return self.interrupted
 
     @property
@@ -237,7 +236,7 @@ class SelectorHost(EngineHost):
             self._close_done.set()
 
     def drop(self) -> None:
-        """Nobody knows this host any more: close what is open, without a word to anybody."""
+        """Close everything silently, because this host isn't referenced any more."""
         if not self.guard.forked and not self._busy.locked():
             self._closed = True
             self._release()
@@ -268,7 +267,7 @@ class SelectorHost(EngineHost):
                 "works in the caller's thread (an admin client with background=True takes "
                 "several calls)"
             )
-        if self._torn or self._amid:  # `torn`, as nobody works
+        if self._torn or self._amid:  # `torn`, as no call is working
             raise ClientBrokenError(
                 "an exception interrupted this client while it was working, "
                 "so its state is inconsistent"
@@ -339,8 +338,9 @@ class SelectorHost(EngineHost):
         return None if first == math.inf else max(0.0, first - now)
 
     def _poll(self, timeout: float | None) -> bool:
-        """Sleep until a socket is ready, somebody wakes us or the time is up; feed the engine. Say
-        whether sockets were ready, and nobody woke us.
+        """Sleep until a socket is ready, a wake-up or the timeout; pass events to the engine.
+
+        Returns whether sockets were ready without a wake-up.
         """
         selector = self._selector or self._opened_selector()
         hungry: list[Transport] = []
@@ -396,7 +396,7 @@ class SelectorHost(EngineHost):
             raise
 
     def _opened_selector(self) -> selectors.BaseSelector:
-        """The selector, with the wake-up in it: both are there, or neither.
+        """Return the selector with the wake-up registered: both exist, or neither.
 
         Raises `SystemLimitError`.
         """
@@ -421,7 +421,7 @@ class SelectorHost(EngineHost):
     # Calls
 
     def call_here(self, call: Call) -> None:
-        """Run a call in the thread of whoever waits."""
+        """Run a call in the thread of the waiting caller."""
         self._on_call(call)
 
     def _run_call(self, call: Call) -> None:

@@ -1,8 +1,8 @@
-"""Runs an engine in one daemon thread, so that it goes on while nobody calls.
+"""Run an engine in one daemon thread, so that it works without calls.
 
-In: the same as `SelectorHost`, which does the work inside the thread. Out: completions that callers
-in any thread wait for. Must not: start the thread before the first call, or keep the interpreter
-from ending: the thread is a daemon, and nothing waits for it at exit.
+In: as for `SelectorHost`, which works inside the thread. Out: completions that callers in any
+thread wait for. Must not: start the thread before the first call, or keep the interpreter from
+ending: the thread is a daemon, and isn't waited for at exit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Waiter:
             return
 
     def wait(self, seconds: float) -> None:
-        """Sleep until woken, at most so long."""
+        """Sleep until woken, at most this many seconds."""
         self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
 
 
@@ -75,9 +75,10 @@ class ThreadHost:
         self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
         self._runs: dict[str, int] = {}
-        """The one thread that runs the engine: whoever entered itself first."""
+        """The only thread that runs the engine: the first that entered itself."""
         self.raised: deque[BaseException] = deque()
-        """What callbacks raised in the thread that isn't for it: the next caller gets it."""
+        """Exceptions of callbacks that are for the program: the next caller raises them.
+        """
         self._end: Completion[None] = Completion()
         self._close_deadline: float | None = None
         self._ended = False
@@ -137,7 +138,7 @@ class ThreadHost:
         raise IllegalStateError("a client with a background thread can't be recreated")
 
     def rng(self) -> Rng:
-        """This client's generator, used by the engine inside the thread."""
+        """Return this client's generator, used by the engine inside the thread."""
         return self._inner.rng()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
@@ -189,7 +190,7 @@ class ThreadHost:
         self._guard.check()
 
     def wake(self) -> None:
-        """Have the thread look at its inputs."""
+        """Let the thread check its inputs."""
         self._guard.check()
         if not self._runs:
             self._start()
@@ -202,16 +203,16 @@ class ThreadHost:
         self.wake()
 
     def close(self, deadline: float) -> None:
-        """End the thread after it wrote what is queued; wait for it until the deadline.
+        """End the thread after it wrote the queued bytes; wait for it until the deadline.
 
-        What it logged is with the handlers then, unless they take their time. From within the
+        Its log records have reached the handlers then, unless those are slow. From within the
         thread (a callback) it ends by itself, a moment later. In a forked child only the child's
         copies of the file descriptors are closed.
         """
         if self._guard.forked:
             self._inner.abandon()
             return
-        if self.interrupted:  # the thread closes, and nobody waits for it
+        if self.interrupted:  # the thread closes, without waiting for it
             self._closing(deadline)
             return
         with self._start_lock:
@@ -236,7 +237,7 @@ class ThreadHost:
             self._inner.defer(self._finish)  # again does no harm
 
     def drop(self) -> None:
-        """Nobody knows this client any more: its thread ends by itself (R-HO-4)."""
+        """Let the thread end by itself, because this client isn't referenced any more (R-HO-4)."""
         if self._guard.forked or self._ended:
             return
         if self._thread is None:
@@ -253,17 +254,17 @@ class ThreadHost:
         return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:
-        """Start the thread unless it runs; False when it has ended for good.
+        """Start the thread unless it runs; return False if it has ended for good.
 
-        An exception may end this at any place, `Thread.start` included. So a thread that doesn't
-        seem to live is tried once more, and the first that lives is the only one that works.
-        What it waits with is opened here: where the system refuses that, the caller hears of it
+        An exception may interrupt this at any point, `Thread.start` included. So a thread that
+        doesn't seem to run is started once more, and the first that runs is the only one that
+        works. Its wake-up is opened here: if the system refuses that, the caller gets the error
         (`SystemLimitError`), and no thread has ended for good.
         """
         if self._runs:
             return not self._ended
         if self._start_lock.is_mine():
-            return True  # this was interrupted, and goes on with it afterwards
+            return True  # this was interrupted, and continues afterwards
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
@@ -271,7 +272,7 @@ class ThreadHost:
                 self._thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
                 try:
                     self._thread.start()
-                except RuntimeError:  # there is none to be had
+                except RuntimeError:  # no thread can be started
                     self._thread = None
                     raise
         return not self._ended
@@ -286,7 +287,7 @@ class ThreadHost:
         io_log.enter()
         try:
             self._inner.run(self._end, None)
-        except BaseException as error:  # a bug: whoever waits has to hear of it
+        except BaseException as error:  # a bug: waiting callers must be notified
             self._crash = error
             logger.critical("the client's I/O thread ended", exc_info=error)
         try:

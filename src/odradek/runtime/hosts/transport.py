@@ -60,7 +60,7 @@ class Transport:
         self.full = False
         """The engine was told that it should hold back."""
         self.watched = 0
-        """What the selector watches now; 0: nothing."""
+        """Events that the selector watches; 0: none."""
         self._queue: deque[memoryview] = deque()
         self._written = 0
         """Bytes that the kernel has taken."""
@@ -87,7 +87,7 @@ class Transport:
         return True
 
     def new_socket(self, family: int) -> socket.socket:
-        """A socket, not connected yet; a simulation makes its own."""
+        """Return a socket that isn't connected yet; a simulation creates its own."""
         return socket.socket(family, socket.SOCK_STREAM)
 
     def finish_connect(self) -> None:
@@ -108,7 +108,7 @@ class Transport:
         return self.tunnel is None or self.tunnel.advance(self._socket())
 
     def came_up(self) -> None:
-        """The first byte may go."""
+        """Note that the first byte may be sent."""
         self.established = True
 
     def _socket(self) -> socket.socket:
@@ -118,18 +118,18 @@ class Transport:
 
     @property
     def wanted(self) -> int:
-        """What the selector should watch."""
+        """Return the events that the selector should watch."""
         if not self.established:
             return WRITE if self.tunnel is None else self.tunnel.wanted
         return READ | WRITE if self._queue else READ
 
     def now_watched(self, what: int) -> None:
-        """What the selector watches from now on."""
+        """Set the events that the selector watches from now on."""
         self.watched = what
 
     @property
     def pending(self) -> bool:
-        """Whether bytes are there that no selector knows of."""
+        """Return whether there are bytes that no selector reports."""
         return False
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -141,8 +141,9 @@ class Transport:
                 self.queued += view.nbytes
 
     def write(self, buffers: list[bytes | memoryview]) -> bool:
-        """Write at once, where nothing is queued; what the socket doesn't take is queued then. Say
-        whether all is written. Raises `OSError`.
+        """Write at once if nothing is queued, and queue the rest; return whether all is written.
+
+        Raises `OSError`.
         """
         size = 0
         for buffer in buffers:
@@ -166,11 +167,11 @@ class Transport:
         return self.full != before
 
     def mark(self, identity: int) -> None:
-        """Have `marked` give this once all is written that is queued by now."""
+        """Let `marked` return this once all bytes queued so far are written."""
         self._marks.append((self._written + self.queued, identity))
 
     def marked(self) -> list[int]:
-        """The marks that what was written has come to, once each."""
+        """Return the marks that writing has reached, once each."""
         found, marks = [], self._marks
         while marks and marks[0][0] <= self._written:
             found.append(marks.popleft()[1])
@@ -220,7 +221,7 @@ class Transport:
                 sock.close()
 
     def abandon(self) -> None:
-        """In a forked child: give the file descriptor back without a word to the peer."""
+        """Close the file descriptor in a forked child, without notifying the peer."""
         sock, self.sock = self.sock, None
         if sock is not None:
             with suppress(OSError):
@@ -228,7 +229,7 @@ class Transport:
 
 
 def flush_all(transports: Iterable[Transport], deadline: float, clock: Callable[[], float]) -> None:
-    """Write what is queued as long as it goes on and there is time; used before closing."""
+    """Write queued bytes as long as there is progress and time; used before closing."""
     with selectors.DefaultSelector() as selector:  # its own: nothing is read any more
         for transport in transports:
             selector.register(transport.fd, WRITE, transport)

@@ -35,7 +35,7 @@ class Tunnel:
         self._done = False
 
     def unreachable(self, error: OSError) -> ProxyError:
-        """The error where TCP to the proxy doesn't come up."""
+        """Return the error for a failed TCP connection to the proxy."""
         why = os.strerror(error.errno) if error.errno else str(error)
         return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
 
@@ -55,7 +55,7 @@ class Tunnel:
         return True
 
     def _next(self) -> None:
-        """Give the answer, take what comes next; the first time there is none to give."""
+        """Pass the answer on, and take the next exchange; the first time there is no answer."""
         try:
             if self._now is None:
                 self._now = next(self._conversation)
@@ -84,7 +84,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """An empty line is looked for before anything is taken: what follows isn't ours."""
+        """Look for an empty line before anything is read: what follows is the broker's."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)

@@ -1,7 +1,7 @@
-"""How other threads end the sleep of a host.
+"""End a host's sleep from other threads.
 
-In: `wake` from any thread. Out: a selector that returns. The socket pair exists as long as
-the selector does, and a byte is written only when somebody sleeps. Must not: take a lock.
+In: `wake` from any thread. Out: a selector that returns. The socket pair exists as long as the
+selector does, and a byte is only written during a sleep. Must not: take a lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class WakeUp:
         self.sleeping = False
         """The sleeper is about to look at its inputs for the last time, or has done so."""
         self.pending = False
-        """Somebody woke since the last step began: not every input is in the engine's queue."""
+        """Whether it was woken since the last step began: the engine's queue may lack inputs.
+        """
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._sleep = 0
         """The number of the last sleep."""
@@ -38,12 +39,12 @@ class WakeUp:
         self.pending = False
 
     def goes_to_sleep(self) -> None:
-        """The sleeper looks at its inputs for the last time after this."""
+        """Note that the sleeper checks its inputs for the last time after this."""
         self._sleep += 1
         self.sleeping = True
 
     def is_awake(self) -> None:
-        """The sleep is over."""
+        """Note that the sleep is over."""
         self.sleeping = False
 
     def wake(self) -> None:
@@ -57,7 +58,7 @@ class WakeUp:
         if pair is not None:
             try:
                 pair[1].send(b"w")
-            except OSError:  # full: a byte is there already; closed: nobody sleeps
+            except OSError:  # full: a byte is pending already; closed: there is no sleeper
                 return
             self._told = sleep
 
@@ -76,7 +77,7 @@ class WakeUp:
         self._pair = None
 
     def abandon(self) -> None:
-        """In a forked child: give the file descriptors back."""
+        """Close the file descriptors in a forked child."""
         pair, self._pair = self._pair, None
         for end in pair or ():
             with suppress(OSError):

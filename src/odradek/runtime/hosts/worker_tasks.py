@@ -51,7 +51,7 @@ class WorkerTasks:
 
     @property
     def arrived(self) -> bool:
-        """Some outcome is there."""
+        """Return whether there are results."""
         return bool(self._came)
 
     def start(self, item: WorkItem) -> None:
@@ -86,7 +86,7 @@ class WorkerTasks:
         self._outcome()
 
     async def taken(self) -> list[Outcome]:
-        """The outcomes that are there; tasks have their turn before."""
+        """Return the current results; tasks have their turn before."""
         self._owner = self._owner or asyncio.current_task()
         await asyncio.sleep(0)
         came, self._came = self._came, []
@@ -96,7 +96,7 @@ class WorkerTasks:
         return came
 
     async def done(self, seconds: float) -> list[Outcome]:
-        """The same; waits so long for a first one."""
+        """Return results; wait at most this many seconds for a first one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -116,8 +116,9 @@ class WorkerTasks:
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
-        """A rebalance callback; a task that closes the consumer of a run finds nothing to do in it,
-        as a thread does.
+        """Return a rebalance callback.
+
+        A task that closes the consumer of a run finds nothing to do in it, as a thread does.
         """
 
         async def call(_: Any, partitions: list[TopicPartition]) -> None:
@@ -128,8 +129,9 @@ class WorkerTasks:
 
 
 async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call what the flow yields and await what that returns, until the flow ends; an error between
-    two of its steps, a cancellation too, goes to it.
+    """Call the functions that the flow yields and await their results, until the flow ends.
+
+    An error between two of its steps, a cancellation too, is raised in it.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None

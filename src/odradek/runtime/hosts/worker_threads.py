@@ -39,8 +39,10 @@ class WorkerThreads:
         outcome: Callable[[], None],
         traces: Traces | None = None,
     ) -> None:
-        """`producer` takes dead letters; `outcome` is called after each outcome; `traces` are of
-        the consumer, where somebody traces it.
+        """Set the clients.
+
+        `producer` sends dead letters; `outcome` is called after each result; `traces` are those of
+        the consumer, if it is traced.
         """
         self._work, self._producer, self._now = work, producer, now
         self._convert, self._outcome, self._traces = convert, outcome, traces
@@ -53,11 +55,11 @@ class WorkerThreads:
 
     @property
     def arrived(self) -> bool:
-        """Some outcome is there."""
+        """Return whether there are results."""
         return not self._came.empty()
 
     def start(self, item: WorkItem) -> None:
-        """Give it to a thread, with the context variables of whoever runs the loop."""
+        """Pass a record to a thread, with the context variables of the loop's caller."""
         self.busy[item] = None
         self._out += 1
         self._jobs.put((copy_context(), item))
@@ -70,8 +72,8 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
-            # Here, so that an outcome which a Ctrl-C took from the loop isn't waited for; and after
-            # the outcome, so that who sees nobody busy finds them all.
+            # Here, so that a result which Ctrl-C took from the loop isn't waited for; and after the
+            # result, so that a reader that sees no busy thread finds all of them.
             self.busy.pop(item, None)
             del job, context, item  # nothing is held while it waits
             self._outcome()
@@ -97,7 +99,7 @@ class WorkerThreads:
         return None
 
     def taken(self) -> list[Outcome]:
-        """The outcomes that are there."""
+        """Return the current results."""
         came: list[Outcome] = []
         while not self._came.empty():
             came.append(self._came.get_nowait())
@@ -105,7 +107,7 @@ class WorkerThreads:
         return came
 
     def done(self, seconds: float) -> list[Outcome]:
-        """The same; waits so long for a first one."""
+        """Return results; wait at most this many seconds for a first one."""
         try:
             first = self._came.get(timeout=seconds)
         except Empty:
@@ -114,7 +116,7 @@ class WorkerThreads:
         return [first, *self.taken()]
 
     def abandon(self, items: object) -> None:
-        """Threads can't be ended: they go on."""
+        """Do nothing: threads can't be cancelled."""
 
     def close(self) -> None:
         """Each thread ends, once its work has."""
@@ -124,8 +126,10 @@ class WorkerThreads:
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], None]:
-        """A rebalance callback. A thread that closes the consumer of a run finds nothing to do in
-        it: what it would decide is the run's, which ends by that.
+        """Return a rebalance callback.
+
+        A thread that closes the consumer of a run finds nothing to do in it: the decisions are the
+        run's, which ends by that.
         """
 
         def call(_: Any, partitions: list[TopicPartition]) -> None:
@@ -136,8 +140,9 @@ class WorkerThreads:
 
 
 def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call what the flow yields until it ends; an error between two of its steps, a Ctrl-C too,
-    goes to it.
+    """Call the functions that the flow yields until it ends.
+
+    An error between two of its steps, a Ctrl-C too, is raised in it.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
@@ -164,8 +169,9 @@ def _do_steps(
     resume: Callable[[Any], Callable[[], Any]],
     given: Any,
 ) -> Never:
-    """Call what the flow yields until the flow ends, or something else raises an error: as
-    `caller` does, so that no signal comes between this loop and the flow.
+    """Call the functions that the flow yields until it ends, or another error is raised.
+
+    It is written as in `caller`, so that no signal comes between this loop and the flow.
     """
     try:
         while True:

@@ -34,7 +34,7 @@ SEQUENCE, OBJECT_IDENTIFIER, OCTETS = 0x30, 0x06, 0x04
 
 
 class _Reader:
-    """Takes big-endian values off a text of bytes; what isn't there is a `StoreError`."""
+    """Reads big-endian values from bytes; a missing one is a `StoreError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -48,15 +48,15 @@ class _Reader:
         return self._data[self._at - count : self._at]
 
     def number(self, size: int) -> int:
-        """An unsigned number."""
+        """Return an unsigned number."""
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
-        """A text with its length before it."""
+        """Return a text that follows its length."""
         return self.take(self.number(2)).decode("utf-8", "replace")
 
     def der(self, tag: int) -> bytes:
-        """The content of one DER value."""
+        """Return the content of one DER value."""
         if self.number(1) != tag:
             raise StoreError("a private key isn't in its expected place")
         length = self.number(1)
@@ -66,7 +66,7 @@ class _Reader:
 
     @property
     def left(self) -> int:
-        """Bytes that nobody has taken."""
+        """Return the number of unread bytes."""
         return len(self._data) - self._at
 
 

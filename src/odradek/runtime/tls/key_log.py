@@ -1,8 +1,8 @@
-"""The keys of TLS connections in a file, for Wireshark: only where an option asks for it.
+"""Write the keys of TLS connections to a file, for Wireshark, if an option is set.
 
 In: the value of `ssl.keylog.file`. Out: a context that writes the keys of its connections there.
-Must not: look at `SSLKEYLOGFILE` without being asked, write to a file that others may read, or stay
-silent: whoever has that file can read all that was said.
+Must not: use `SSLKEYLOGFILE` unless the option names it, write to a file that other users may read,
+or remain silent: with that file the traffic can be decrypted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPTION, VARIABLE = "ssl.keylog.file", "SSLKEYLOGFILE"
 
 
 def key_log_path(value: str | None) -> str | None:
-    """The file that is meant: the word SSLKEYLOGFILE asks for what that variable names, if any."""
+    """Return the file; for the word SSLKEYLOGFILE, that variable's value, if it is set."""
     return (os.environ.get(VARIABLE) or None) if value == VARIABLE else value
 
 

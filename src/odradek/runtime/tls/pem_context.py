@@ -15,7 +15,7 @@ from odradek.common.secret import Secret
 def pem_context(
     authorities: str | None, certificate: str | None, key: str | None, password: Secret | None
 ) -> ssl.SSLContext:
-    """The context; without authorities the system's count. Raises `ConfigurationError`."""
+    """Return the context; without authorities it trusts the system's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

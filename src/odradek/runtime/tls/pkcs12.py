@@ -1,7 +1,7 @@
-"""Reads PKCS12 stores (`.p12`, `.pfx`), by `cryptography`: Python's `ssl` can't.
+"""Read PKCS12 stores (`.p12`, `.pfx`) with `cryptography`, because Python's `ssl` can't.
 
 In: a file's bytes, the store's password. Out: a `Store`. Must not: be imported before a PKCS12
-store is there to be read, as `cryptography` takes a while to import.
+store is read, as `cryptography` takes a while to import.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from odradek.runtime.tls.store_contents import KeyEntry, Store, StoreError, Wron
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:
     """Read a store; its one key, if it has one, with the certificates that go with it.
 
-    For trust there is no key in the result: those certificates are among the others. There the key
-    may have a password of its own, which nobody needs.
+    For trust there is no key in the result: its certificates are among the others. The key may have
+    a password of its own then, which isn't needed.
     """
     try:
         return _read(data, password, for_trust=for_trust)

@@ -23,14 +23,14 @@ HASHES = {
     bytes.fromhex("608648016503040201"): ("sha256", 64),
     bytes.fromhex("608648016503040203"): ("sha512", 128),
 }
-"""What digests are made with, and the size of a block."""
+"""Hash functions of digests, and their block sizes."""
 MOST_ITERATIONS = 5_000_000
 FOR_MAC = 3
-"""What the derived key is for (RFC 7292, B.3)."""
+"""Purpose of the derived key (RFC 7292, B.3)."""
 
 
 def without_keys(data: bytes, password: Secret) -> bytes | None:
-    """The store without its keys; None where its digest doesn't fit, or it is something else."""
+    """Return the store without its keys; None if its digest is wrong, or it is no store."""
     try:
         return _rebuilt(data, password)
     except (ValueError, IndexError):
@@ -62,7 +62,7 @@ def _rebuilt(data: bytes, password: Secret) -> bytes | None:
 
 
 def _without(part: tuple[int, bytes]) -> bytes:
-    """A part of the store without its keys. In encrypted parts there are certificates."""
+    """Return a part of the store without its keys. Encrypted parts contain certificates."""
     kind, *rest = list(_values(part[1]))
     if kind[1] != DATA or not rest:
         return _der(*part)
@@ -82,7 +82,7 @@ def _mac_key(name: str, block: int, password: Secret, salt: bytes, iterations: i
 
 
 def _filled(text: bytes, block: int) -> bytes:
-    """A text, repeated until it fills whole blocks."""
+    """Return a text, repeated until it fills whole blocks."""
     size = -(-len(text) // block) * block
     return (text * (size // max(1, len(text)) + 1))[:size]
 
@@ -109,7 +109,7 @@ def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _only(data: bytes, tag: int) -> bytes:
-    """The content of the one value that is there."""
+    """Return the content of the only value."""
     ((found, content),) = _values(data)
     if found != tag:
         raise ValueError("it has an unexpected structure")

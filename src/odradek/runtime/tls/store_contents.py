@@ -39,12 +39,12 @@ class Store(NamedTuple):
 
 
 def pem(certificate: bytes) -> str:
-    """A certificate as PEM."""
+    """Return a certificate as PEM."""
     return _armoured(certificate, "CERTIFICATE")
 
 
 def key_pem(key: bytes) -> Secret:
-    """A key that isn't encrypted (PKCS8) as PEM."""
+    """Return an unencrypted key (PKCS8) as PEM."""
     return Secret(_armoured(key, "PRIVATE KEY"))
 
 

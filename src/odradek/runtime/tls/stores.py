@@ -54,7 +54,7 @@ class StoreSource:
         return self.option.removesuffix(".location") + ".password"
 
     def problem(self, what: str) -> ConfigurationError:
-        """An error about this file."""
+        """Return an error about this file."""
         return ConfigurationError(f"{self.option}: {self.path}: {what}")
 
 
@@ -68,8 +68,9 @@ def tidy_pem(text: Secret) -> Secret:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Kinds and bodies of the blocks, in one pass over the edges: what looks for the end of each
-    beginning again takes the square of the time where ends are missing.
+    """Yield kinds and bodies of the blocks, in one pass over the boundaries.
+
+    A search for the end of each beginning would take quadratic time if ends are missing.
     """
     kind, start = "", 0
     for edge in _EDGE.finditer(text):
@@ -94,7 +95,7 @@ def _tidy_block(what: str, body: str) -> str:
 
 
 def certificates_of(text: str, where: str) -> list[bytes]:
-    """The certificates in a PEM text, as DER; other blocks and words between are passed over."""
+    """Return the certificates in a PEM text, as DER; other blocks and text are skipped."""
     found: list[bytes] = []
     bodies = (body for kind, body in _blocks(text) if kind in _CERTIFICATES)
     for number, body in enumerate(bodies, 1):
@@ -166,7 +167,7 @@ def _read(source: StoreSource, data: bytes, *, for_trust: bool) -> Store:
 
 
 def trusted(source: StoreSource) -> list[bytes]:
-    """The certificates to trust, as DER."""
+    """Return the certificates to trust, as DER."""
     data = read_file(source)
     if is_pem(source, data):
         return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
@@ -183,7 +184,7 @@ def _pem_text(data: bytes) -> str:
 
 
 def own_key(source: StoreSource) -> Secret:
-    """This client's key and certificates, as one PEM text; the key may be encrypted still."""
+    """Return this client's key and certificates, as one PEM text; the key may be encrypted."""
     data = read_file(source)
     if is_pem(source, data):
         if source.password is not None:
@@ -205,7 +206,7 @@ def own_key(source: StoreSource) -> Secret:
 
 
 def checked_key(source: StoreSource, data: bytes) -> Secret:
-    """A PEM file with a key as a secret; warns once where everybody can read it."""
+    """Return a PEM file with a key as a secret; warn once if all users can read it."""
     text = Secret(_pem_text(data))
     kind = _KEY_BLOCK.search(text.reveal())
     if kind is None:

@@ -1,10 +1,11 @@
-"""TLS contexts as the configuration wants them, made again when a file they came from changes.
+"""Create TLS contexts from the configuration, again when one of their files changes.
 
-In: a `Config`. Out: `TlsContexts.context()`, asked for each dial, so that certificates that are
-rotated on disk count from the next connection on. Must not: let a broken new file end what works
-(the old context stays, with a warning), or write a key to disk without being asked (`key_log`).
+In: a `Config`. Out: `TlsContexts.context()`, called for each connection, so that certificates that
+are rotated on disk count from the next connection on. Must not: let a broken new file end what
+works (the old context is kept, with a warning), or write a key to disk unless configured
+(`key_log`).
 
-Chain and host name are checked unless an option says otherwise; TLS 1.2 is the least.
+Chain and host name are verified unless an option says otherwise; TLS 1.2 is the minimum.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from odradek.runtime.tls.stores import (
 logger = logging.getLogger("odradek")
 
 TlsSource = Callable[[], ssl.SSLContext]
-"""Gives the context of the next dial."""
+"""Returns the context of the next connection."""
 Signature = tuple[tuple[int, ...] | None, ...]
 FILES = (
     "ssl.truststore.location",
@@ -50,10 +51,9 @@ OLD_VERSIONS = frozenset(("SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.0", "TLSV1.1"))
 
 
 def tls_source(config: Config) -> TlsSource | None:
-    """What a host takes as `tls`; None where the protocol has no TLS.
+    """Return the `tls` argument of a host; None if the protocol has no TLS.
 
-    Files are read at once, so that what is wrong with them is an error of the client's
-    construction.
+    Files are read at once, so that their errors are raised by the client's constructor.
     """
     if not config["security.protocol"].endswith("SSL"):
         return None
@@ -66,7 +66,7 @@ def tls_source(config: Config) -> TlsSource | None:
 
 
 def https_context(config: Config) -> ssl.SSLContext:
-    """A context for HTTPS to a token endpoint: the system's trust, or `https.ca.*`."""
+    """Return a context for HTTPS to a token endpoint: the system's trust, or `https.ca.*`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
@@ -86,7 +86,7 @@ class TlsContexts:
         """Files that were warned of."""
 
     def context(self) -> ssl.SSLContext:
-        """The context to dial with. Raises `ConfigurationError` only before the first success."""
+        """Return the context for a connection. Raises only before the first success."""
         if self._context is None:
             signature = self._look()
             self._context = build(self._config)
@@ -96,9 +96,10 @@ class TlsContexts:
         return self._context
 
     def _renew(self, found: Signature) -> None:
-        """Read changed files; whatever fails is tried again at each dial, and told once.
+        """Read changed files; retry a failure at each connection, and report it once.
 
-        `found` was taken before the files are read: a change in between is seen at the next dial.
+        `found` was taken before the files are read: a change in between is seen at the next
+        connection.
         """
         try:
             self._context = build(self._config)
@@ -120,7 +121,7 @@ class TlsContexts:
 
 
 def _signature(path: str) -> tuple[int, ...] | None:
-    """What changes with a file, or with any file of a folder."""
+    """Return values that change with a file, or with any file of a folder."""
     found = _of_file(Path(path))
     if found is None or not Path(path).is_dir():
         return found
@@ -327,7 +328,7 @@ _KEY_PLACES = (
 
 
 def _place(config: Config, option: str) -> str:
-    """The option, with the file where it names one."""
+    """Return the option, with its file if it names one."""
     return f"{option}: {config[option]}" if option.endswith(".location") else option
 
 
@@ -363,9 +364,9 @@ def _key_and_chain(config: Config) -> Secret:
 
 @contextmanager
 def _readable(both: Secret) -> Iterator[str]:
-    """A path that OpenSSL can read a key from: in memory where the system can do that.
+    """Yield a path that OpenSSL can read a key from: in memory if the system supports that.
 
-    Python's `ssl` takes keys from files only.
+    Python's `ssl` only reads keys from files.
     """
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         number = os.memfd_create("odradek", os.MFD_CLOEXEC)

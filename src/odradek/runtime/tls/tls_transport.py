@@ -1,8 +1,8 @@
-"""TLS inside the host: the engine sees plain bytes.
+"""Encrypt inside the host with TLS: the engine sees plain bytes.
 
-In: a TCP connection that is up, an `ssl.SSLContext`. Out: the same transport, whose bytes are
-encrypted. Decrypted bytes land at once where the engine wants them, so the rule of one buffer per
-response holds here too. Must not: choose protocols or trust anybody: that is the context's part.
+In: an established TCP connection, an `ssl.SSLContext`. Out: the same transport, whose bytes are
+encrypted. Decrypted bytes are written directly to the engine's buffer, so the rule of one buffer
+per response holds here too. Must not: choose protocols or trust: that is the context's part.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TlsTransport(Transport):
 
     @property
     def pending(self) -> bool:
-        """What the socket won't report again: bytes that are decrypted already, and an error."""
+        """Return whether there are decrypted bytes or an error that the socket won't report."""
         if self._tls is None:
             return False
         return self._broken is not None or self._ended or self._tls.pending() > 0
@@ -121,12 +121,11 @@ class TlsTransport(Transport):
             budget -= count
 
     def receive(self, buffer: memoryview) -> int:
-        """Decrypt into a buffer until it is full or nothing is left; 0 at the end.
+        """Decrypt into a buffer until it is full or nothing is left; return 0 at the end.
 
-        OpenSSL gives a record of 16 KiB at a time: going on here saves the engine's steps between.
-        The end is one also where the peer left without close_notify: Kafka frames carry their
-        length, so a cut stream can't pass for a whole answer. An error that comes after bytes is
-        raised by the next call.
+        OpenSSL returns a record of 16 KiB at a time: continuing here saves the engine's steps
+        between. An end without close_notify counts as well: Kafka frames carry their length, so a
+        cut stream can't pass for a whole response. An error after bytes is raised by the next call.
         """
         self._read_wants_write = False
         if self._broken is not None:

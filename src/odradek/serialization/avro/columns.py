@@ -1,9 +1,9 @@
-"""Whole columns of framed Avro to columns of values, and back.
+"""Convert whole columns of framed Avro to columns of values, and back.
 
-In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of values. Out: a column of the
-other kind of the same length, and by row why one can't be had. Each schema is asked for and parsed
-once a call at most. Must not: fail all rows for one of them, or take rows of one schema for another
-without a reader's schema that says how.
+In: an Arrow column of bytes, as `Consumer.poll_arrow` returns it, or of values. Out: a column of
+the other kind with the same length, and by row the reason why it can't be converted. Each schema is
+requested and parsed at most once per call. Must not: fail all rows because of one of them, or read
+rows of one schema as another schema unless a reader schema is set.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Decoding:
         self._rows = RowSchemas(registry, self._usable, several=reader_schema is not None)
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
-        """The column, and what is wrong with it."""
+        """Return the converted column and the errors of its rows."""
         import pyarrow as pa
 
         kind = self._kind(column)
@@ -89,7 +89,7 @@ class _Decoding:
         return ConvertedColumn(*AvroRows(kind, self._reader, self._rows.of).read(column))
 
     def _kind(self, column: pa.Array | pa.ChunkedArray) -> pa.DataType | None:
-        """The type of the reader's schema, or of the first row that has one."""
+        """Return the type of the reader schema, or of the first row that has a schema."""
         if self._reader is not None:
             return arrow_type(self._reader)
         for one in column:
@@ -149,8 +149,9 @@ def arrow_to_avro(
 
 
 class _Fitting:
-    """Whether values of a column are of a schema: fastavro writes a number as another one, and
-    anything as a boolean.
+    """Check whether the values of a column match a schema before fastavro writes them.
+
+    fastavro writes a number as a different number, and any object as a boolean.
     """
 
     def __init__(self, kind: pa.DataType) -> None:

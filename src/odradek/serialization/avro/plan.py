@@ -91,7 +91,7 @@ class _Compiling:
             raise UnplannedError("the types are nested too deeply")
 
     def value(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Steps that read a value of one schema as one of the other."""
+        """Add the steps that read a value of one schema as a value of the other."""
         self._visit(depth)
         if isinstance(written, list):
             self._union(written, wanted, column, depth)
@@ -230,7 +230,7 @@ class _Compiling:
         self._step(Op.DECIMAL, column, written["size"] if kind == "fixed" else NONE, *halves)
 
     def _default(self, wanted: Any, default: Any, column: PlannedColumn) -> None:
-        """Steps for a field that the writer doesn't have."""
+        """Add the steps for a field that the writer schema doesn't have."""
         if default is None and (
             wanted == "null" or (isinstance(wanted, list) and "null" in wanted)
         ):
@@ -253,7 +253,7 @@ class _Compiling:
         self._ends_here(step)
 
     def skip(self, written: Any, depth: int) -> None:
-        """Steps that read a value into no column."""
+        """Add the steps that read a value without storing it."""
         self._visit(depth)
         if isinstance(written, list):
             self._skip_union(written, depth)
@@ -310,7 +310,7 @@ def _kind(schema: Any) -> Any:
 
 
 def _branch(union: list[Any], written: Any) -> Any:
-    """The one kind of a reader's union besides null; null for null."""
+    """Return the only type besides null in a reader's union; null for null."""
     if written == "null" and "null" in union:
         return "null"
     kinds = [one for one in union if one != "null"]
@@ -320,7 +320,7 @@ def _branch(union: list[Any], written: Any) -> Any:
 
 
 def _logical(schema: Any, kind: str) -> str | None:
-    """The logical type, where fastavro and Arrow both see it."""
+    """Return the logical type if fastavro and Arrow both support it."""
     name = schema.get("logicalType") if isinstance(schema, dict) else None
     if (kind, name) in LIMITS or (name == "decimal" and kind in ("bytes", "fixed")):
         return str(name)
@@ -334,7 +334,7 @@ def _same_name(written: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def _encoded(kind: str, default: Any) -> bytes:
-    """A default as Avro; of those that fastavro and Arrow take as they stand."""
+    """Encode a default value as Avro; only types that fastavro and Arrow represent alike."""
     if kind == "boolean" and isinstance(default, bool):
         return bytes((default,))
     if kind in ("int", "long") and type(default) is int:

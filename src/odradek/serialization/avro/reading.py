@@ -1,7 +1,7 @@
-"""One Avro value of bytes, whoever wrote them: by fastavro, which trusts them.
+"""Read one Avro value from untrusted bytes with fastavro, which trusts its input.
 
-In: bytes without a frame, the writer's schema and the reader's. Out: the value. Must not: take
-bytes that are left over for nothing, or give fastavro what it would never end with, or end in.
+In: bytes without a frame, the writer schema and the reader schema. Out: the value. Must not: ignore
+bytes that are left over, or pass bytes to fastavro that would make it loop forever or crash.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def has_shared_defaults(schema: Any) -> bool:
 
 
 def _apart(value: Any) -> Any:
-    """The same value, of whose dicts and lists nobody else has one."""
+    """Return a copy of a value whose dicts and lists aren't shared with other values."""
     whole = [value]
     waiting: list[Any] = [whole]
     while waiting:
         holder = waiting.pop()
         items = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for at, one in items:  # what is there is replaced, and nothing added
+        for at, one in items:  # existing items are replaced, none is added
             name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
             if not isinstance(inner, dict | list):
                 continue

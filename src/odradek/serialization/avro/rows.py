@@ -1,8 +1,8 @@
-"""Rows of framed Avro as Arrow arrays of one type.
+"""Convert rows of framed Avro to Arrow arrays of one type.
 
-In: a type, the schema that rows are read by, and what gives the schema that a row was written with.
-Out: what `framed_rows` makes of them; programs are made once for each schema, so one object serves
-batch after batch. Must not: fail all rows for one of them.
+In: a type, the reader schema, and a function that returns the writer schema of a row. Out: what
+`framed_rows` makes of the rows; programs are compiled once per schema, so one object serves many
+batches. Must not: fail all rows because of one of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class AvroRows(FramedRows):
     """Reads columns of framed Avro; all results have the same type."""
 
     def __init__(self, kind: pa.DataType, wanted: Any, written_of: Callable[[bytes], Any]) -> None:
-        """`wanted`: the reader's schema, parsed, of type `kind`; None: as they were written.
+        """Take the parsed reader schema of type `kind`, or None to read rows as they were written.
 
-        `written_of(row)` gives the schema that the bytes of a row begin with, parsed, or a
-        `NoSchema`; what it raises ends the call.
+        `written_of(row)` returns the parsed schema that the bytes of a row begin with, or a
+        `NoSchema`; an exception that it raises ends the call.
         """
         super().__init__(kind)
         self._wanted, self._written_of = wanted, written_of

@@ -79,7 +79,7 @@ def given_function(name: str, function: Any) -> Any:
 
 
 def _name(parsed: Any) -> str | None:
-    """The full name of a record; None for what has none."""
+    """Return the full name of a record; None for other types."""
     return parsed.get("name") if isinstance(parsed, dict) else None
 
 
@@ -227,7 +227,7 @@ class AvroDeserializer:
         return found if self._from_dict is None else self._from_dict(found, ctx)
 
     def _wanted(self, ctx: SerializationContext | None, written: Any) -> Any:
-        """The schema by which it is read."""
+        """Return the reader schema."""
         if self._reader is not None:
             return self._parsed_of(self._reader)
         if self._unframer.takes_latest:

@@ -72,7 +72,7 @@ def named_types(parsed: Any) -> dict[str, Any]:
 
 
 def _named(parsed: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """The named types within a schema: it uses some by their names."""
+    """Return the named types within a schema, which other types refer to by name."""
     if isinstance(parsed, list):
         for one in parsed:
             _named(one, found)

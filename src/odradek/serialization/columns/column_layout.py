@@ -31,7 +31,7 @@ class Columns:
         self.root = PlannedColumn(kind, self._numbers)
 
     def layout(self) -> bytes:
-        """The columns as the kernel's array of numbers."""
+        """Return the columns as the kernel's array of numbers."""
         return array("q", [one for column in self._numbers for one in column]).tobytes()
 
 
@@ -60,7 +60,7 @@ class PlannedColumn:
         """Bytes that a value of the library's takes in columns."""
 
     def _sizing(self, how: Keeping) -> Callable[[Any], int]:
-        """A function for each kind: it is called for every value that the library reads."""
+        """Return a function for this kind that measures each value that the library reads."""
         import pyarrow as pa
 
         of_null, inner = self.of_null, self.children

@@ -56,8 +56,9 @@ class ColumnRoom:
         """Bytes that a kernel's columns may take."""
 
     def fitting(self, value: Any, size: int) -> Any:
-        """Return a value read from `size` bytes; raises `DeserializationError` if it needs too much
-        memory.
+        """Return a value that was read from `size` bytes.
+
+        Raises `DeserializationError` if the value needs too much memory.
         """
         try:
             found = self._root.size_of(value)
@@ -103,8 +104,9 @@ class JsonRoom:
         room.check(self._least(given), size)
 
     def is_large(self, given: Any, size: int) -> bool:
-        """Return whether Python would need seconds to create a value; Arrow then reads this row
-        alone.
+        """Return whether Python would need seconds to create a value.
+
+        Arrow then reads this row alone.
         """
         return self._least(given) > self.root.of_null + RATIO * size + FREE // TOGETHER
 

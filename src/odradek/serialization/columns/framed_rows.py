@@ -1,9 +1,9 @@
-"""Rows of framed bytes as Arrow arrays of one type: by a kernel, and by a library what it leaves.
+"""Convert rows of framed bytes to Arrow arrays of one type: by a kernel, the rest by a library.
 
-In: a type, and of a format a program for each schema's id and what reads a row by its library. Out:
-arrays, and by a row's number why it can't be read. Programs are made once for each schema, so one
-object serves batch after batch. Must not: fail all rows for one of them, or take more memory than
-`column_room` gives.
+In: a type, a program for each schema id, and a function that reads a row with the format's library.
+Out: arrays, and by row number the reason why a row can't be read. Programs are compiled once per
+schema, so one object serves many batches. Must not: fail all rows because of one of them, or use
+more memory than `column_room` allows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class FramedRows(ABC):
 
     @abstractmethod
     def _program_of(self, row: bytes) -> tuple[bytes, bytes]:
-        """The kernel's program, and its constants, for all rows with the schema's id of this one.
+        """Return the kernel's program and its constants for all rows with this row's schema id.
 
-        Raises `UnplannedError` where they are all the library's.
+        Raises `UnplannedError` if the library must read all of them.
         """
 
     @abstractmethod
     def _by_library(self, row: bytes) -> Any:
-        """The value of a row. Raises `DeserializationError`."""
+        """Return the value of a row, read by the library. Raises `DeserializationError`."""
 
     def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, str]]:
         """Return the values of a binary column; null for a null, and for a row with an error.
@@ -74,7 +74,7 @@ class FramedRows(ABC):
     def _by_kernel(
         self, column: pa.Array | pa.ChunkedArray, room: int
     ) -> tuple[pa.Array, list[int]]:
-        """What the kernel makes of the column, and the numbers of the rows that it leaves."""
+        """Read the column with the kernel and return the array and the numbers of unread rows."""
         import pyarrow as pa
 
         if self._kernel is None:
@@ -95,7 +95,7 @@ class FramedRows(ABC):
         return array_of(self._columns, kernel), left
 
     def _chunk(self, chunk: pa.Array, kernel: ColumnReader, room: int) -> bytearray:
-        """Have the kernel read a chunk; gives a byte for each row, 1 where it is left."""
+        """Read a chunk and return a byte for each row: 1 if it is left to the library."""
         import pyarrow as pa
 
         wide = not pa.types.is_binary(chunk.type)
@@ -119,7 +119,7 @@ class FramedRows(ABC):
     def _value(
         self, number: int, data: bytes | None, room: ColumnRoom, errors: dict[int, str]
     ) -> Any:
-        """The value of a row by the library; None, and why, where it has none."""
+        """Return the value of a row, read by the library; None if it fails, and note why."""
         try:
             return None if data is None else room.fitting(self._by_library(data), len(data))
         except DeserializationError as error:

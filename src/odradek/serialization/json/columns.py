@@ -1,8 +1,9 @@
-"""Whole columns of JSON to columns of values, and back: framed with a JSON Schema, and plain.
+"""Convert columns of JSON, framed with a JSON Schema or plain, to columns of values, and back.
 
-In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of values. Out: a column of the
-other kind of the same length, and by row why one can't be had. Must not: fail all rows for one of
-them, or take rows of one schema for another without a reader's schema that says how.
+In: an Arrow column of bytes, as `Consumer.poll_arrow` returns it, or of values. Out: a column of
+the other kind with the same length, and by row the reason why it can't be converted. Must not: fail
+all rows because of one of them, or read rows of one schema as another schema unless a reader schema
+is set.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class _Decoding:
         self._rows = RowSchemas(registry, self._usable, instead=self._reader)
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
-        """The column, and what is wrong with it."""
+        """Return the converted column and the errors of its rows."""
         import pyarrow as pa
 
         errors: dict[int, str] = {}
@@ -147,7 +148,7 @@ class _Decoding:
         return ConvertedColumn(reading.read(rows, errors), dict(sorted(errors.items())))
 
     def _payload(self, data: bytes, number: int, errors: dict[int, str]) -> bytes | None:
-        """A row's JSON, checked; None, and why, where it can't be read."""
+        """Return the checked JSON of a row; None if it can't be read, and note why."""
         schema = self._rows.of(data)
         if isinstance(schema, NoSchema):
             errors[number] = schema.why

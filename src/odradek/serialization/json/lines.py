@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
-"""An object's end with a member behind it: of the object around, or of none."""
+"""End of an object that is followed by a member: of the enclosing object, or of none."""
 NEGATIVE_WHOLE_ZERO = r"-0([^.0-9eE]|$)"
 """To Arrow a float of its own, to Python an integer, and so 0.0."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}(\.[0-9]{1,%d})?)?%s$"
-"""Times that Arrow and Python read alike: with so many digits of a second, and a zone."""
+"""Times that Arrow and Python read alike, by the number of digits of a second and the zone."""
 ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
 EDGES = r"^(0000|(0001-01-01|9999-12-31).*[+-][0-9]{2}:[0-9]{2}$)"
 """A year that is none of Python's, and days that a zone may lead out of them."""
@@ -65,7 +65,7 @@ class ArrowJson:
                         return None
             found = table.column("v").combine_chunks()
             if not parsed and found.null_count != values.null_count:
-                return None  # a JSON null, or one with something behind it
+                return None  # a JSON null, or a null that other text follows
             if _has_any(found, _is_infinite):
                 return None  # an integer of hundreds of digits, which Python refuses
             if (
@@ -99,8 +99,9 @@ def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema
 
 
 def _has_long_numbers(values: pa.Array) -> bool:
-    """Whether there may be an integer, in a member that nobody asked for, say, of more digits than
-    Python reads.
+    """Return whether a row may have an integer with more digits than Python reads.
+
+    Such an integer may be in a member that the type doesn't have.
     """
     import pyarrow.compute as pc
 
@@ -113,7 +114,7 @@ def _has_long_numbers(values: pa.Array) -> bool:
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's reader knows for one that its texts become afterwards."""
+    """Return the type that Arrow's JSON reader supports for one that is parsed from text later."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -147,7 +148,7 @@ def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _parts(found: pa.Array) -> tuple[list[pa.Array], list[pa.Buffer | None]]:
-    """What a struct or a list is made of, and its own buffers."""
+    """Return the child arrays and the own buffers of a struct or list array."""
     import pyarrow as pa
 
     if pa.types.is_struct(found.type):

@@ -1,9 +1,9 @@
-"""Values of JSON as Arrow arrays of one type: by Arrow's reader, and by Python what that leaves.
+"""Convert values of JSON to Arrow arrays of one type: by Arrow's reader, the rest by Python.
 
-In: JSON, a type. Out: an array, and by a row's number why it can't be read. Must not: fail all rows
-for one of them, or take memory out of proportion to bytes (R-IN-4): two bytes may be an object of
-thousands of fields, all null. What might, by its commas and brackets, is read by Python and
-measured before Arrow gets it.
+In: JSON, a type. Out: an array, and by row number the reason why a row can't be read. Must not:
+fail all rows because of one of them, or use memory out of proportion to the bytes (R-IN-4): two
+bytes may be an object with thousands of fields, all null. Python reads and measures rows that could
+need that much, judged by their commas and brackets, before Arrow gets them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JsonRows:
     """Reads JSON values; all results have the same type."""
 
     def __init__(self, kind: pa.DataType, *, parsed: bool) -> None:
-        """`parsed`: what is given is known to be JSON."""
+        """Prepare for rows of type `kind`; with `parsed`, all rows are known to be valid JSON."""
         import pyarrow as pa
 
         self._kind, self._parsed = kind, parsed
@@ -96,7 +96,7 @@ class JsonRows:
         return array_of_values(values, self._kind, numbers, errors)
 
     def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
-        """A row's value, or an array of it alone; None, and why, where it has none."""
+        """Return a row's value, or an array of only this row; None if it fails, and note why."""
         problems: list[str] = []
         try:
             given = parsed_json(row)
@@ -118,7 +118,7 @@ class JsonRows:
         return None
 
     def _of_large(self, row: bytes, number: int, errors: dict[int, str]) -> Any:
-        """The array of a row that is JSON, and whose objects Python would be long at."""
+        """Return the array of a valid row whose objects would take Python long to create."""
         import pyarrow as pa
 
         found = self._whole.read(pa.array([row], pa.binary()), parsed=True)
@@ -127,8 +127,9 @@ class JsonRows:
         return found
 
     def _of_deep(self, row: bytes, room: ColumnRoom) -> Any:
-        """The value of a row that is too deep for Python: Arrow reads it when it is among others,
-        so what becomes of it must not depend on these.
+        """Return the value of a row that is nested too deeply for Python, as Arrow reads it.
+
+        Arrow also reads such a row together with others, and the result must not depend on them.
         """
         import pyarrow as pa
 

@@ -52,8 +52,9 @@ class JsonChecks:
         self._made: dict[Schema, tuple[Any, JsonLimits]] = {}
 
     def check(self, schema: Schema, value: Any) -> str | None:
-        """Return why a value is invalid, or None. Raises `InvalidSchemaError` for an invalid
-        schema.
+        """Return why a value is invalid, or None.
+
+        Raises `InvalidSchemaError` for an invalid schema.
         """
         validator, limits = self.prepare(schema)
         too_much = limits.check(value)
@@ -239,7 +240,7 @@ class JSONDeserializer:
         _must_be_json(written)
 
     def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
-        """The schema by which it is checked."""
+        """Return the schema that the value is validated with."""
         if self._schema is not None or self._unframer is None:
             return self._schema
         written = self._unframer.schema(found)

@@ -30,10 +30,10 @@ class JsonShapes:
         self._document = document
 
     def of(self, kind: pa.DataType, schema: Any, where: str) -> _Shape:
-        """Return the function for one type; `schema` is the matching part of the JSON Schema, if
-        known.
+        """Return the function for one type.
 
-        Raises `ConfigurationError` for a type that JSON can't represent.
+        `schema` is the matching part of the JSON Schema, if known. Raises `ConfigurationError` for
+        a type that JSON can't represent.
         """
         import pyarrow as pa
 
@@ -68,7 +68,7 @@ class JsonShapes:
 
         def made(given: dict[str, Any]) -> dict[str, Any]:
             there = {n: shape(given[n]) for n, shape in fields if given[n] is not None}
-            # Only null itself can stand for what the schema wants to be there.
+            # Only a null can represent the value that the schema requires here.
             return there | {n: None for n in given if given[n] is None and n in needed}
 
         return made
@@ -91,7 +91,7 @@ def _number(given: float) -> float | str:
 
 
 def _iso(given: Any) -> str:
-    """A date, a local time, or one in UTC with Z."""
+    """Return a date, a local time, or a time in UTC with Z, as ISO 8601."""
     return str(given.isoformat()).replace("+00:00", "Z")
 
 
@@ -104,7 +104,8 @@ _PLAIN: tuple[tuple[tuple[str, ...], _Shape], ...] = (
     (("date", "timestamp"), _iso),
     (_BYTES, lambda given: b64encode(given).decode()),
 )
-"""Names of Arrow's tests of types, and what makes JSON's values of theirs."""
+"""Names of Arrow's type predicates, and the functions that convert values of these types to JSON.
+"""
 
 
 def _is_one_of(kind: pa.DataType, names: tuple[str, ...]) -> bool:

@@ -1,7 +1,8 @@
-"""What Arrow's types make of JSON that Python has read.
+"""Convert JSON that Python has parsed to values of Arrow's types.
 
-In: values as `json.loads` gives them, a type. Out: values that Arrow takes for that type, and what
-doesn't fit. Must not: take one thing for another: a number isn't a boolean, nor a text a number.
+In: values as `json.loads` returns them, a type. Out: values that Arrow accepts for that type, and
+the values that don't fit. Must not: convert between kinds: a number isn't a boolean, and a text
+isn't a number.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class JsonValues:
         return row
 
     def _fitting(self, given: Any, kind: pa.DataType, where: str, problems: list[str]) -> Any:
-        """Give what a type makes of JSON, or raise."""
+        """Return the value of this type for parsed JSON, or raise."""
         import pyarrow as pa
 
         if given is None:
@@ -96,7 +97,7 @@ def _floating(given: Any, _: pa.DataType) -> float:
 
 
 def _text(given: Any, _: pa.DataType) -> str:
-    """Give the text of whatever stands there, as from_json does."""
+    """Return any parsed JSON as text, as from_json does."""
     found = given
     if not isinstance(given, str):
         found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Whole columns of framed Protobuf to columns of structs, and back.
+"""Convert whole columns of framed Protobuf to columns of structs, and back.
 
-In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of structs. Out: a column of the
-other kind of the same length, and by row why one can't be had. Must not: fail all rows for one of
-them, or take rows of another message for this one.
+In: an Arrow column of bytes, as `Consumer.poll_arrow` returns it, or of structs. Out: a column of
+the other kind with the same length, and by row the reason why it can't be converted. Must not: fail
+all rows because of one of them, or read rows of another message as this one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _OneSchema:
         self._named: NamedBySchemas | None = None
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
-        """The column, and what is wrong with it."""
+        """Return the converted column and the errors of its rows."""
         import pyarrow as pa
 
         errors: dict[int, str] = {}
@@ -98,7 +98,7 @@ class _OneSchema:
         return ConvertedColumn(pa.nulls(len(column)), errors)
 
     def _first(self, data: bytes) -> Any:
-        """The message of a row. Raises `DeserializationError` where it says none."""
+        """Return the message type of a row. Raises `DeserializationError` if it names none."""
         of, _ = schema_of(data, indexed=True)
         descriptor = message_of(of, self._registry)
         assert of.id is not None  # noqa: S101 - `message_of` has looked
@@ -156,7 +156,7 @@ def arrow_to_protobuf(
     def written(value: Any) -> bytes | None:
         try:
             message = made(**shape(value))
-        # What is of another type, or has a field that the message hasn't, a class says in its ways.
+        # Message classes raise different errors for a wrong type or an unknown field.
         except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
             others = sorted(value.keys() - known) if isinstance(value, dict) else []
             why = (

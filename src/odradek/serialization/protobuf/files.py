@@ -1,7 +1,7 @@
-"""Messages by the descriptors that a registry has.
+"""Find message types by the descriptors that a registry returns.
 
-In: a schema of a registry. Out: what Protobuf knows of a message in it. Must not: compile a
-`.proto` file (the registry gives its descriptor), or import a module that a text names.
+In: a schema of a registry. Out: the descriptor of a message in it. Must not: compile a `.proto`
+file (the registry returns its descriptor), or import a module that a text names.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
 
 
 def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: str) -> bytes:
-    """The descriptor of a schema's file, under its name."""
+    """Return the serialized descriptor of a schema's file, under `name`."""
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(
             f"the schema has type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
         )
     file = _descriptor(schema.schema_str, name)
-    if file is None:  # what was registered, or is told of it, is the file's text
+    if file is None:  # only the text of the file was registered or returned
         text = registry.get_schema(schema_id, "serialized").schema_str
         file = _descriptor(text, name)
     if file is None:
@@ -93,7 +93,7 @@ def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: 
 
 
 def _descriptor(text: str, name: str) -> bytes | None:
-    """A descriptor in base64 as bytes, under another name; None for what is none."""
+    """Decode a descriptor from base64 and rename its file; None if the text isn't a descriptor."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -120,10 +120,10 @@ def _built_in(imported: set[str]) -> list[bytes]:
 
 
 def message_named(files: Sequence[bytes], message: str | None, whose: str) -> Any:
-    """Return the descriptor of a message of the last file; of its first message if `message` is
-    None.
+    """Return the descriptor of a message of the last file, or of its first message.
 
-    `whose` names the file in errors. Raises `InvalidSchemaError`.
+    `message` is its full name, or None for the first one. `whose` names the file in errors. Raises
+    `InvalidSchemaError`.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool

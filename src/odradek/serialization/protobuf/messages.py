@@ -21,7 +21,7 @@ _WORDS = re.compile(
     r"""|[\w.]+|[^\s\w]""",
     re.DOTALL,
 )
-"""What has no end goes on to the text's: so no character is looked at again and again."""
+"""A token without an end extends to the end of the text, so no character is read repeatedly."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,8 @@ class _Message:
     name: str
     within: list[_Message] = field(default_factory=list)
     entry: bool = False
-    """It stands for a map's entries: some count these among the messages, some don't."""
+    """Whether it represents a map's entries: some implementations count these among the messages.
+    """
 
 
 def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:

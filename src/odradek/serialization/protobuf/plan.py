@@ -23,7 +23,7 @@ class ProtobufProgram:
         self._steps: list[list[int]] = [[Op.SAME, NONE, 0, 0, 0, 0]]
         self._constants = bytearray()
         self._enums: dict[str, int] = {}
-        """Where the tables of enums stand, by their names."""
+        """Positions of the enums' tables, by enum name."""
         self._message(descriptor, columns.root, entry=False)
 
     def after(self, indexes: bytes) -> tuple[bytes, bytes]:
@@ -33,7 +33,10 @@ class ProtobufProgram:
         return numbers.tobytes(), bytes(self._constants) + indexes
 
     def _message(self, descriptor: Any, column: PlannedColumn, *, entry: bool) -> int:
-        """Steps for a message's fields; the place of the first. `entry`: of a map."""
+        """Add the steps for a message's fields and return the position of the first.
+
+        With `entry`, the message is a map's entry.
+        """
         place = len(self._steps)
         pairs = list(zip(descriptor.fields, column.children, strict=True))
         pairs.sort(key=lambda pair: pair[0].number)
@@ -54,7 +57,7 @@ class ProtobufProgram:
         return place
 
     def _value(self, one: Any, column: PlannedColumn) -> tuple[int, int]:
-        """What a field holds, and where that is said."""
+        """Return the kind of a field's value and the position of its description."""
         kind = type_name(one)
         if kind == "GROUP":
             raise UnplannedError("a group")
@@ -76,14 +79,14 @@ class ProtobufProgram:
                 text = name.encode()
                 entries += [number, len(self._constants), len(text)]
                 self._constants += text
-            self._constants += bytes(-len(self._constants) % 4)  # numbers stand at their places
+            self._constants += bytes(-len(self._constants) % 4)  # numbers are aligned
             found = self._enums[enum.full_name] = len(self._constants)
             self._constants += struct.pack(f"={len(entries) + 1}i", len(names), *entries)
         return found
 
 
 def _label(one: Any) -> Label:
-    """What a field is that isn't there."""
+    """Return how a missing value of this field is read."""
     if is_map(one):
         return Label.MAP
     if one.is_repeated:

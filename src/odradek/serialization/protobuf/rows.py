@@ -1,8 +1,9 @@
-"""Rows of framed Protobuf as Arrow arrays of one message's type.
+"""Convert rows of framed Protobuf to Arrow arrays of one message type.
 
-In: what Protobuf knows of the message, and what says whether a schema's indexes mean it. Out: what
-`framed_rows` makes of rows. What other versions of the message have besides is left out, and what
-they lack is as Protobuf says. Must not: take bytes of another message for this one.
+In: the message's descriptor, and a function that says whether a schema's indexes mean this message.
+Out: what `framed_rows` makes of the rows. Fields that only other versions of the message have are
+left out, and fields that they lack have Protobuf's default. Must not: read bytes of another message
+as this one.
 """
 
 from __future__ import annotations
@@ -79,9 +80,7 @@ class ProtobufRows(FramedRows):
 
 
 class NamedBySchemas:
-    """Checks by the registry's schemas and the message indexes that rows contain one
-    message type.
-    """
+    """Check that rows contain one message type, by schemas and message indexes."""
 
     def __init__(self, registry: SchemaRegistryClient, name: str) -> None:
         self._registry, self._name = registry, name

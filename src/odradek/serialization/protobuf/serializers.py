@@ -89,7 +89,7 @@ class ProtobufSerializer(Generic[M]):
         return self._framer.framed(payload, found, ctx, self._indexes)
 
     def _schema(self, file: Any) -> Schema:
-        """A file's schema; those that it imports are there, or are registered, before it."""
+        """Return the schema of a file; the files that it imports are registered before it."""
         references = []
         for one in file.dependencies:
             if self._skips and one.name.startswith(BUILT_IN):
@@ -125,7 +125,7 @@ class ProtobufDeserializer(Generic[M]):
         if schema_registry_client is not None:
             self._unframer = Unframer(schema_registry_client, read_settings(None, READING))
         self._checked: dict[SchemaId, str | None] = {}
-        """What is wrong with the message that a schema and its indexes mean."""
+        """Error text of a schema and its message indexes; None if they name the right message."""
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> M | None:
         """Return the message of bytes; None for None."""

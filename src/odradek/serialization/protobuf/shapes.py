@@ -1,8 +1,8 @@
-"""Values of Arrow's columns as Protobuf's messages have them.
+"""Convert values of Arrow columns to arguments of Protobuf message classes.
 
-In: what Protobuf knows of a message. Out: what makes the arguments of its class of a struct, of the
-types that `protobuf_types` gives the same message. Must not: choose between several fields of a
-oneof; a null is a field that isn't there.
+In: a message's descriptor. Out: a function that returns the arguments of the message's class for a
+struct, whose types are those of `protobuf_types` for the same message. Must not: choose between
+several fields of a oneof; a null means that the field isn't set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _single(one: Any) -> _Shape:
 
 
 def _unsigned(given: Any) -> int:
-    """A decimal's whole number; a class would round, and take a text's digits."""
+    """Return a decimal as a whole number; a message class would round it, and accept strings."""
     if isinstance(given, bool) or not isinstance(given, int | Decimal) or given != int(given):
         raise TypeError(f"{given!r} isn't a whole number")
     return int(given)
@@ -73,7 +73,7 @@ def _boolean(given: Any) -> bool:
 
 
 def _timestamp(given: Any) -> dict[str, int]:
-    """A moment as the fields of `google.protobuf.Timestamp`."""
+    """Return a time as the fields of `google.protobuf.Timestamp`."""
     from datetime import UTC, datetime, timedelta
 
     micros = (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

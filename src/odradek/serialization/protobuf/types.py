@@ -43,10 +43,11 @@ class ProtobufType:
 def protobuf_type(descriptor: Any, *, empty: bool = True) -> ProtobufType:
     """Return the type of a column of this message. Raises `InvalidSchemaError` if it has none.
 
-    A message is a struct of its fields, in the order in which they are declared; one that isn't
-    there is null where the message knows that, else its default. A map is a map, an enum its name
-    (digits where it has none), unsigned numbers the next larger type (`decimal128(20)` of 64 bits),
-    `google.protobuf.Timestamp` microseconds in UTC. `empty`: messages without fields may be in it.
+    A message is a struct of its fields, in the order of their declaration. A field that isn't set
+    is null if the message can tell, otherwise it has its default. A map is a map, an enum its name
+    (or digits, for a number without a name), an unsigned number has the next larger type
+    (`decimal128(20)` for 64 bits), and `google.protobuf.Timestamp` is in microseconds in UTC. With
+    `empty`, messages without fields are allowed in it.
     """
     return _Types(empty).struct(descriptor, ())
 
@@ -153,7 +154,7 @@ def enum_names(enum: Any) -> dict[int, str]:
 
 
 def _micros(found: Any) -> int:
-    """A timestamp's microseconds. Raises `ValueError` for one that columns can't hold."""
+    """Return a timestamp in microseconds. Raises `ValueError` for one that columns can't hold."""
     if abs(found.seconds) > MOST_SECONDS:
         raise ValueError(f"a column can't represent the timestamp {found.seconds} s")
     return int(found.seconds * 1_000_000 + found.nanos // 1000)

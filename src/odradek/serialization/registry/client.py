@@ -1,9 +1,9 @@
-"""A client of schema registries: Confluent's REST API, whoever serves it.
+"""Query schema registries with Confluent's REST API.
 
-In: settings, and ids, subjects or schemas. Out: schemas, ids, versions, levels. Schemas and ids
-never change once they are given, so each is asked for once in a process, whoever asks: clients with
-the same settings share what they know. Must not: register anything unasked, keep what a registry
-refused, or make an event loop wait.
+In: settings, and ids, subjects or schemas. Out: schemas, ids, versions, compatibility levels.
+Schemas and ids never change, so each is requested once per process: clients with the same settings
+share a cache. Must not: register anything on its own, cache what a registry refused, or block an
+event loop.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _caches: dict[tuple[int, RegistrySettings, int], SchemaCache] = {}
 
 
 def _shared_cache(settings: RegistrySettings) -> SchemaCache:
-    """The cache of these settings in this process; a forked child has its own."""
+    """Return the cache for these settings in this process; a forked child has its own."""
     most = int(settings.numbers["cache.capacity"])
     key = (os.getpid(), settings, most)
     found = _caches.get(key)
@@ -153,7 +153,7 @@ class SchemaRegistryClient:
     def __exit__(self, *_: object) -> None:
         """Do nothing."""
 
-    # What serializers need; each answer is asked for once
+    # These calls are used by serializers; each response is cached.
 
     def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
         """Return the schema with an id.
@@ -205,7 +205,8 @@ class SchemaRegistryClient:
 
     def get_latest_version(self, subject_name: str) -> RegisteredSchema:
         """Return a subject's latest version, cached for `cache.latest.ttl.sec`."""
-        # What a thread has just fetched for an event loop counts there, whatever the setting.
+        # A response that a thread has just fetched for an event loop counts there, whatever the
+        # setting.
         least = IN_LOOP if NO_WAITING.get() else 0.0
 
         def fetch() -> tuple[float, RegisteredSchema]:
@@ -236,8 +237,9 @@ class SchemaRegistryClient:
         return _list(self._ask("GET", f"/subjects/{_name(subject_name)}/versions"), int)
 
     def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
-        """Delete a subject and return its versions; `permanent` removes a subject deleted
-        before.
+        """Delete a subject and return its versions.
+
+        With `permanent`, a subject that was deleted before is removed for good.
         """
         path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
@@ -313,7 +315,7 @@ def _flag(given: object) -> str:
 
 
 def _quoted(name: str, value: str) -> str:
-    """A part of a path. Raises `ArgumentError` for what is no text."""
+    """Return a quoted part of a path. Raises `ArgumentError` if it isn't a string."""
     return quote(text(name, value), safe="")
 
 
@@ -322,7 +324,7 @@ def _config(subject: str | None) -> str:
 
 
 def _body(schema: Schema) -> dict[str, Any]:
-    """What is asked with a schema. Raises `ArgumentError` for what is none, or of no such kind."""
+    """Return the body of a request with a schema. Raises `ArgumentError` if it is invalid."""
     if not isinstance(schema, Schema):
         raise refusal("schema", "a Schema", schema, 'Schema(text, "AVRO")')
     if schema.schema_type not in KINDS:
@@ -343,14 +345,14 @@ def _strange(what: str) -> SchemaRegistryError:
 
 
 def _object(found: Any) -> dict[str, Any]:
-    """An answer that is an object: whatever serves the URL may say anything."""
+    """Return a response that must be a JSON object: the server may be anything."""
     if not isinstance(found, dict):
         raise _strange("isn't a JSON object")
     return found
 
 
 def _list(found: Any, kind: type[T]) -> list[T]:
-    """An answer that is a list of such; true and false are no numbers."""
+    """Return a response that must be a list of this type; true and false aren't numbers."""
     if not isinstance(found, list) or not all(type(one) is kind for one in found):
         raise _strange(f"isn't a JSON list of {'strings' if kind is str else 'numbers'}")
     return found
@@ -389,7 +391,7 @@ def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
 
 
 def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
-    """The error of an answer that isn't what was asked for."""
+    """Return the error for a response with an error status."""
     body = answer.body if isinstance(answer.body, dict) else {}
     said, code = body.get("message"), body.get("error_code")
     what = f"{answer.place} answered {question} with HTTP {answer.status}"
@@ -397,7 +399,7 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
         what += f": {said}"
     kind, cure = _REFUSALS.get(answer.status, (SchemaRegistryError, f"Check {URL}."))
     if answer.status == 404 and not isinstance(code, int):
-        # A registry says by a code what isn't there; any other server doesn't know the path.
+        # A registry has error codes for missing objects; any other server doesn't know the path.
         kind = SchemaRegistryError
         cure = f"This isn't a schema registry: also check the path in {URL}."
     if answer.passes:

@@ -1,7 +1,8 @@
-"""The schemas that a schema refers to, those they refer to, and so on.
+"""Fetch the schemas that a schema references, directly and indirectly.
 
-In: a schema, a registry. Out: each of them once, after those that it needs. Must not: go round with
-schemas that refer to one another, or without end: whoever may register, may write any references.
+In: a schema, a registry. Out: each referenced schema once, after those that it needs. Must not:
+loop over schemas that reference each other, or follow references without end: a user who may
+register schemas can write any references.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What is known of a registry: bounded, and asked for by one thread for each thing.
+"""Cache a registry's responses, with a bounded size and one request at a time for each key.
 
-In: keys, and what asks for them. Out: answers. Threads that want different things don't wait for
-each other; those that want the same wait for the one that asks, and share what it hears, a refusal
-too. Must not: keep a refusal, but for the event loop that a thread heard it for, and for that only
-a moment.
+In: keys, and functions that request them. Out: responses. Threads that request different keys don't
+wait for each other; threads that request the same key wait for one request and share its response,
+an error too. Must not: cache an error, except for a moment for the event loop that a thread
+requested it for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Lookups(Generic[K, T]):
         self._known: OrderedDict[K, T] = OrderedDict()
         self._asked: dict[K, _Asked] = {}
         self._refused: dict[K, tuple[float, SchemaRegistryError]] = {}
-        """What a thread heard for an event loop, and until when it counts."""
+        """Error of a request for an event loop, and the time until which it counts.
+        """
         self._clock = SystemClock()
 
     def find(self, key: K) -> T | None:
@@ -121,7 +122,7 @@ class Lookups(Generic[K, T]):
                 raise
             now = self._clock.now()
             for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-                self._refused.pop(old, None)  # nobody came for it: its call was cancelled
+                self._refused.pop(old, None)  # not collected: its call was cancelled
             self._refused[key] = (now + IN_LOOP, error)
 
 
@@ -143,8 +144,9 @@ class SchemaCache:
         """With the time until which each counts as such."""
 
     def forget(self, subject: str) -> None:
-        """Remove a subject's responses: a deleted version may be registered again with another
-        number.
+        """Remove a subject's responses.
+
+        A deleted version may be registered again with another number.
         """
         self.latest.forget(lambda key: key == subject)
         self.registered.forget(lambda key: key[0] == subject)

@@ -17,7 +17,7 @@ from odradek.runtime.credentials.allowed_sources import allowed_server, shown
 
 URL = "schema.registry.url"
 SYNONYMS = {"url": URL}
-"""What confluent-kafka for Python calls it."""
+"""Names that confluent-kafka for Python uses."""
 SECRETS = ("basic.auth.user.info", "bearer.auth.token", "ssl.key.password")
 TEXTS = (
     URL,
@@ -58,7 +58,7 @@ class RegistrySettings:
     numbers: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def headers(self) -> dict[str, Secret]:
-        """The headers that authenticate a request."""
+        """Return the headers that authenticate a request."""
         if self.user_info is not None:
             encoded = b64encode(self.user_info.reveal().encode()).decode()
             return {"Authorization": Secret(f"Basic {encoded}")}
@@ -73,8 +73,9 @@ class RegistrySettings:
 
 
 def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with secrets wrapped, so that tracebacks with local variables
-    hide them.
+    """Return the settings with secrets wrapped.
+
+    Tracebacks that show local variables then hide them.
     """
     if not isinstance(given, Mapping):
         raise ConfigurationError(
@@ -131,7 +132,7 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
 
 
 def _urls(text: str) -> tuple[str, ...]:
-    """Each URL, allowed by whoever runs this process (R-IN-2)."""
+    """Return each URL; the operator of this process must allow all of them (R-IN-2)."""
     found = [one.strip() for one in text.split(",") if one.strip()]
     if not found:
         raise ConfigurationError(

@@ -134,7 +134,9 @@ def elect_leaders(
             if partition.leader == partition.replicas[0]:
                 raise errors.ElectionNotNeededError("it has the right leader")
             if partition.replicas[0] not in live:
-                raise errors.PreferredLeaderNotAvailableError("The preferred leader isn't there.")
+                raise errors.PreferredLeaderNotAvailableError(
+                    "The preferred leader isn't available."
+                )
             cluster.move_leader(*at, partition.replicas[0])
         elif partition.leader != NO_LEADER:
             raise errors.ElectionNotNeededError("it has the right leader")

@@ -110,7 +110,7 @@ class Door:
             return
         try:
             if self._broker_id in listener.refusing:
-                raise RefusedError("this broker takes nobody")
+                raise RefusedError("this broker refuses all users")
             if not self._begun:
                 next(server)
                 self._begun = True

@@ -205,7 +205,7 @@ class GroupLedger:
         mine = self.stints.setdefault(member.name, {})
         for partition in partitions:
             if mine.pop(partition, None) is None:
-                raise self._wrong(member, f"gives back {partition}, which it doesn't have")
+                raise self._wrong(member, f"returns {partition}, which it doesn't have")
 
     def gone(self, member: MemberView) -> None:
         """The member has left, or died."""
@@ -270,7 +270,9 @@ class GroupLedger:
         begins = self.latest and stint.next_offset is None
         if not begins or (owed is not None and offset > owed and not removed):
             end = self.ends.get(place, 0)
-            raise self._wrong(member, f"gets {place} at {offset}: {end} was never handed out")
+            raise self._wrong(
+                member, f"gets {place} at {offset}: {end} was never returned to a caller"
+            )
 
     def sought(self, member: MemberView, partition: TopicPartition) -> None:
         """The application goes on elsewhere, by its own will."""
@@ -416,7 +418,7 @@ class GroupLedger:
         """Nothing is committed that wasn't read of this life of the topic (R-ID-3)."""
         end = max(self.ends.get(place, 0), self.start(place))
         if offset > end and not self.latest:
-            text = f"{place} is committed at {offset}, but {end} is the end of what was handed out"
+            text = f"{place} is committed at {offset}, but returned records end at {end}"
             self.violations.append(Violation(f"{self.now}: {text}"))
 
     def _check_in_hand(self, partition: TopicPartition, committed: int, shard: GroupShard) -> None:
@@ -459,7 +461,9 @@ class GroupLedger:
             if self.latest:
                 there = there and offset >= self.owed_from.get(place, offset + 1)
             if self.times[place, offset] <= before and there:
-                return f"{place} at {offset} wasn't handed out again: who worked on it died"
+                return (
+                    f"{place} at {offset} wasn't returned again: the member that processed it died"
+                )
         return ""
 
     def verify(self, topic: str) -> None:
@@ -472,7 +476,7 @@ class GroupLedger:
                 if self.latest and row[0] < self.owed_from.get(place, row[0] + 1):
                     continue
                 if (place, row[0]) not in self.values:
-                    raise Violation(f"{place} at {row[0]} was handed to nobody")
+                    raise Violation(f"{place} at {row[0]} was returned to no member")
                 if self.values[place, row[0]] != row[4]:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
 

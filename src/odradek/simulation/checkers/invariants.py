@@ -111,7 +111,7 @@ class BackoffInBounds:
         state = self._addresses.setdefault(str(address), _Dialled())
         if event.kind == "dial" and event.at < state.not_before - SLACK:
             raise Violation(
-                f"{event.at}: {address} is dialled {state.not_before - event.at:.3f} s too soon "
+                f"{event.at}: {address} is connected {state.not_before - event.at:.3f} s too soon "
                 f"after {state.failures} failures"
             )
         if event.kind == "proved":
@@ -182,7 +182,7 @@ class RebootstrapsCounted:
             self._open = False
         elif event.kind == "rebootstrap":
             if self._open:
-                raise Violation(f"{event.at}: a rebootstrap while the last one goes on")
+                raise Violation(f"{event.at}: a rebootstrap during another one")
             if event.at - self._last < self._step - SLACK:
                 raise Violation(
                     f"{event.at}: a rebootstrap {event.at - self._last:.3f} s after the last one"
@@ -244,12 +244,15 @@ class DialsLimited:
             # A proof sets other dials free while this one's name is resolved: those don't count.
             if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
                 raise Violation(
-                    f"{now}: more than {self._most} dials within a second after a failure"
+                    f"{now}: more than {self._most} connection attempts within a second "
+                    "after a failure"
                 )
             if now - self._last_limited < self._spacing - NAME_DELAY:
-                raise Violation(f"{now}: a dial {now - self._last_limited:.4f} s after another")
+                gap = now - self._last_limited
+                raise Violation(f"{now}: a connection attempt {gap:.4f} s after another")
             if len(self._pending) >= PENDING_DIALS:
-                raise Violation(f"{now}: a dial while {len(self._pending)} others are pending")
+                pending = len(self._pending)
+                raise Violation(f"{now}: a connection attempt while {pending} others are pending")
             self._last_limited = now
         recent.append(now)
         self._pending[event.fields.get("connection")] = (address, event.fields.get("purpose"))

@@ -112,7 +112,7 @@ class Wire:
         """In-flight requests stay within their limits, correlation ids are used once."""
         line = self._lines.get(number)
         if line is None:
-            self._found("a request on a connection that isn't there")
+            self._found("a request on a connection that doesn't exist")
             return
         key = request.body.API_KEY
         self.requests += 1

@@ -33,19 +33,19 @@ def _asks(name: str) -> Act:
 
 APPLICATION: dict[str, Verb] = {
     "leave": Verb(
-        "let a member close in order; back: another one takes its place that many seconds later",
+        "let a member leave cleanly; back: another member replaces it that many seconds later",
         {**WHO, "back": _BACK}, _asks("leave"),
     ),
     "die": Verb(
-        "kill a member; back: it is started again that many seconds later",
+        "kill a member; back: it is restarted that many seconds later",
         {**WHO, "back": _BACK}, _asks("die"), 4,
     ),
     "stop_polling": Verb(
-        "keep a member's application busy with something else for that time",
+        "keep a member's application from polling for that time",
         {**WHO, "seconds": _LONG}, _asks("stop_polling"), 3,
     ),
     "freeze": Verb(
-        "stop a member's process as SIGSTOP does, and let it go on",
+        "stop a member's process as SIGSTOP does, and resume it",
         {**WHO, "seconds": _LONG}, _asks("freeze"), 4,
     ),
     "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),

@@ -131,40 +131,40 @@ def honest(arguments: Mapping[str, Any]) -> bool:
 
 HOSTILE: dict[str, Verb] = {
     "slow_api": Verb(
-        "let the answers of one API come late; 0 seconds end it",
+        "delay the responses of one API; 0 seconds end the delay",
         {"api": _API, "seconds": _LATE, "i": _EVERYBODY}, _does("slow_api"), 3,
     ),
     "answer_error": Verb(
-        "let the next answers of an API be an error; done: what was asked is done all the same; "
+        "answer the next requests of an API with an error; done: they are executed anyway; "
         "same: always the same batch of Produce",
         {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
          "i": _EVERYBODY},
         _does("answer_error"), 14, honest,
     ),
     "append_but_refuse": Verb(
-        "append the next batches and answer that it failed; same: always the same batch",
+        "append the next batches, but answer with an error; same: always the same batch",
         {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
         _does("append_but_refuse"), 8,
     ),
     "quota": Verb(
-        "let a broker ask for quiet after each answer, and not read for that time",
+        "let a broker throttle its clients in each response, and read nothing for that time",
         {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
     ),
     "late_packets": Verb(
-        "strand a broker's connections: their requests arrive after those of the next ones",
+        "delay the requests on a broker's connections until after those of the next connections",
         {"i": BROKER, "seconds": seconds(0.05, 3.0)}, _does("late_packets"), 3,
     ),
     "late_requests": Verb(
-        "strand the connections of the next requests of an API: each arrives after its retry",
+        "delay each of the next requests of an API until after its retry",
         {"api": _API, "seconds": seconds(0.05, 3.0), "count": _count(1, 4), "i": _EVERYBODY},
         _does("late_requests"), 3,
     ),
     "release": Verb(
-        "let a broker be one of another release; its connections end",
+        "let a broker run another release; its connections are closed",
         {"i": BROKER, "name": _RELEASE}, _does("release"), 3,
     ),
     "delete_topic": Verb(
-        "delete the topic; it comes back when the faults end", {"topic": TOPIC_NAME},
+        "delete the topic; it is created again when the faults end", {"topic": TOPIC_NAME},
         _to_topic("delete_topic"), 1,
     ),
     "recreate_topic": Verb(
@@ -173,11 +173,11 @@ HOSTILE: dict[str, Verb] = {
         _to_topic("recreate_topic"), 2,
     ),
     "grow_topic": Verb(
-        "give the topic partitions more",
+        "add partitions to the topic",
         {"count": _count(1, 3), "topic": TOPIC_NAME}, _to_topic("grow_topic"), 2,
     ),
     "unclean_election": Verb(
-        "let a replica lead that lacks the newest batches",
+        "let a replica that lacks the newest batches become the leader",
         {"partition": PARTITION, "lost": _count(1, 5)}, _to_topic("unclean_election"), 2,
     ),
     "delete_records": Verb(
@@ -185,11 +185,11 @@ HOSTILE: dict[str, Verb] = {
         {"partition": PARTITION, "share": _SHARE}, _to_topic("delete_records"), 2,
     ),
     "max_message_bytes": Verb(
-        "let the topic take no batch that is larger",
+        "let the topic reject larger batches",
         {"size": _SIZE, "topic": TOPIC_NAME}, _to_topic("max_message_bytes"), 2,
     ),
     "min_insync": Verb(
-        "let leaders take batches only while that many replicas live",
+        "let leaders accept batches only while that many replicas are alive",
         {"replicas": _count(1, 3)}, _does("min_insync"), 2,
     ),
 }  # fmt: skip

@@ -93,7 +93,10 @@ PLAIN: dict[str, Verb] = {
         "kill a broker; it stays down until it is restarted or the faults end",
         ONE, _on_broker("crash"), 3,
     ),
-    "stop": Verb("stop a broker in order: it hands its leaderships over", ONE, _on_broker("stop")),
+    "stop": Verb(
+        "shut a broker down cleanly: it moves its leaderships to other brokers first",
+        ONE, _on_broker("stop"),
+    ),
     "restart": Verb(
         "start a broker that is down",
         {**ONE, "after": seconds(0, 2, optional=True), "new_address": FLAG},
@@ -104,18 +107,19 @@ PLAIN: dict[str, Verb] = {
         {**ONE, "after": seconds(0.05, 3, optional=True)}, _on_broker("bounce"), 3,
     ),
     "pause": Verb("stop a broker's process as SIGSTOP does", ONE, _on_broker("pause"), 3),
-    "blackhole": Verb("take a broker's network away", ONE, _on_broker("blackhole"), 3),
+    "blackhole": Verb("drop all packets from and to a broker", ONE, _on_broker("blackhole"), 3),
     "accept_then_reset": Verb(
-        "let a broker accept dials and reset them", ONE, _on_broker("accept_then_reset"), 3
+        "let a broker accept connections and reset them", ONE, _on_broker("accept_then_reset"), 3
     ),
     "ready_then_close": Verb(
-        "let a broker answer ApiVersions and then close", ONE, _on_broker("ready_then_close"), 3
+        "let a broker answer ApiVersions and then close the connection",
+        ONE, _on_broker("ready_then_close"), 3,
     ),
     "go_silent": Verb("let a broker read everything and answer nothing", ONE,
                       _on_broker("go_silent"), 3),
-    "repair": Verb("end a broker's misbehaviour", ONE, _on_broker("repair"), 5),
+    "repair": Verb("end a broker's faults", ONE, _on_broker("repair"), 5),
     "throttle": Verb(
-        "let a broker ask its clients to keep quiet with every answer",
+        "let a broker throttle its clients in every response",
         {**ONE, "seconds": seconds(0.01, 1.0)}, _on_broker("throttle"),
     ),
     "slow_handshake": Verb(
@@ -123,7 +127,7 @@ PLAIN: dict[str, Verb] = {
         {**ONE, "seconds": seconds(0.05, 5.0)}, _on_broker("slow_handshake"),
     ),
     "stale_metadata": Verb(
-        "freeze what a broker says of brokers, leaders and epochs",
+        "freeze a broker's metadata about brokers, leaders and epochs",
         {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
     ),
     "zombie_leader": Verb(
@@ -138,18 +142,18 @@ PLAIN: dict[str, Verb] = {
         {**ONE, "client": CLIENT}, _on_broker("partition"), 3,
     ),
     "half_open": Verb(
-        "let a broker's host forget its connections without a word", ONE, _on_broker("half_open")
+        "let a broker's host lose its connections without a reset", ONE, _on_broker("half_open")
     ),
     "move_leader": Verb(
-        "hand a leadership over in order", {"partition": PARTITION}, _move_leader, 4
+        "move a leadership to another broker cleanly", {"partition": PARTITION}, _move_leader, 4
     ),
     "move": Verb(
-        "take all brokers down and bring them back elsewhere",
+        "stop all brokers and restart them at other addresses",
         {"after": seconds(0.1, 8), "old": choice("refused", "blackholed")},
         _on_broker("move"), 4,
     ),
     "replace_with_foreign": Verb(
-        "put another cluster behind the same bootstrap address",
+        "replace the cluster at the bootstrap address by another one",
         {"after": seconds(0, 1, optional=True), "recycle_addresses": FLAG}, _replace, 1,
     ),
     "answer_empty_brokers": Verb(
@@ -161,14 +165,14 @@ PLAIN: dict[str, Verb] = {
         _on_broker("answer_129"),
     ),
     "close_front_door": Verb(
-        "let the bootstrap address refuse dials", {"on": FLAG}, _on_broker("close_front_door")
+        "let the bootstrap address refuse connections", {"on": FLAG}, _on_broker("close_front_door")
     ),
     "dns_change": Verb(
-        "let a name lead elsewhere; an empty list: it doesn't resolve",
+        "let a name resolve to other addresses; with an empty list, it doesn't resolve",
         {"name": NAME, "addresses": ADDRESSES}, _dns_change,
     ),
     "dns_silence": Verb(
-        "answer no question for a name", {"name": NAME, "on": FLAG},
+        "let DNS queries for a name time out", {"name": NAME, "on": FLAG},
         lambda stage, a: stage.world.dns_silence(**a), 1,
     ),
     "change_link": Verb(

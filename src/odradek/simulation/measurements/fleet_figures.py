@@ -138,8 +138,9 @@ def missed(found: dict[str, Any]) -> list[str]:
         says.append(f"peak over mean {cap['peak_over_mean']} at the cap, allowed {allowed:.2f}")
     if back["dials_per_client"] > STORM or back["metadata_per_client"] > STORM:
         says.append(
-            f"{back['dials_per_client']} dials and {back['metadata_per_client']} metadata requests "
-            f"of a client after the return, goal {STORM:g}"
+            f"{back['dials_per_client']} connection attempts and "
+            f"{back['metadata_per_client']} metadata requests of a client after the return, "
+            f"goal {STORM:g}"
         )
     if back["back"] < found["clients"]:
         says.append(f"{found['clients'] - back['back']} clients didn't come back")

@@ -88,9 +88,11 @@ def missed(fault: RecoveryFault, found: dict[str, Any]) -> list[str]:
     if goal.contact is not None and (after is None or after > ACK_WITHIN):
         says.append(f"first acknowledgement {_seconds(after)} after it, goal {ACK_WITHIN:g} s")
     if found["dials"]["max_per_s"] > MAX_PER_SECOND:
-        says.append(f"{found['dials']['max_per_s']} dials in a second, goal {MAX_PER_SECOND}")
+        says.append(
+            f"{found['dials']['max_per_s']} connection attempts in a second, goal {MAX_PER_SECOND}"
+        )
     if goal.dials is not None and found["dials"]["max"] > goal.dials:
-        says.append(f"{found['dials']['max']} dials in the outage, goal {goal.dials}")
+        says.append(f"{found['dials']['max']} connection attempts in the outage, goal {goal.dials}")
     return says
 
 

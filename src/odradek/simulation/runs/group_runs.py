@@ -213,7 +213,7 @@ class GroupRun(Run):
             for topic in self.inputs:
                 self.ledger.verify(topic)
             if self._calm and self.ledger.again:
-                raise Violation(f"{self.ledger.again} records were handed out twice")
+                raise Violation(f"{self.ledger.again} records were returned twice")
             self._nobody_left()
             self._all_committed()
             self.verify()
@@ -313,7 +313,7 @@ class GroupRun(Run):
             if group is not None and not group.members:
                 return
             self.world.advance(1.0)
-        raise Violation(f"members stay behind: {group}")
+        raise Violation(f"members haven't left: {group}")
 
     def _all_committed(self) -> None:
         """With auto-commit, members that leave in order have committed all that was read,
@@ -393,13 +393,13 @@ class GroupRun(Run):
                 place, _, offset = source.rpartition("/")
                 if int(offset) < last.get(place, -1):
                     raise Violation(
-                        f"{TOPIC}-{partition.index} at {row[0]}: what was made of {source} is "
-                        f"behind that of {last[place]}"
+                        f"{TOPIC}-{partition.index} at {row[0]}: the output of {source} follows "
+                        f"that of {last[place]}"
                     )
                 last[place] = int(offset)
         for source in sorted(wanted | seen.keys()):
             if seen[source] != 1 or source not in known:
-                raise Violation(f"what was made of {source} is there {seen[source]} times")
+                raise Violation(f"the output of {source} exists {seen[source]} times")
 
 
 def run_of(schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None) -> Run:

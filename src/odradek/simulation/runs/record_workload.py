@@ -383,6 +383,6 @@ class ConsumerDriver(ReadingDriver):
             for row in log.visible_rows() if committed else log.rows():
                 if row[0] >= log.start_offset and row[4] not in self.seen:
                     raise Violation(
-                        f"{self.name} was never handed {row[4]!r}, {TOPIC}-{partition.index} at "
+                        f"{self.name} never received {row[4]!r}, {TOPIC}-{partition.index} at "
                         f"{row[0]}"
                     )

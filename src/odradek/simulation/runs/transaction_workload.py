@@ -288,7 +288,7 @@ class TransactionalDriver(WritingDriver):
         for partition, values in seen.items():
             mine = [v for v in values if v.startswith(self.name.encode() + b"/")]
             if len(set(mine)) < len(mine):
-                raise Violation(f"{partition}: {self.name} is there twice: {mine}")
+                raise Violation(f"{partition}: {self.name} exists twice: {mine}")
             if not disturbed(cluster, *partition) and mine != sorted(
                 mine, key=lambda v: int(v.split(b"/")[-1])
             ):

@@ -26,12 +26,12 @@ from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError, Timer
 
 NO_DRIVER = (
-    "the event loop that runs here doesn't let virtual time go on, so that this call would never "
+    "the running event loop doesn't advance virtual time, so this call would never "
     "end: run the coroutine with kafka_simulation.run(), or in a loop of "
     "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
 )
 OTHER_DRIVER = (
-    "this client belongs to another event loop ({}): make it, use it and close it inside of one "
+    "this client belongs to another event loop ({}): create, use and close it within one "
     "kafka_simulation.run()"
 )
 LOOKS_AGAIN = 0.2
@@ -185,7 +185,7 @@ class SimulatedHost(StepCount):
             while not completion.done:
                 due = self._time.next_at()
                 if due is None and deadline is None:
-                    raise StuckError(f"{self.name} waits for something that can't happen any more")
+                    raise StuckError(f"{self.name} waits for an event that can no longer happen")
                 if deadline is not None and (due is None or due > deadline):
                     self._time.run_until(deadline)
                     self._step_if_due()

@@ -1,15 +1,15 @@
-"""Events of clients (R-EV-1) as tables: load on brokers, storms, outages and recoveries.
+"""Turn events of clients (R-EV-1) into tables: load on brokers, storms, outages and recoveries.
 
-In: the JSON lines that `events.dir`, `events.topic` and `odradek simulate fleet --events` write,
-as a DataFrame of one column. Out: DataFrames, so whatever Spark writes to. A real fleet's events
-and a simulated one's go the same way, and one client's among a million's, too: every step is a
-window or a group by client or broker. Must not: ask a cluster, or know where the lines come from.
+In: the JSON lines that `events.dir`, `events.topic` and `odradek simulate fleet --events` write, as
+a DataFrame with one column. Out: DataFrames. Events of real and simulated fleets are processed in
+the same way, and so are those of one client or of a million: every step is a window or a group by
+client or broker. Must not: access a cluster, or depend on where the lines come from.
 
-A client is (host, pid, client). An outage is of a client at a broker: from the first dial that
-failed, or connection that broke, to the first answer of that address that proves it. A recovery is
-of a client: from the first trouble with any broker to the first record or acknowledgement that the
-disturbance held up. What hasn't ended has no end: a client may never need that broker again, which
-`last_failure` shows.
+A client is (host, pid, client). An outage belongs to a client and a broker: it lasts from the first
+failed connection attempt, or broken connection, to the first response of that address that proves
+it works. A recovery belongs to a client: it lasts from the first trouble with any broker to the
+first record or acknowledgement that the fault held up. An unfinished outage or recovery has no end:
+a client may never need that broker again, which `last_failure` shows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BACK = ("first_ack", "first_record")
 DATED = (-62_135_596_800.0, 253_402_300_799.0)
 """The first and the last second of the years 1 to 9999."""
 STORM = 10
-"""Dials within a second, at one broker, from which on it counts as a storm."""
+"""Connection attempts per second at one broker from which on a second counts as a storm."""
 
 
 def from_folder(spark: SparkSession, folder: str) -> DataFrame:
@@ -199,7 +199,7 @@ def _disturbances(events: DataFrame, keys: tuple[str, ...], good: tuple[str, ...
 
 
 def _trouble() -> Column:
-    """A dial that failed, or a connection that broke; an orderly end is none."""
+    """Return whether an event is a failed connection attempt or an unexpected disconnect."""
     from pyspark.sql import functions as f
 
     kind = f.col("kind")

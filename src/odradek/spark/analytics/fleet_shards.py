@@ -1,10 +1,10 @@
-"""Fleets of simulated clients on Spark: what one machine can't hold in time, many executors can.
+"""Simulate fleets of clients on Spark's executors, for fleets that are too large for one machine.
 
-In: a session, the plan of a fleet, the slices that are still to be done. Out: their loads, added up
-per case, broker and window by Spark, wave by wave, so that whoever asks can show progress and save.
-A task simulates one slice, client by client, and keeps counts only: its memory doesn't grow with
-the fleet. A client's behaviour comes from the seed and its number alone, so it doesn't matter how
-the clients are divided. Must not: need more on an executor than this package.
+In: a session, the plan of a fleet, the remaining slices. Out: their loads, added up by Spark per
+case, broker and window, wave by wave, so that the caller can show progress and save results. A task
+simulates one slice, client by client, and keeps counts only: its memory doesn't grow with the
+fleet. A client's behaviour depends only on the seed and its number, so the division into slices
+doesn't change the result. Must not: need more on an executor than this package.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ TASKS_PER_CORE = 8
 def _simulated(
     plan: FleetPlan, wave: Sequence[Slice], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """A task: simulate the slices with these numbers, and give their counts."""
+    """Simulate the slices with these numbers in a task and yield their counts."""
     for batch in batches:
         for index in batch.column(0).to_pylist():
             yield _rows(wave[index].case, plan.run(wave[index]))
 
 
 def _rows(case: int, load: Load) -> pa.RecordBatch:
-    """The counts of a slice as Arrow rows."""
+    """Return the counts of a slice as Arrow rows."""
     keys = list(load.counts)
     columns = [
         pa.array([case] * len(keys), pa.int32()),
@@ -72,7 +72,7 @@ def simulate_shards(
 
 
 def _loads(plan: FleetPlan, wave: Sequence[Slice], merged: pa.Table) -> list[Load]:
-    """The loads of a wave, one for each of its cases."""
+    """Return the loads of a wave, one for each of its cases."""
     loads = {part.case: Load(plan.cases[part.case]) for part in wave}
     for part in wave:
         loads[part.case].clients += part.clients

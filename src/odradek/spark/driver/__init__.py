@@ -1,1 +1,1 @@
-"""What runs once for a query: where it starts, where the cluster ends, and what to read next."""
+"""Run the part of a query that runs once: its start, the ends of the log, and the next batch."""

@@ -1,8 +1,8 @@
-"""Where a query starts and ends: what stands in the options, before any cluster is asked.
+"""Parse where a query starts and ends, before any cluster is accessed.
 
-In: the options `starting…` and `ending…`. Out: an `OffsetSpec` for each end, by the JVM connector's
-precedence: one time for all, a time for each partition, offsets. Must not ask a cluster anything:
-`planning` makes offsets of it.
+In: the options `starting…` and `ending…`. Out: an `OffsetSpec` for each end, with the JVM
+connector's precedence: one time for all partitions, a time for each partition, offsets. Must not:
+access a cluster; `planning` resolves the specs to offsets.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
         raise OptionError(f"option {name} must be earliest, latest or JSON, not {text!r:.80}")
     document = json_object(name, text)
     if is_own(document) and document["v"] not in WORDS.values():
-        document = document.get("o") or {}  # an offset copied from a checkpoint of ours
+        document = document.get("o") or {}  # an offset copied from one of our checkpoints
     topics = {topic: b for topic, said in document.items() if (b := _bound(said)) is not None}
     nested = {topic: _in_numbers(said) for topic, said in document.items() if topic not in topics}
     offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)

@@ -1,13 +1,14 @@
-"""What an offset weighs: maxBytesPerTrigger needs bytes, and Kafka only tells offsets.
+"""Estimate the bytes per offset: maxBytesPerTrigger counts bytes, but Kafka only reports offsets.
 
-In: where partitions stand. Out: bytes of keys, values and headers for each offset of a partition,
-by a small fetch where the batch will start. Tasks can't tell the driver what they read, and the
-sizes of logs that brokers tell are compressed, of all ages, and need rights of their own.
+In: positions of partitions. Out: bytes of keys, values and headers per offset of a partition,
+measured by a small fetch at the start of the next batch. Tasks can't report what they read to the
+driver, and the log sizes that brokers report are compressed, cover records of all ages, and need
+permissions of their own.
 
-Each batch weighs the partitions that are furthest behind; the others go by what they weighed
-before, else by their topic's average. So the estimate follows the data from batch to batch, and is
-wrong by as much as sizes change within one. Where nothing is known it says so, and never guesses.
-Must not block for long: what is late goes on, and its answer counts for a later batch (R-RB-9).
+Before each batch, the partitions with the largest lag are sampled; the others keep their last
+estimate, or use their topic's average. So the estimate follows the data from batch to batch, and is
+wrong by as much as sizes change within a batch. Without any sample there is no estimate. Must not:
+block for long: a late response is still read, and counts for a later batch (R-RB-9).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PATIENCE_S = 2.0
 WAITED_S = 10.0
 """A sample that is older isn't waited for any more, only taken when it comes."""
 STALE_S = 60.0
-"""So long an older weight goes on being used without a word in the log."""
+"""Seconds for which an older estimate is used without a warning."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 NAMED = 5
 """Partitions that a line of the log names."""
@@ -73,7 +74,7 @@ class ByteRates:
         self._client: Consumer | None = None
         self._sizes: dict[TopicPartition, float] = {}
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
-        """Where it was weighed, and the first offset that was there."""
+        """Position of each partition's sample, and the first existing offset there."""
         self._under_way: dict[TopicPartition, SampleFetch] = {}
         self._last_error: KafkaError | None = None
         self._told: set[str] = set()
@@ -135,7 +136,7 @@ class ByteRates:
         self._collect(self._client)
 
     def _collect(self, client: Consumer) -> None:
-        """Take what comes until the patience is over; what doesn't come goes on by itself."""
+        """Read responses until the time limit; later ones are read by a later call."""
         now, errors = self._clock.now(), 0
         waits = any(now - sample.since < WAITED_S for sample in self._under_way.values())
         until = now + PATIENCE_S if waits else now
@@ -160,14 +161,14 @@ class ByteRates:
             except KafkaError as error:
                 if error.fatal or client.ended is not None:
                     raise
-                errors += 1  # it is one partition's: the others go on
+                errors += 1  # it concerns one partition: continue with the others
                 self._last_error = error
                 continue
             if batch is None and len(self._under_way) == asked:
                 break
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        """Weigh one partition's records, from the first that is there."""
+        """Measure one partition's records, from the first existing one."""
         tp = TopicPartition(batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())
         sample = self._under_way.pop(tp, None)
         if sample is None:

@@ -86,8 +86,7 @@ class Contact:
         return self._clock.now() + SHORT_PATIENCE_S
 
     def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
-        """Call `question` with a client; during an outage, retry for as long as the query
-        tolerates.
+        """Call `question` with a client; in an outage, retry for as long as the query tolerates.
 
         Raises `StillOutError` at `until`, if the caller's deadline is earlier.
         """
@@ -127,7 +126,7 @@ class Contact:
         return self._options.outage_tolerance if known else FIRST_CONTACT_S
 
     def _patience(self) -> float:
-        """What each question gets: after an old outage nobody may have looked for hours."""
+        """Return the timeout of each call: after an outage, the last look may be hours old."""
         return min(SHORT_PATIENCE_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
@@ -152,7 +151,7 @@ class Contact:
             )
 
     def _after(self, error: KafkaError) -> None:
-        """Decide by the error's class whether the query can go on (R-RT-3)."""
+        """Decide by the error's class whether the query can continue (R-RT-3)."""
         if error.fatal:
             self.close()
         if isinstance(error, OutageError) or error.fatal or not error.retriable:

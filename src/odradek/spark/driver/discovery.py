@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from odradek.clients.descriptions import TopicDescription
 
 CONFIRM_S = 10.0
-"""A loss must be seen for so long: just after an election or a restart brokers say odd things."""
+"""Seconds for which a loss must be observed: after an election or restart, metadata may be wrong.
+"""
 AT_ONCE = 500
 """Topics that one request describes."""
 
@@ -93,7 +94,7 @@ class Discovery:
                 for tp in self._options.assigned
                 if tp not in known and tp.topic in described
             ]
-        # Brokers before Kafka 2.8 have no ids: then a topic made anew can't be told.
+        # Brokers before Kafka 2.8 have no topic ids, so a recreated topic can't be detected.
         ids = {t: d.topic_id for t, d in sorted(described.items()) if d.topic_id is not None}
         return TopicsSnapshot(cluster, ids, tuple(sorted(there)), tuple(missing))
 

@@ -1,12 +1,12 @@
-"""What a query's WHERE says about places: topic, partition, offset, timestamp narrow its ranges.
+"""Narrow a query's ranges by its WHERE clause: topic, partition, offset and timestamp.
 
-In: the filters that Spark hands a batch reader (all of them must hold). Out: those that Spark still
-has to apply, and narrower ranges of offsets. Pure: the cluster is asked through a function that is
-handed in. Must not drop a range that may hold a row that is wanted.
+In: the filters that Spark passes to a batch reader (all of them must hold). Out: the filters that
+Spark still has to apply, and narrower ranges of offsets. Pure: the cluster is accessed through a
+function argument. Must not: drop a range that may contain a requested row.
 
-A filter on topic, partition or offset is settled here. One on the timestamp only moves starts: a
-log is not in the order of its timestamps, so a lookup by time says what is certainly too old and
-nothing about the rest; Spark applies the filter too.
+Filters on topic, partition or offset are fully applied here. A filter on the timestamp only moves
+starts: a log isn't ordered by timestamp, so a lookup by time only tells which records are certainly
+too old; Spark applies the filter too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def narrow_by(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 def _column(given: Filter) -> tuple[str, str]:
-    """The column's name in small letters, and the filter's kind; of the inner one under NOT."""
+    """Return the column in lower case and the filter's kind; under NOT, of the inner filter."""
     inner: Any = getattr(given, "child", given)
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     name = path[0].lower() if len(path) == 1 else ""
@@ -151,9 +151,9 @@ def _offset_bounds(kind: str, given: Any) -> tuple[int, int, bool] | None:
 
 
 def _since_ms(given: Any) -> int | None:
-    """The first millisecond that a timestamp may have; Kafka knows none shorter.
+    """Return the first millisecond that a timestamp may have; Kafka's resolution is a millisecond.
 
-    None before 1970: a record without a timestamp has -1 there, and lookups by time pass it over.
+    None before 1970: a record without a timestamp has -1, and lookups by time skip it.
     """
     kind, value = type(given).__name__, getattr(given, "value", None)
     if not isinstance(value, datetime) or value.tzinfo is None:

@@ -1,10 +1,10 @@
-"""`commitOffsets=group`: where finished batches ended, told to a group for tools that watch lag.
+"""Commit the ends of finished batches to a group, for lag monitoring (`commitOffsets=group`).
 
-In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order.
-Must not fail or hold up the query, and nobody reads back what is committed here. A run's first
-commit is waited for a second at most: it opens the connections, and Spark kills this process at
-the end of a run without a word, which a short run (`availableNow` that finds nothing new) reaches
-before that. Later ones have the time of a batch.
+In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order. Must
+not: fail or delay the query. These offsets are never read back. The first commit of a run is
+awaited for at most a second: it opens the connections, and Spark kills this process at the end of a
+run, which a short run (`availableNow` without new records) reaches earlier. Later commits have the
+duration of a batch.
 """
 
 from __future__ import annotations

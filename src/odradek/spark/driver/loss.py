@@ -1,7 +1,8 @@
-"""How a checkpoint and a cluster can disagree: topics made anew, partitions gone, logs that shrank.
+"""Compare a checkpoint with a cluster: recreated topics, missing partitions, truncated logs.
 
-In: offsets of a checkpoint and what the cluster says now. Out: findings, as sentences. Pure: the
-driver looks again before it believes them, and decides whether the query fails.
+In: offsets of a checkpoint, and the cluster's current topics and offsets. Out: findings, as
+sentences. Pure: the driver checks again before it believes them, and decides whether the query
+fails.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Losses:
     gone: tuple[TopicPartition, ...]
     shrunk: Mapping[TopicPartition, tuple[int, int]]
     unasked: tuple[TopicPartition, ...] = ()
-    """Which the options no longer name, whether they are there or not."""
+    """Partitions that the options no longer name, whether they exist or not."""
 
     def __bool__(self) -> bool:
         return bool(self.recreated or self.gone or self.shrunk or self.unasked)

@@ -1,12 +1,12 @@
-"""Offsets as Spark journals them: JSON with the cluster's and the topics' ids beside the numbers.
+"""Read and write offsets as Spark journals them: JSON with the ids of the cluster and topics.
 
-In: the JSON of a checkpoint (ours, or plain as the JVM connector writes it) or of an option.
-Out: `StreamOffset` and its one canonical JSON. Must not: ask a cluster anything.
+In: the JSON of a checkpoint (of this source, or as the JVM connector writes it) or of an option.
+Out: `StreamOffset` and its one canonical JSON. Must not: access a cluster.
 
-Ours is `{"v":1,"cluster":"…","o":{"t":{"0":5}},"id":{"t":"uuid"},"from":{"t":{"0":2}}}`.
-Spark compares offsets as *strings*, so topics are sorted by name and partitions by number.
-`from` is there where the start of a batch can't be read from the offset before it: in the first
-batch (startingOffsets, resolved once) and for partitions that joined. It makes replays exact.
+This source writes `{"v":1,"cluster":"…","o":{"t":{"0":5}},"id":{"t":"uuid"},"from":{"t":{"0":2}}}`.
+Spark compares offsets as *strings*, so topics are sorted by name and partitions by number. `from`
+is only set if the start of a batch can't be read from the offset before it: in the first batch
+(startingOffsets, resolved once) and for partitions that were added. It makes replays exact.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from odradek.spark.problems import OptionError
 
 VERSION = 1
 LATEST, EARLIEST = -1, -2
-"""What stands for the ends of a partition in the JSON of startingOffsets and endingOffsets."""
+"""Values for the ends of a partition in the JSON of startingOffsets and endingOffsets."""
 
 SENTINEL: dict[str, Any] = {"v": VERSION, "init": True}
-"""`initialOffset()`: says only that nothing was resolved yet.
+"""Result of `initialOffset()`: nothing has been resolved yet.
 
-Spark may ask for the initial offset again after a restart, and gives a Python source no place to
-keep one. So the first *end* carries the resolved start in `from`, and Spark journals that.
+Spark may request the initial offset again after a restart, and a Python source can't store one. So
+the first *end* contains the resolved start in `from`, and Spark journals that.
 """
 
 Positions = Mapping[TopicPartition, int]

@@ -1,7 +1,7 @@
-"""What a batch reads: from options and journalled offsets to ranges of offsets.
+"""Plan a batch: from options and journalled offsets to ranges of offsets.
 
-In: offsets of a checkpoint, the options' ends, and what the cluster says now. Out: ranges of
-offsets, and what is wrong with the options. Pure: no cluster, no clock, no Spark.
+In: offsets of a checkpoint, the options' ends, and the cluster's current offsets. Out: ranges of
+offsets, and errors in the options. Pure: no cluster, no clock, no Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TopicsSnapshot:
     topic_ids: Mapping[str, str]
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...] = ()
-    """Topics, or partitions of option assign, that aren't there."""
+    """Topics, or partitions of option assign, that don't exist."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

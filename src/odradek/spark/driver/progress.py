@@ -1,7 +1,8 @@
-"""What the progress of a streaming query says of its Kafka sources: positions, and what waits.
+"""Extract positions and lag of Kafka sources from the progress of a streaming query.
 
-In: progress as Spark gives it (`query.lastProgress`, a listener's event). Out: numbers for each
-partition. Must not import pyspark, or ask anybody: the driver's source has told Spark already.
+In: progress as Spark reports it (`query.lastProgress`, a listener's event). Out: numbers for each
+partition. Must not: import pyspark, or access a cluster: the driver's source has already reported
+to Spark.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 LIMITS = "pushLimit"
-"""What readers can take since plans of scans are kept apart (SPARK-58551)."""
+"""Method of readers in Spark versions that keep the plans of scans apart (SPARK-58551)."""
 
 
 def planner_pushes() -> bool:

@@ -1,7 +1,7 @@
-"""How much of the lag one micro-batch takes: limits in offsets and bytes, and what it waits for.
+"""Decide how much of the lag one micro-batch takes: limits in offsets and bytes, and delays.
 
-In: where partitions stand and where they end. Out: where the batch ends. Pure: no cluster, no
-clock, no Spark; `byte_rates` measures what an offset weighs.
+In: positions and ends of partitions. Out: the end of the batch. Pure: no cluster, no clock, no
+Spark; `byte_rates` measures the bytes per offset.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import Positions
 
 UNWEIGHED_BYTES = 1 << 20
-"""What an offset is taken for that nobody could weigh: `message.max.bytes` as brokers have it."""
+"""Bytes that an offset without an estimate counts as: the brokers' default of `message.max.bytes`.
+"""
 
 
 def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """Distribute `limit` offsets over partitions in proportion to their lag, as the JVM connector
-    does.
+    """Distribute `limit` offsets over partitions in proportion to lag, as the JVM connector does.
 
     A share below one is rounded up to one, so that a small partition beside a large one isn't
     starved. The sum can therefore exceed the limit by the number of small partitions.

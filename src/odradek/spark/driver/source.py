@@ -1,8 +1,9 @@
-"""`format("odradek")`: the data source that Spark finds.
+"""Define `format("odradek")`, the data source that Spark finds.
 
-In: Spark's options and the user's schema. Out: partitions with all a task needs. Must not connect
-when it is made: Spark makes a source in several processes, pickles it, and throws most copies
-away. The readers are in `batch_source` and `stream_source`, what runs in tasks in `tasks`.
+In: Spark's options and the user's schema. Out: partitions with all data that a task needs. Must
+not: connect when it is created: Spark creates a source in several processes, pickles it, and
+discards most copies. The readers are in `batch_source` and `stream_source`, the code of tasks is in
+`tasks`.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class KafkaDataSource(DataSource):
         try:
             options = parse_options(given, STREAM)
         except KafkaError:
-            # Whether it is a batch or a stream isn't known here. What is wrong for both is
-            # refused now, in load(); the rest when the reader is made.
+            # Whether the query is a batch or a stream isn't known here. Errors of both are raised
+            # now, in load(); the others when the reader is created.
             options = parse_options(given, BATCH)
         return full_schema(options.include_headers, options.resolved().decoded_types())
 

@@ -1,8 +1,9 @@
-"""The reader of streaming queries: Spark's callbacks, each handed on to the tracker.
+"""Read streaming queries: pass each of Spark's callbacks on to the tracker.
 
 In: Spark's calls, one after the other, in one process for each run of a query. Out: offsets,
-partitions, batches. Must not connect when it is made: a second copy is made only to be pickled for
-the tasks. All state is in the tracker and dies with the process; Spark's checkpoint is the truth.
+partitions, batches. Must not: connect when it is created: a second copy is only created to be
+pickled for the tasks. All state is in the tracker and ends with the process; Spark's checkpoint is
+the truth.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tracking().latest(start, everything=isinstance(limit, ReadAllAvailable))
 
     def _paused(self) -> bool:
-        """Whether somebody asks for no further batch (option pauseFile).
+        """Return whether option pauseFile pauses the query.
 
-        Raises `OptionError` where nobody can tell: `Path.exists()` would say no (all of it from
-        Python 3.14 on), and the query that was asked to pause would go on.
+        Raises `OptionError` if this can't be determined: `Path.exists()` would return False (for
+        any error from Python 3.14 on), and a paused query would continue.
         """
         path = self._options.pause_file
         if path is None:

@@ -1,14 +1,15 @@
-"""The driver's side of a query: where it stands, where the cluster ends, and what to read next.
+"""Track a query on the driver: its position, the ends of the log, and the next batch.
 
 In: offsets that Spark journalled. Out: the next end, and the ranges between two offsets. Waits
-through outages up to a tolerance, notices another cluster, a topic made anew and lost records.
-Must not read records or know Spark's classes; `stream_source` and `source` wrap it. Knows the
-cluster through `contact`, whose client is made on the first question, never before.
+during outages up to a tolerance, and detects a different cluster, recreated topics and lost
+records. Must not: read records or know Spark's classes; `stream_source` and `source` wrap it. It
+accesses the cluster through `contact`, which creates a client at the first call.
 
-One batch: `latest(start)` → [Spark journals] → `plan(start, end)` → tasks. All of a batch that
-can't be derived from the two offsets stands in the second one (see `offsets`), so a replay of a
-journalled batch reads exactly the same ranges. On a driver that has looked once, `latest` asks
-each leader once, `plan` and `report` ask nobody; topics are described by age and after errors.
+One batch: `latest(start)` → [Spark journals] → `plan(start, end)` → tasks. All data of a batch that
+can't be derived from the two offsets is in the second one (see `offsets`), so a replay of a
+journalled batch reads exactly the same ranges. After its first look at the cluster, the driver
+sends one request per leader in `latest`, and none in `plan` and `report`; topics are described
+again after a while and after errors.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ RENEW_S = 0.5
 MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 HINT_PARTITIONS = 500
-"""Above so many partitions tasks get the brokers only (the size grows with the square)."""
+"""Number of partitions above which tasks get the brokers only (the size grows with the square)."""
 
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
-"""What a batch query's filters leave of its ranges."""
+"""Function that applies a batch query's filters to its ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class OffsetTracker:
         self._idle: Mapping[str, Any] | None = None
         """The start for which there was nothing new the last time."""
         self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
-        """The last end: Spark gives it back as the next start, and 10,000 partitions take time."""
+        """The last end: Spark passes it as the next start, and parsing many partitions takes time.
+        """
 
     # -- what Spark asks ------------------------------------------------------------------
 
@@ -232,7 +234,7 @@ class OffsetTracker:
         joined = {tp: begins[tp] for tp in joined}
         ends = view.ends
         if not everything:
-            # A query whose run ends with "nothing new" would leave behind what is held back.
+            # A query whose run ends with "nothing new" would skip the records that are held back.
             paced = start is not None and not self._freezing
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
@@ -260,7 +262,7 @@ class OffsetTracker:
     def _joined(
         self, start: StreamOffset, view: PartitionEnds, losses: loss.Losses, until: float | None
     ) -> dict[TopicPartition, int]:
-        """Where partitions begin that the query didn't have before, or has to read anew."""
+        """Return the first offsets of partitions that are new or must be read again."""
         wanted = [
             tp
             for tp in view.topics.partitions
@@ -308,7 +310,7 @@ class OffsetTracker:
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
     ) -> tuple[TopicsSnapshot, loss.Losses]:
-        """What of a journalled batch is no more; looks again for a while before it is believed."""
+        """Return the lost parts of a journalled batch, after several checks over a while."""
         doubt = Doubt(self._options, self._clock)
         while True:
             topics = self._discovery.last or self._discovery.topics(None)
@@ -419,7 +421,7 @@ class OffsetTracker:
         self._ends = None
 
     def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
-        """Refuse topics that aren't there, when a run begins; later they are losses."""
+        """Raise for topics that don't exist when a run begins; later they count as losses."""
         if start is not None and not self._warned_of_change:
             self._warned_of_change = True
             if start.cluster not in (None, topics.cluster):

@@ -24,7 +24,7 @@ logger = logging.getLogger("odradek.spark")
 
 PREFIX = "kafka."
 CLIENT_ID = "odradek-spark"
-"""What brokers' logs and events call Spark's clients unless an option says otherwise."""
+"""Name of Spark's clients in brokers' logs and events, unless an option sets another one."""
 
 
 def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,6 +94,6 @@ def suggestion(name: str, options: Iterable[SparkOption]) -> str:
     known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
     candidates = difflib.get_close_matches(name, known, n=1)
     if not candidates:
-        # bootstrap.servers without its prefix is the slip that everybody makes once.
+        # A missing prefix, as in bootstrap.servers, is the most common mistake.
         candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
     return f"; did you mean {known[candidates[0]]}?" if candidates else ""

@@ -23,7 +23,7 @@ class SparkOption:
     name: str
     default: str
     doc: str
-    """Whole sentences that can stand alone."""
+    """Complete sentences that can be read on their own."""
     queries: frozenset[str] = BOTH
     own: bool = False
     """Whether the JVM connector doesn't have it."""
@@ -396,4 +396,4 @@ PROTECTED = {
 FROM_SPARK = frozenset(
     ("path", "paths", "owner", "provider", "location", "comment", "is_managed_location", "external")
 )
-"""What Spark adds by itself: load(path), and the reserved properties of a table."""
+"""Options that Spark adds: load(path), and the reserved properties of a table."""

@@ -198,4 +198,4 @@ def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> st
 FORMATS: dict[str, dict[str, Callable[..., Format]]] = {
     name: {"avro": _avro, "json": _json, "protobuf": _protobuf} for name in ("key", "value")
 }
-"""What reads the options of a column, by its format."""
+"""Functions that parse the options of a column, by format."""

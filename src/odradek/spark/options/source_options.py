@@ -1,9 +1,9 @@
-"""The options of a query, checked: what the driver and its tasks go by.
+"""Check the options of a query for its driver and tasks.
 
-In: the options that Spark hands over (names in any case). Out: a checked `SourceOptions`, which
-holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
-Must not: connect, or print a value of `kafka.*` (it may be a secret).
-Names and meanings stand in `option_table`; unknown options are errors with a suggestion.
+In: the options that Spark passes (names in any case). Out: a checked `SourceOptions`, which holds
+passwords and keys as `Secret`: tasks receive them by pickle, and they are never printed. Must not:
+connect, or print a value of `kafka.*` (it may be a secret). Names and meanings are in
+`option_table`; unknown options are errors with a suggestion.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SAMPLES: Mapping[str, Any] = {
     "fetch.max.bytes": 2 << 20,
     "fetch.min.bytes": 1,
 }
-"""What a client fetches that only weighs records (see `byte_rates`)."""
+"""Fetch settings of a client that only samples record sizes (see `byte_rates`)."""
 _KNOWN_HERE = {*PROTECTED, *GROUP_NAMES, *SAMPLES, "bootstrap.servers", "client.id"} | {
     "cluster.id.expected",
     "events.dir",
@@ -121,7 +121,7 @@ class SourceOptions:
     commit_group: str | None
     """The group that finished batches are committed to; None: none."""
     pause_file: Path | None
-    """While it is there, no batch begins."""
+    """While this file exists, no batch begins."""
 
     def asks_for(self, tp: TopicPartition) -> bool:
         """Return whether the query may read a partition; always true for a pattern."""
@@ -300,7 +300,7 @@ def _dead_letter_topic(
 
 
 def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
-    """Give the options that count for the query; those that don't are warned of or refused."""
+    """Return the options that apply to the query; warn of the others, or refuse them."""
     found = {}
     for name, value in sorted(plain.items()):
         option = OPTIONS.get(name)

@@ -1,7 +1,7 @@
-"""Topics' names in options: what can be none is told with the option and what to write instead.
+"""Check topic names in options; an error names the option and the correction.
 
-In: the text of an option. Out: names. Must not ask a cluster: whether a topic is there is another
-question. A name that no broker can hold would be looked for in vain, until a timeout.
+In: the text of an option. Out: names. Must not: access a cluster: whether a topic exists is checked
+elsewhere. A name that is invalid on every broker would otherwise be looked up until a timeout.
 """
 
 from __future__ import annotations

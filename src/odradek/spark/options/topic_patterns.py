@@ -46,7 +46,7 @@ _CLASSES = {
 }
 """Java's `\\p{…}`, as far as names of topics go."""
 _AS_THEY_ARE = "dDwWsSbBAtnrfvaxu.\\/-_+*?()[]{}|^$&~#<>=!:;,@%\"'` 123456789"
-"""What may follow a backslash in both languages, with one meaning."""
+"""Characters that may follow a backslash in both languages, with the same meaning."""
 _ELSEWHERE = {"z": r"\Z", "Z": r"\Z", "h": r"[ \t]", "e": r"\x1b", "R": r"(?:\r\n|[\n-\r])"}
 
 

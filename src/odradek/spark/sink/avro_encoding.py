@@ -71,7 +71,7 @@ class AvroEncoding(Encoding):
 
 
 def _branches(parsed: list[Any]) -> list[Any]:
-    """What a union has besides null."""
+    """Return the types of a union other than null."""
     return [one for one in parsed if one != "null"]
 
 
@@ -84,7 +84,7 @@ def _is_struct(held: list[Any]) -> bool:
 
 
 def _lacking(parsed: Any, named: Mapping[str, Any], where: str) -> Iterator[str]:
-    """The places that a column may be without: fields with defaults, and members of unions."""
+    """Yield the fields that a column may lack: those with defaults, and members of unions."""
     if isinstance(parsed, str):
         if parsed in named:
             yield from _lacking(named[parsed], named, where)
@@ -108,10 +108,10 @@ def _lacking(parsed: Any, named: Mapping[str, Any], where: str) -> Iterator[str]
 
 
 def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
-    """What makes of Spark's value the one that fastavro writes; None where it is the same.
+    """Return a function from Spark's value to the one that fastavro writes; None if they are equal.
 
-    Only a union of several types differs: a struct with a member for each, of which one is there.
-    The texts of a uuid are looked at, since fastavro writes any.
+    They only differ for a union of several types: a struct with a member for each type, of which
+    one is set. The texts of UUIDs are validated, because fastavro writes any text.
     """
     if isinstance(parsed, str):
         return _shape(named[parsed], named) if parsed in named else None
@@ -156,7 +156,7 @@ def _record(changed: list[tuple[str, _Shape]], lacking: Mapping[str, Any]) -> _S
 
 
 def _default(parsed: Any, given: Any, named: Mapping[str, Any]) -> Any:
-    """A default as fastavro writes it, which takes the texts that bytes have in JSON for texts."""
+    """Return a default for fastavro, which would write the JSON text of bytes as it is."""
     if isinstance(parsed, list):
         return _default(parsed[0], given, named)  # a default is of a union's first type
     if isinstance(parsed, str):

@@ -1,10 +1,10 @@
-"""Records that can't be decoded, on their way to a topic of their own (option deadLetterTopic).
+"""Write records that can't be decoded to a topic of their own (option deadLetterTopic).
 
-In: batches as they were fetched, and which rows can't be decoded and why. Out: these records as
-they were, with headers that say so: those of Kafka Connect's dead-letter queues (KIP-298), whose
-values are texts. One that is too large for the topic goes without what is large. All are
-acknowledged when `send` returns. Must not: go on when one isn't written, or write a record that can
-be decoded.
+In: batches as they were fetched, the rows that can't be decoded, and why. Out: these records
+unchanged, with headers that describe the error: those of Kafka Connect's dead-letter queues
+(KIP-298), whose values are texts. A record that is too large for the topic is written without its
+large parts. All are acknowledged when `send` returns. Must not: continue if a record isn't written,
+or write a record that can be decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.api.producer import Producer
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
-"""What a dead letter is made of."""
+"""Columns that a dead letter is built from."""
 OPTION = "option deadLetterTopic"
 
 
@@ -85,7 +85,7 @@ class DeadLetters:
     def _letter(
         self, tp: TopicPartition, batch: pa.RecordBatch, row: int, misfit: Misfit
     ) -> dict[str, Any]:
-        """What `send` takes: the record as it was, and why it is there."""
+        """Return the arguments of `send`: the unchanged record with headers about the error."""
         import pyarrow as pa
 
         fields = _fields(batch, row)
@@ -129,7 +129,7 @@ class _Letter:
 
 
 class _Fields(NamedTuple):
-    """What a letter has of its record."""
+    """Fields of the record in a dead letter."""
 
     key: bytes | None
     value: bytes | None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.serialization import RegisteredSchema, SchemaRegistryClient
 
 Write = Callable[[Any], bytes]
-"""Makes framed bytes of a value as `to_pylist` gives it, maps as dicts; raises where it can't."""
+"""Function that returns the framed bytes of a value of `to_pylist` (maps as dicts), or raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def encoded(
 
 
 def _column(values: pa.Array, write: Write, first: int, what: str) -> pa.Array:
-    """The framed bytes of values, null for null; `first` is the number of the first row."""
+    """Return the framed bytes of values, null for null; `first` is the number of the first row."""
     import pyarrow as pa
 
     written: list[bytes | None] = []
@@ -90,8 +90,10 @@ def _column(values: pa.Array, write: Write, first: int, what: str) -> pa.Array:
 
 
 def _objects(values: pa.Array, first: int, what: str) -> list[Any]:
-    """The values as Python's objects; one that Python has none for, like a time in year 300000, is
-    its row's error.
+    """Return the values as Python objects.
+
+    A value without a Python object, like a time in the year 300000, raises an error that names its
+    row.
     """
     try:
         return values.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]

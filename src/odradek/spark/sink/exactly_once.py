@@ -1,17 +1,18 @@
-"""Exactly once: one transaction for each task and micro-batch, with a marker of the batch inside.
+"""Write exactly once: one transaction for each task and micro-batch, with a marker of the batch.
 
-In: one task's rows, and which batch they are of. Out: a commit message; rows that read_committed
-readers see once, however often Spark runs the task. Flow in a task, and the order matters:
+In: one task's rows, and the batch that they belong to. Out: a commit message, and rows that
+read_committed readers see once, however often Spark runs the task. The order of the steps in a task
+matters:
 
-    init_transactions  fences earlier attempts; what they left open is aborted or committed
-    read the marker    only now does nobody write it any more
+    init_transactions  fences earlier attempts; their open transactions are aborted or committed
+    read the marker    from now on, no other attempt writes it
     same batch?        replay: count and digest the rows, compare, write nothing
     earlier or none?   begin → rows → marker → commit: all of it or nothing
 
 The marker is an offset committed with the transaction: group = transactional.id, partition 0 of the
-topic, offset = batch, metadata = rows and digest. On the driver `check_batch` looks at the set;
-where the write failed, `end_open` ends what killed tasks left.
-Must not: write a row before the marker was read, or trust that a replay is the same.
+topic, offset = batch, metadata = rows and digest. On the driver, `check_batch` checks the set of
+markers; if the write failed, `end_open` ends the transactions of killed tasks. Must not: write a
+row before the marker was read, or assume that a replay has the same rows.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""What coordinators say of an attempt that another one overtook, and what leaders say."""
+"""Errors of coordinators and leaders for an attempt that a newer one has fenced."""
 BEYOND = 16
-"""So many partitions behind the last one are looked at for markers of a wider first run."""
+"""Number of partitions after the last one that are searched for markers of a wider first run."""
 FENCE_S = 10.0
 """Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
 CONTACT_S = 2.0
@@ -76,7 +77,7 @@ class Marker:
     """Who it is of; None where another release wrote it."""
 
     def stored(self) -> OffsetAndMetadata:
-        """The marker as an offset with metadata, for the commit."""
+        """Return the marker as an offset with metadata, for the commit."""
         document = {
             "v": VERSION,
             "rows": self.rows,
@@ -216,7 +217,7 @@ class TransactionalTask:
         self._digest = (self._digest + digest(self._columns.of_records(batch))) & MASK
 
     def _replay(self, marker: Marker, topic: str, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """The batch is written: look whether these are the same rows, and write nothing."""
+        """Check that the rows of a batch that was already written are the same; write nothing."""
         if marker.batch > self._batch:
             raise ReplayError(
                 f"{self._where()}: batch {marker.batch} was already written, and batch numbers "

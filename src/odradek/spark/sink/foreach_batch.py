@@ -49,7 +49,7 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> 
 
 
 def _query_of(frame: DataFrame) -> str:
-    """The id of the streaming query whose batch this is: a local property of Spark's thread."""
+    """Return the id of the streaming query of this batch, a local property of Spark's thread."""
     from odradek.spark.sink.sink_messages import QUERY_ID
 
     context = getattr(frame.sparkSession, "_sc", None)

@@ -1,7 +1,7 @@
-"""Keys and values written as JSON that a JSON Schema describes, in Confluent's wire format.
+"""Write keys and values as JSON with a JSON Schema, in Confluent's wire format.
 
-In: a column of any type. Out: bytes of what Spark's `to_json` gives. Each value is checked by its
-schema. Must not: round a number: decimals have all of their digits.
+In: a column of any type. Out: the bytes that Spark's `to_json` returns, framed. Each value is
+validated with its schema. Must not: round a number: decimals keep all of their digits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keys and values written as Protobuf by the descriptors that a registry has.
+"""Write keys and values as Protobuf with the descriptors of a registry.
 
 In: a column of the types that the source reads of the same message. Out: bytes, in Confluent's wire
-format. Must not: write a field that the message doesn't have, or choose between several of a oneof;
-a null is a field that isn't there.
+format. Must not: write a field that the message doesn't have, or choose between several fields of a
+oneof; a null means that the field isn't set.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _digest(batch: pa.RecordBatch) -> int:
 def _mixed(hashes: Hashes) -> Hashes:
     """Spread each bit over all others, so that sums of hashes say more than sums of bytes.
 
-    In place: whoever calls it gives its array away.
+    The array is changed in place.
     """
     import numpy as np
 

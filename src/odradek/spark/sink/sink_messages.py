@@ -1,7 +1,7 @@
-"""What a task of the sink knows of itself, and what it tells the driver.
+"""Describe a task of the sink, and the messages that it sends to the driver.
 
 In: Spark's TaskContext. Out: plain data that can be pickled. Must not: guess what Spark doesn't
-say; whether a batch was written before depends on it.
+report; whether a batch was written before depends on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import SinkContextError
 
 BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
-"""Local properties that Spark's streams give their tasks. The Python API hands on none of it."""
+"""Local properties that Spark's streams set for their tasks; the Python API passes on none of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from odradek.spark.sink.encoding import Encoding
 logger = logging.getLogger("odradek.spark")
 
 ENCODINGS = ("avro", "json", "protobuf")
-"""What keys and values are written as."""
+"""Formats of keys and values."""
 AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = "at_least_once", "exactly_once", "exactly_once_atomic"
 
 
@@ -198,7 +198,7 @@ RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5
 """More aren't possible with idempotence; queries that switch it off may have more."""
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
-"""What `outageTolerance` stands for in a producer."""
+"""Producer options that `outageTolerance` sets."""
 
 MEMORY, LARGEST = "buffer.memory", "max.request.size"
 
@@ -209,7 +209,7 @@ _OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT, MEMORY, LARGEST} | {
 }
 
 FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mode", "outputmode"))
-"""What Spark adds by itself."""
+"""Options that Spark adds."""
 
 FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
 """Seconds for a cluster that never answered: in a task's first attempt, and in the next ones. Spark
@@ -356,7 +356,7 @@ def _encoding(
 
 
 def _tell_of_less_patience(found: SinkOptions) -> None:
-    """A query copied from elsewhere may bring a time that undoes `outageTolerance` unnoticed."""
+    """Warn of a Kafka option, perhaps copied from elsewhere, that overrides `outageTolerance`."""
     config = Config(PRODUCER, found.producer_config())
     for name in PATIENCE:
         if config[name] < found.outage_tolerance:
@@ -385,8 +385,10 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
 
 
 def _room(kafka: Mapping[str, Any]) -> str:
-    """Bytes that may wait. The largest row must find room: where only its size is given, memory
-    goes with it; where only the memory is given, the client lowers the largest size by itself.
+    """Return the value of `buffer.memory`.
+
+    The largest row must fit: if only its size is set, the memory is at least as large; if only the
+    memory is set, the client itself lowers the largest size.
     """
     most = str(kafka.get(LARGEST, "")).strip()
     usual = str(max(BUFFER, int(most) if most.isdecimal() else 0))

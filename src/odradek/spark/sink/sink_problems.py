@@ -1,8 +1,8 @@
-"""What can go wrong between rows and a topic, in words that survive the way to the JVM.
+"""Define the errors of rows and topics, with texts that survive the way to the JVM.
 
-In: what the sink knows of the row, the task and the batch. Out: exceptions whose *text* says
-everything, because Spark hands on the text alone. Must not hold configuration or a row's contents:
-a text could carry a secret to the Spark UI.
+In: what the sink knows of the row, the task and the batch. Out: exceptions whose *text* is
+complete, because Spark only passes the text on. Must not: hold configuration or a row's contents: a
+text could show a secret in the Spark UI.
 """
 
 from __future__ import annotations

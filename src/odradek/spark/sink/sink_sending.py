@@ -98,8 +98,10 @@ class RowSender:
         window: int,
         first_contact: float | None = None,
     ) -> None:
-        """`window`: bytes that may be unacknowledged; `first_contact`: seconds until which a
-        cluster must have answered that never did before, None for the usual patience.
+        """Set the limits of a task's producer.
+
+        `window` is the number of bytes that may be unacknowledged. `first_contact` is the number of
+        seconds in which a cluster that has never answered must answer; None for the usual limit.
         """
         self._producer, self._columns, self._patience = producer, columns, patience
         self._window, self._first_contact = window, first_contact
@@ -187,7 +189,7 @@ def meet(
 
 
 def _check_name(rows: TopicRows) -> None:
-    """A name that no broker can have would only be asked for; option topic was checked before."""
+    """Raise for an invalid name, which would only be looked up; option topic was checked before."""
     if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(

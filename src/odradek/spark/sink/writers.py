@@ -1,9 +1,10 @@
-"""`df.write.format("odradek")` and `writeStream`: what Spark calls, on the driver and in tasks.
+"""Implement `df.write.format("odradek")` and `writeStream` on the driver and in tasks.
 
 In: a schema and options (driver), Arrow batches (tasks). Out: commit messages with row counts.
-Flow: `writer()` checks and is pickled → `write()` in each task → `commit()` or `abort()` on the
-driver, in yet another process. Must not connect when it is made: Spark makes it in several
-processes, for each micro-batch anew. At-least-once is here, `exactly_once` is a module of its own.
+Flow: `writer()` checks the options and is pickled → `write()` in each task → `commit()` or
+`abort()` on the driver, in yet another process. Must not: connect when it is created: Spark creates
+it in several processes, again for each micro-batch. At-least-once is here, `exactly_once` is a
+module of its own.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What runs in the Python workers of executors: one range of one partition, as Arrow batches."""
+"""Run in the Python workers of executors: read one range of one partition as Arrow batches."""

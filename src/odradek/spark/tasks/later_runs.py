@@ -1,19 +1,19 @@
-"""A later run of a plan that Spark keeps: each task resolves its own part anew.
+"""Resolve a cached plan again in later runs: each task resolves its own part.
 
-Spark asks a loaded frame for its partitions once and keeps them, for every query over a variable,
-a view or the static side of a join. The JVM connector plans each query. In: a partition as it was
-planned, and the id of the query that runs now. Out: the ranges that its task reads.
+Spark asks a loaded frame for its partitions once and keeps them, for every query over a variable, a
+view or the static side of a join. The JVM connector plans each query. In: a partition as it was
+planned, and the id of the running query. Out: the ranges that its task reads.
 
-All tasks of a query must take the same way, and they can't talk. What all of them are told alike is
-the query's id, which holds the millisecond in which the query was made (UUID version 7). A query
-made after the plan can't be the one that was planned for: its tasks plan. Any other reads what was
-planned, so the first run of a frame has one answer for all tasks and all attempts. A micro-batch
-may have its stream's id, without a time: there each batch's tasks plan.
+All tasks of a query must decide alike, and they can't communicate. All of them know the query's id,
+which contains the millisecond in which the query was created (UUID version 7). A query that was
+created after the plan can't be the one that was planned for: its tasks plan again. Any other query
+reads what was planned, so the first run of a frame has the same answer in all tasks and attempts. A
+micro-batch may have the id of its stream, without a time: its tasks plan again for each batch.
 
-A task's share of a later plan follows from the first one: a partition's first range begins where
-the log begins by then, its last ends where the options say by then, and one task reads what no
-range was planned for (partitions that were empty, new ones, new topics). So nothing is read twice
-or left out. Must not be used for streams, whose offsets are journalled.
+A task's share of a later plan follows from the first one: a partition's first range begins at the
+current beginning of the log, its last range ends where the options say now, and one task reads the
+partitions without a planned range (partitions that were empty, new partitions, new topics). So no
+record is read twice or left out. Must not: be used for streams, whose offsets are journalled.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 QUERY_ID = "spark.sql.execution.query.id"
-"""The property that Spark gives to all tasks of a query, except for those run through `.rdd`."""
+"""The property that Spark sets for all tasks of a query, except for those run through `.rdd`."""
 BATCH_ID = "streaming.sql.batchId"
 """The property of all tasks of a micro-batch."""
 TIMED = 7
 """The version of UUIDs that begin with a time in ms."""
 LATE_MS = 60_000
-"""So long after its plan a task asks whether the log went on, to say so."""
+"""Age of a plan from which on a task checks whether the log has grown, to log a warning."""
 LOOK_S = 5.0
 
 
@@ -134,7 +134,7 @@ def _share_of(
 
 
 def _only(options: SourceOptions, tp: TopicPartition) -> SourceOptions:
-    """The same query over one partition: nothing is asked about the others."""
+    """Return the options of the same query over one partition only."""
     return replace(
         options,
         topics=(tp.topic,),

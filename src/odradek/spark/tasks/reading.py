@@ -50,7 +50,7 @@ POLL_S = 1.0
 PAUSE_S = 0.1
 """After an error that comes at once, so that it isn't asked for again in a spin."""
 LOOK_EVERY_S = 5.0
-"""How long a partition may give nothing before its broker is asked whether it answers."""
+"""Seconds without records from a partition before its broker is checked."""
 PROBE_S, DESCRIBE_S = 10.0, 5.0
 LOG_EVERY_S = 30.0
 AGAIN = (
@@ -282,7 +282,7 @@ class RangeReader:
         self._consumer.seek(self._wanted.tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
-        """Give what came, and the error because of which nothing did; raises what won't pass."""
+        """Return the records, or the error that prevented them; raise errors that won't pass."""
         try:
             return self._consumer.poll_arrow(timeout=POLL_S, columns=fetched), None
         except OffsetOutOfRangeError as error:
@@ -326,9 +326,11 @@ class RangeReader:
         return "timestamp" in columns and not self._options.null_timestamps
 
     def _goes_on(self, at: int) -> bool:
-        """A partition gave nothing for pollTimeoutMs: whether that is because its topic was made
-        anew, or its log doesn't hold the offset any more. The client may not have heard of it yet,
-        where pollTimeoutMs is short. Raises where rows may not be lost.
+        """Return whether reading continues after a partition returned nothing for pollTimeoutMs.
+
+        It doesn't if the topic was recreated, or if the log no longer contains the offset. With a
+        short pollTimeoutMs, the client may not have noticed this yet. Raises if rows may not be
+        lost.
         """
         tp, until = self._wanted.tp, self._wanted.until
         try:
@@ -378,9 +380,10 @@ class RangeReader:
         return False
 
     def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> KafkaError | None:
-        """Go to where the log begins now, if losing what was before is allowed.
+        """Continue at the beginning of the log, if losing the records before it is allowed.
 
-        Gives the error where the cluster doesn't say where that is: the next poll leads here again.
+        Returns the error if the cluster doesn't report the beginning: the next poll leads here
+        again.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():

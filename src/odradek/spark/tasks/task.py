@@ -1,8 +1,8 @@
-"""What runs in a Python worker of an executor: one range of one partition, from plan to batches.
+"""Run in a Python worker of an executor: one range of one partition, from plan to batches.
 
-In: the partition that a planner pickled, the query's options and schema. Out: the iterator of
-Arrow batches that Spark drains. Must not plan, and must not ask for metadata that the planner
-shipped. `reading` does the reading, `worker_clients` keeps the client between tasks.
+In: the partition that a planner pickled, the query's options and schema. Out: the iterator of Arrow
+batches that Spark drains. Must not: plan, or request metadata that the planner passed along.
+`reading` reads, `worker_clients` keeps the client between tasks.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def read_partition(
 
 
 def _due(options: SourceOptions, partition: KafkaInputPartition) -> Iterator[KafkaInputPartition]:
-    """What this task reads: what was planned, or in a later run its share of the log by now."""
+    """Yield this task's ranges: those planned, or in a later run its share of the current log."""
     share = partition.share
     if share is None or not is_later(share, _property(QUERY_ID), _property(BATCH_ID)):
         if partition.wanted is not None:
@@ -150,7 +150,7 @@ def _read_range(
     consumer = clients.connect(config, partition.hint, fresh=_attempt() > 0)
     known = known_topic_id(consumer, wanted.tp.topic)
     if None not in (known, partition.topic_id) and known != partition.topic_id:
-        # This worker last read the topic before it was made anew; the planner knows better.
+        # This worker last read the topic before it was recreated; the planner's metadata is newer.
         consumer = clients.connect(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.decoded_types()), arrow_schema(schema)
     clock = SystemClock()

@@ -1,11 +1,12 @@
-"""One client for each process and configuration: what Spark's processes keep between calls.
+"""Keep one client for each process and configuration between the calls of Spark's processes.
 
-In: a configuration, and a picture of the cluster's metadata that a planner shipped. Out: a
-consumer, kept in a module-global cache by process id and fingerprint of the configuration.
-Must not connect, or start anything, when imported: Spark's daemon imports and then forks.
+In: a configuration, and the metadata snapshot that a planner passed along. Out: a consumer, kept in
+a module-global cache by process id and fingerprint of the configuration. Must not: connect, or
+start anything, when imported: Spark's daemon imports this module and then forks.
 
-A Python worker runs one task at a time and is reused by many, so a cached client saves bootstrap
-and dials. Sockets in all: executors × workers of each × brokers that lead something.
+A Python worker runs one task at a time and is reused by many, so a cached client saves
+bootstrapping and connecting. Number of sockets: executors × workers of each × brokers that lead a
+partition.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ IDLE_S = 120.0
 60 s; this is for one that other queries keep busy."""
 
 Hint = Mapping[str, Any]
-"""What `Consumer.bootstrap_hint()` gives: the metadata snapshot as plain data."""
+"""Result of `Consumer.bootstrap_hint()`: the metadata snapshot as plain data."""
 
 
 class Clock(Protocol):
@@ -69,7 +70,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 
 
 Later = Callable[[float, Callable[[], None]], None]
-"""Has something done after so many seconds (`runtime.later`)."""
+"""Function that calls another one after a number of seconds (`runtime.later`)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,7 +115,7 @@ class ClientCache:
             for key in [k for k in tuple(kept) if k[0] != pid]:
                 kept.pop(key, None)  # the parent's: not ours to close
         key = (pid, fingerprint(config))
-        # Whoever takes the entry out of `_idle` owns the client: a task, or the timer's thread.
+        # The thread that takes the entry out of `_idle` owns the client: a task's, or the timer's.
         idle = self._idle.pop(key, None)
         if idle is not None:
             self._used[key] = idle.client
@@ -143,7 +144,7 @@ class ClientCache:
         del self._used[key]
         other = self._idle.pop(key, None)
         self._idle[key] = Idle(client, self._clock.now())
-        if other is not None:  # which the timer had in hand when this one was made
+        if other is not None:  # which the timer was closing when this one was created
             self.drop(other.client)
         if self._watched_in != key[0]:
             self._watch(IDLE_S)

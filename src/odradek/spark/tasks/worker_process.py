@@ -1,19 +1,19 @@
-"""Spark's Python worker between two tasks, where small tasks would spend most of their time.
+"""Shorten the time between two tasks of a Python worker, which dominates small tasks.
 
 In: a call at the beginning of each task. Out: nothing. A worker is forked by Spark's daemon, runs
-one task after the other and collects garbage after each. Measured beside a Python source that does
-nothing (docs/performance.md, "Spark"), two waits come of that, and both are taken away:
+one task after the other and collects garbage after each. Compared with a Python source that does
+nothing (docs/performance.md, "Spark"), this causes two waits, and both are removed:
 
 - The collection walks through every object of every module that was imported, 10 to 50 ms, and the
-  next task waits for it. What is alive when the second task begins has just been through one, so it
-  is set aside (`gc.freeze`), once.
+  next task waits for it. Objects that are alive when the second task begins have just survived a
+  collection, so they are set aside (`gc.freeze`), once.
 - Spark's JVM sends a task in several small writes. Its socket holds the second one back until the
   first is acknowledged, and the kernel delays that by 40 ms for a peer that has answered so far. So
   the kernel is told, after each task, to acknowledge at once. It forgets that with the next answer,
-  and the only code that runs between two tasks is the collection's. Where
-  `spark.python.unix.domain.socket.enabled` is set there is no TCP and no such wait.
+  and the only code that runs between two tasks is the collection's. If
+  `spark.python.unix.domain.socket.enabled` is set, there is no TCP and no such wait.
 
-Must not do anything in a process that isn't such a worker.
+Must not: do anything in a process that isn't such a worker.
 """
 
 from __future__ import annotations

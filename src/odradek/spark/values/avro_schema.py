@@ -1,13 +1,13 @@
-"""An Avro schema that a user gives: as Spark's type, and as what its bytes are read by.
+"""Translate a user's Avro schema to Spark's type, and to the forms that its bytes are read with.
 
-In: the schema's JSON, from an option or a registry. Out: the `StructType` that Spark's own
-Avro reader makes of it, all fields nullable, and two plain forms for decoding. Must not: read
-values.
+In: the schema's JSON, from an option or a registry. Out: the `StructType` that Spark's own Avro
+reader makes of it, all fields nullable, and two plain forms for decoding. Must not: read values.
 
-Each named type is written out where it is used, under a namespace of its own, and without what
-Arrow does better or what fastavro would leave ambiguous; the bytes that it describes stay the same:
-logical types are left off (Arrow applies them to whole columns), a map is an array of its entries,
-and each branch of a union of several types is a record with one field, which says which it was.
+Each named type is written out where it is used, in a namespace of its own, and without parts that
+Arrow does better or that fastavro would leave ambiguous; the encoding that it describes doesn't
+change: logical types are left out (Arrow applies them to whole columns), a map is an array of its
+entries, and each branch of a union of several types is a record with one field, which names the
+branch.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from odradek.serialization import Schema, SchemaRegistryClient
 
 MOST_DIGITS = 38
-"""What Spark's and Arrow's decimals can hold."""
+"""Digits that Spark's and Arrow's decimals can hold."""
 BRANCH = "of_"
-"""With what the names of the records begin that stand for a union's branches."""
+"""Prefix of the names of records that represent a union's branches."""
 _GIVEN_DEFAULT = "odradek.default"
 _PRIMITIVES = {
     "null": ("NullType", "null"),
@@ -60,10 +60,10 @@ class AvroSchema:
     """An Avro schema as parsed by fastavro, as a Spark type, and as an Arrow type."""
 
     parsed: Any
-    """What fastavro reads by."""
+    """Schema that fastavro reads with."""
     spark: DataType
     raw: pa.DataType
-    """What holds fastavro's values until they are shaped to Spark's types."""
+    """Type of fastavro's values before they are converted to Spark's types."""
 
 
 def texts_referred(schema: Schema, registry: SchemaRegistryClient) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def avro_schema(
 
 
 def _put_defaults(parsed: Any) -> None:
-    """Give fields their defaults as values; fastavro would take the JSON for them."""
+    """Set the fields' defaults as values; fastavro would use the JSON as the value."""
     if isinstance(parsed, dict):
         if _GIVEN_DEFAULT in parsed:
             parsed["default"] = parsed.pop(_GIVEN_DEFAULT)
@@ -220,7 +220,7 @@ class _Walk:
         return self._with_digits(plain, schema, where)
 
     def _header(self, schema: dict[str, Any], name: str = "") -> dict[str, Any]:
-        """The beginning of a named type: its own name, in a namespace that no other has.
+        """Return the beginning of a named type: its own name, in a unique namespace.
 
         Readers' and writers' types are matched by names without namespaces.
         """

@@ -1,10 +1,10 @@
-"""Avro values decoded to columns on the way to Spark.
+"""Decode Avro values to columns on the way to Spark.
 
-In: the column `value` as it came. Out: a struct column of the type that the Avro schema gives, by
-the rules of Spark's `from_avro`. Must not: know Kafka or a cluster, or ask a schema registry.
+In: the column `value` as it was fetched. Out: a struct column of the Avro schema's type, by the
+rules of Spark's `from_avro`. Must not: know Kafka or a cluster, or access a schema registry.
 
-fastavro makes plain values of the bytes, Arrow makes columns of them: dates, times, decimals and
-maps are columns that are taken for something else, not objects (see `avro_schema`).
+fastavro decodes the bytes to plain values, and Arrow makes columns of them: dates, times, decimals
+and maps are reinterpreted columns, not objects (see `avro_schema`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITER, READER = "valueSchema", "avroSchema"
 _ID_AT, _RECORD_AT = 1, 5
 """In Confluent's wire format: a zero, the schema's id in four bytes, the record."""
 _UNREADABLE = (EOFError, IndexError, ValueError, OverflowError, KeyError, struct.error)
-"""What fastavro raises over bytes that aren't of the schema."""
+"""Errors that fastavro raises for bytes that don't match the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AvroFormat:
     """The schema that values are read as; None: the one they were written with."""
     confluent: bool = False
     ids: tuple[int, ...] = ()
-    """The ids of schemas in Confluent's format that the written one stands for; empty: all."""
+    """Ids in Confluent's format that the writer schema is valid for; empty for all."""
     fail_fast: bool = False
 
     def resolved(self) -> AvroFormat:

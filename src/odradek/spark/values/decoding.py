@@ -1,11 +1,12 @@
-"""JSON values decoded to columns on the way to Spark, whole batches at a time.
+"""Decode JSON values to columns on the way to Spark, whole batches at a time.
 
-In: the column `value` as it came. Out: a struct column of the type that option valueSchema gives,
-by the rules of Spark's `from_json`. Must not: know Kafka or a cluster; make objects of rows whose
-batch decodes as it is. Avro is in `avro_values`, the options are in `spark.options.value_options`.
+In: the column `value` as it was fetched. Out: a struct column of the type in option valueSchema, by
+the rules of Spark's `from_json`. Must not: know Kafka or a cluster; create objects for rows whose
+batch decodes as a whole. Avro is in `avro_values`, the options are in
+`spark.options.value_options`.
 
-A batch is written as lines of JSON and read by Arrow in one go. Arrow takes all lines or none, so a
-part that has a line it doesn't take is gone through value by value: what fits in it is kept.
+A batch is written as lines of JSON and read by Arrow at once. Arrow reads all lines or none, so a
+part with a line that Arrow rejects is decoded value by value, and the values that fit are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 CORRUPT = "_corrupt_record"
 """A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
 TOGETHER = 1024
-"""Values that are read together: so many are gone through one by one where one of them is bad."""
+"""Number of values that are read together, and then one by one if one of them is invalid."""
 
 
 class ValueDecodeError(KafkaError):
@@ -143,7 +144,7 @@ class JsonDecoder:
         return self._whole(found)
 
     def _whole(self, found: pa.Array) -> pa.Array:
-        """What Arrow has read, with a field for the corrupt record where one is wanted."""
+        """Return Arrow's result, with a field for the corrupt record if one is configured."""
         import pyarrow as pa
 
         if not self._corrupt:

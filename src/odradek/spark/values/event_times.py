@@ -46,7 +46,7 @@ def check_times(
 
 
 def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) -> str:
-    """The timestamp as it is in the log; a batch of columns doesn't have it any more."""
+    """Return the timestamp as it is in the log; a batch of columns no longer has it."""
     until = clock.now() + LOOK_S
     try:
         consumer.assign([tp], until={tp: offset + 1})

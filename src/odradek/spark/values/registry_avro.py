@@ -1,9 +1,9 @@
-"""Avro keys and values whose schemas a registry has: each read by the schema that it names.
+"""Decode Avro keys and values with the schemas of a registry, each with the schema that it names.
 
 In: a column of framed Avro. Out: a column of the reader's type, by the rules of Spark's
-`from_avro`; schemas may change from record to record (evolution). Must not: take a record for
-another because its schema can't be had: what a registry doesn't know is that record's fault, and a
-registry that is away fails the task.
+`from_avro`; schemas may change from record to record (evolution). Must not: misread a record
+because its schema is unavailable: a schema that the registry doesn't have is that record's error,
+and an unreachable registry fails the task.
 """
 
 from __future__ import annotations
@@ -114,8 +114,7 @@ class RegistryAvroDecoder:
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Return the decoded values; null for null, a struct of nulls for a value that can't be
-        decoded.
+        """Return the decoded values; null for null, a struct of nulls for an undecodable value.
 
         Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` if the registry can't be
         reached.

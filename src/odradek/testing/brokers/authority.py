@@ -28,11 +28,11 @@ from odradek.testing.java import java_home
 
 Kind = Literal["PEM", "PKCS12", "JKS"]
 
-STORE_PASSWORD = "store-password"  # noqa: S105 - of test stores, which nobody needs to open
+STORE_PASSWORD = "store-password"  # noqa: S105 - of test stores, which aren't secret
 _SUFFIXES = {"PEM": ".pem", "PKCS12": ".p12", "JKS": ".jks"}
 _KEYTOOL_TIMEOUT_S = 60.0
 _DAY = datetime.timedelta(days=1)
-# A clock that is a little behind must not find a new certificate to be of the future.
+# With a clock that is a little slow, a new certificate must already be valid.
 _SLACK = datetime.timedelta(hours=1)
 
 
@@ -222,7 +222,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Replace a file in one step: whoever reads it meanwhile gets the old one or the new one."""
+    """Replace a file in one step: a concurrent reader gets the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

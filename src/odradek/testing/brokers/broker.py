@@ -65,7 +65,7 @@ SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3", "-XX:+U
 CLIENT_LISTENER = "CLIENT"
 """The listener for clients of a secured cluster; of a plaintext one it is the only one."""
 
-# What Kafka's own start scripts set, without the diagnostics.
+# Options of Kafka's own start scripts, without the diagnostics.
 FULL_JVM = (
     "-server",
     "-XX:+UseG1GC",
@@ -83,7 +83,7 @@ def random_kafka_id() -> str:
 
 
 def free_port(host: str) -> int:
-    """Return a port that nobody listens on at the loopback address `host`."""
+    """Return a free port at the loopback address `host`."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
@@ -193,7 +193,7 @@ class LocalBroker:
         write_privately(self.properties, text)
 
     def _listeners(self, protocol: str, among_brokers: str) -> dict[str, str]:
-        """The lines that say where it listens; brokers among themselves always without TLS."""
+        """Return the properties of the listeners; the brokers' own listener never uses TLS."""
         open_at = f"PLAINTEXT://{self.address}"
         names = "PLAINTEXT:PLAINTEXT"
         more = {}
@@ -243,7 +243,7 @@ class JavaSetup:
     heap: str = "384m"
     options: Sequence[str] = SMALL_JVM
     tools: Callable[[], Path] | None = None
-    """Gives the jars of the console tools, where they aren't among these."""
+    """Returns the folder with the jars of the console tools, if they aren't among these."""
 
     @property
     def archive(self) -> Path:

@@ -113,7 +113,7 @@ class BrokerSet:
         self._write_properties()
         if self._remembered():
             return
-        # Users are written into the storage, and features may be if somebody asks for new ones.
+        # Users are written into the storage, and features are if the test asks for unstable ones.
         asks = any(name.startswith("unstable.") for name in self._config)
         alike = not asks and not self._security.format_arguments()
         source, first = self._java.formatted, 0
@@ -204,7 +204,7 @@ class BrokerSet:
         stopping = [one for one in brokers if one.running]
         for broker in stopping:
             self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
-            if broker.paused:  # SIGTERM waits for a stopped process to go on
+            if broker.paused:  # a stopped process handles SIGTERM only after SIGCONT
                 self._go_on(broker)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         for broker in stopping:
@@ -417,13 +417,13 @@ class BrokerSet:
         if view is None:
             return "it does not answer"
         if view.controller < 0:
-            return "it knows no controller"
+            return "it doesn't know the controller"
         absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
         if absent:
             return f"it does not know the current addresses of brokers {absent}"
         # While brokers are down on purpose, partitions without a leader may be the point.
         if view.leaderless and len(expected) == len(self.brokers):
-            return f"{view.leaderless} partitions have no leader"
+            return f"partitions without a leader: {view.leaderless}"
         return ""
 
     def _failure(self, broker: LocalBroker, what: str) -> str:
@@ -447,9 +447,9 @@ class BrokerSet:
 
 
 def _leads(view: probe.ClusterView | None) -> bool:
-    """Whether a broker knows the topics that it was asked about, with a leader for each partition.
+    """Return whether a broker knows the requested topics, with a leader for each partition.
 
-    A follower that is told of a new topic later than its clients ask would hold tests up.
+    A follower that learns of a new topic later than its clients would delay tests.
     """
     return view is not None and not view.refused and not view.leaderless
 

@@ -1,9 +1,9 @@
-"""A cluster that outlives the command which started it: one process that holds a `LocalCluster`.
+"""Run a cluster that outlives the command which started it: a process that holds a `LocalCluster`.
 
-In: its options as JSON on standard input, from `odradek cluster start` (users' passwords may be
-among them, and arguments are seen by everybody). Out: a state file that tells where the cluster is,
-until SIGTERM ends it. Must not: be found by anything but its state file, nor trust a pid in it
-without the start time beside it: pids are used again.
+In: its options as JSON on standard input, from `odradek cluster start` (they may contain passwords,
+and every user can see command lines). Out: a state file with the cluster's address, until SIGTERM
+ends the process. Must not: be found by anything but its state file, or trust a pid in it without
+the start time: pids are reused.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def state_file() -> Path:
 
 
 def start_time(pid: int) -> str | None:
-    """Return a process's start time, which tells it from a later one with this pid; None if it
-    ended.
+    """Return a process's start time, or None if it ended.
+
+    The start time distinguishes it from a later process with the same pid.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -45,7 +46,7 @@ def start_time(pid: int) -> str | None:
     # The second field is the name in brackets and may hold anything; the 22nd is the start time.
     fields = text[text.rindex(")") + 2 :].split()
     if fields[0] == "Z":
-        return None  # it has ended, only nobody has asked how
+        return None  # it has ended, but wasn't waited for
     return f"{boot}:{fields[19]}"
 
 
@@ -111,7 +112,7 @@ def main() -> None:
         with cluster, registry or contextlib.nullcontext():
             write_state(describe(cluster, registry))
             _say("up")
-            with contextlib.suppress(OSError):  # nobody need read us from here on
+            with contextlib.suppress(OSError):  # the parent may have stopped reading
                 sys.stdout.close()
             done.wait()
     except Exception as error:

@@ -31,7 +31,7 @@ class _Pipe(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own promise
         self.transport = transport
         if self.client:
-            transport.pause_reading()  # until there is somebody to write to
+            transport.pause_reading()  # until the connection to a broker is established
         self._door.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -113,9 +113,7 @@ class FrontDoor:
         self._thread.join()
 
     def lead_to(self, backends: Iterable[Address]) -> None:
-        """Forward new connections to these addresses; without any, close new connections
-        at once.
-        """
+        """Forward new connections to these addresses; without any, close them at once."""
         self._backends = tuple(backends)
 
     def drop_connections(self) -> None:

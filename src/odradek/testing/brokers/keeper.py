@@ -1,14 +1,14 @@
-"""The small process that owns every process of a cluster, so that none outlives its user.
+"""Own every process of a cluster in one small process, so that none outlives its user.
 
-In: JSON lines on standard input (`spawn`, `signal`, `remove`, `quit`) from `process.Keeper`.
-Out: JSON lines on standard output: a pid for each spawn, the exact time of each exit.
-Must not: import anything beyond the standard library, or anything of ours: it is run by its path.
+In: JSON lines on standard input (`spawn`, `signal`, `remove`, `quit`) from `process.Keeper`. Out:
+JSON lines on standard output: a pid for each spawn, the exact time of each exit. Must not: import
+anything beyond the standard library, not even from this package: it is run by its path.
 
 Whatever ends the owner (Ctrl-C, a crash, SIGKILL), the kernel makes the owner's pidfd readable;
-then the children are killed and the temporary directories removed.  A pipe alone can't tell: a
-process that the owner forked would hold it open.  Should this process itself be killed, the
-kernel kills the children (PR_SET_PDEATHSIG; its parent is this single thread, never a worker
-thread of the user, whose end would count as the parent's death).
+then the children are killed and the temporary directories removed. A pipe alone isn't enough: a
+process that the owner forked would hold it open. If this process itself is killed, the kernel kills
+the children (PR_SET_PDEATHSIG; its parent is this single thread, never a worker thread of the user,
+whose end would count as the parent's death).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Asks one broker who is there, or for a topic: round trips in plain `struct`, a blocking socket.
+"""Ask one broker for the cluster or a topic: round trips with plain `struct` on a blocking socket.
 
-In: an address. Out: the brokers it knows and the partitions without a leader, or what became of the
-topic; None when it doesn't answer. `login` is a name and a password for SASL PLAIN, where the
-broker asks. Must not: use our own client, which is what the cluster is there to test. (Kafka's own
-tool does the same, and takes a second of a processor for its JVM.)
+In: an address. Out: the brokers that it knows and the number of partitions without a leader, or the
+state of a topic; None if it doesn't answer. `login` is a name and a password for SASL PLAIN, if the
+broker requires them. Must not: use Odradek's client, which these clusters test.
+(Kafka's own tool does the same, but takes a second of processor time for its JVM.)
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _answer(connection: socket.socket, key: int, version: int, body: bytes) -> b
     connection.sendall(struct.pack(">i", len(request)) + request)
     (length,) = struct.unpack(">i", _receive(connection, 4))
     if not 0 < length <= _LARGEST_ANSWER:
-        raise ConnectionError(f"an answer of {length} bytes")
+        raise ConnectionError(f"a response of {length} bytes")
     return _receive(connection, length)
 
 
@@ -131,7 +131,7 @@ def _log_in(connection: socket.socket, name: str, password: str) -> None:
     ):
         (code,) = struct.unpack_from(">h", _answer(connection, key, version, body), 4)
         if code:
-            raise ConnectionError(f"the broker refuses the login (error {code})")
+            raise ConnectionError(f"the broker refuses the credentials (error {code})")
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:

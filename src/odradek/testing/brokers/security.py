@@ -1,10 +1,10 @@
-"""How a local cluster's clients get in: the settings of both sides for TLS, SASL and rights.
+"""Configure TLS, SASL and ACLs of a local cluster, for its brokers and its clients.
 
 In: the security options of a `LocalCluster`. Out: lines for the brokers' properties, credentials
-for the format tool, and the same access in the words of our clients, Java's and librdkafka's.
-What brokers say to each other goes through plaintext listeners of their own, which Kafka's tools
-use, too; with `acls` these ask for a password that is made for each start, because whoever comes in
-there may do everything. Must not: let a secret be where `ps` shows it.
+for the format tool, and the client configuration for Odradek, Java and librdkafka. Brokers talk to
+each other on plaintext listeners of their own, which Kafka's tools use, too; with `acls` these
+listeners require a password that is generated at each start, because their users may do everything.
+Must not: put a secret where `ps` shows it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOGIN_MODULES = {
 _VALIDATOR = f"{_MODULES}oauthbearer.OAuthBearerValidatorCallbackHandler"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 INNER_USER = "odradek_inner"
-"""Who the brokers are to each other where rights are asked for; he may do everything."""
+"""User name of the brokers on their own listener if there are ACLs; it may do everything."""
 # The format tool's and the config tool's own syntax has no escape for these.
 _UNUSABLE = frozenset(',"[]=;\\ ')
 
@@ -126,9 +126,7 @@ class Security:
             self._authority = Authority(directory / "certificates")
 
     def certify(self, broker: LocalBroker) -> None:
-        """Issue a new key and certificate for a broker's current address and the
-        bootstrap address.
-        """
+        """Issue a key and certificate for a broker's current address and the bootstrap address."""
         if self.tls:
             hosts = ["localhost", "127.0.0.1", broker.address.host]
             self.authority.issue("broker", hosts=hosts, directory=broker.directory)
@@ -175,7 +173,7 @@ class Security:
             lines["oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = self.jwks
         found = {f"{_PREFIX}{name}": value for name, value in lines.items()}
         if self.acls:
-            # A plaintext listener would make everybody who reaches it a super user.
+            # A plaintext listener would make every client that reaches it a super user.
             module, word = _LOGIN_MODULES["PLAIN"], _quoted(self._inner_password)
             who = f"username={INNER_USER} password={word} user_{INNER_USER}={word}"
             found["authorizer.class.name"] = _AUTHORIZER
@@ -235,7 +233,7 @@ class Security:
         return [m for m in self.mechanisms if m.startswith("SCRAM")]
 
     def _server_module(self, mechanism: str) -> str | None:
-        """A broker's half of a mechanism; Kerberos' comes with the cluster's `config`."""
+        """Return a broker's login module for a mechanism; Kerberos' is in `config`."""
         module = _LOGIN_MODULES.get(mechanism)
         if module is None:
             return None
@@ -319,7 +317,7 @@ class Security:
         return found
 
     def _who(self, user: str | None, mechanism: str | None) -> tuple[str | None, str | None]:
-        """The user and the mechanism that are meant, by default the first ones."""
+        """Return the user and the mechanism, by default the first ones."""
         name = user or next(iter(self.client_names), None)
         return name, mechanism or next(iter(self.mechanisms), None)
 
@@ -368,7 +366,7 @@ def _quoted(text: str) -> str:
 def _usable(word: str) -> None:
     if not word or _UNUSABLE.intersection(word):
         raise ValueError(
-            "names and passwords of a local cluster's users can't be empty nor hold any of "
+            "names and passwords of a local cluster's users can't be empty or contain "
             + " ".join(sorted(_UNUSABLE - {" "}))
-            + " or a space: Kafka's tools don't take them"
+            + " or a space: Kafka's tools reject these characters"
         )

@@ -89,7 +89,7 @@ def make_topic(cluster: LocalCluster, test: str, partitions: int = 3) -> str:
 
     plain = re.sub(r"[^a-zA-Z0-9._-]+", "-", test)[:NAME_LENGTH].strip("-.")
     name = f"{plain}-{next(_numbers)}"
-    # Where nobody is asked who he is: a secured cluster's users may not be allowed to.
+    # The brokers' own listener: a secured cluster's users may not be allowed to.
     with Admin(cluster.inner_config()) as admin:
         replicas = min(3, len(cluster.broker_addresses))
         admin.create_topics([NewTopic(name, partitions, replicas)], timeout=TOPIC_TIMEOUT)

@@ -147,7 +147,7 @@ class FakeCluster:
         if server is not None:
             server.__exit__()
 
-    # What is there
+    # Addresses and topics
 
     @property
     def bootstrap_servers(self) -> str:
@@ -210,7 +210,7 @@ class FakeCluster:
 
         self._call(delete)
 
-    # What happens to brokers
+    # Faults of brokers
 
     def kill(self, i: int) -> None:
         """Kill a broker: its connections break, and unacknowledged records may be lost."""
@@ -246,7 +246,8 @@ class FakeCluster:
         """Answer the next `times` requests of an API (None: all) with one of Kafka's errors.
 
         `error` is its name as in Kafka's protocol ("NOT_LEADER_OR_FOLLOWER"), its code, or a class
-        of `odradek.errors`. What was asked isn't done. By one broker, or each by itself.
+        of `odradek.errors`. The requests aren't executed. With `broker`, only that
+        broker answers with the error; otherwise each broker counts on its own.
         """
         if api not in REFUSABLE:
             raise ValueError(f"{api!r} can't be refused; use one of {', '.join(REFUSABLE)}")
@@ -323,7 +324,7 @@ class FakeCluster:
         deadline = time.monotonic() + PATIENCE
         while not self._call(true):
             if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError("the cluster's topics and leaders don't settle")
+                raise TimeoutError("the cluster's topics or leaders keep changing")
             self._changed.clear()
 
     def _partition(self, topic: str, partition: int) -> SimulatedPartition:
@@ -363,7 +364,7 @@ def _check_name(topic: str) -> None:
 
 
 def _code(error: ErrorName) -> int:
-    """The code of an error that is named in one of three ways. Raises `ValueError`."""
+    """Return the code of an error that is named in one of three ways. Raises `ValueError`."""
     if isinstance(error, str):
         code = next((code for code, kind in ERRORS.items() if kind.name == error.upper()), None)
     elif isinstance(error, int):

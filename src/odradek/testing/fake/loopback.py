@@ -1,15 +1,15 @@
-"""Simulated brokers behind real sockets on loopback, plain or TLS.
+"""Serve simulated brokers on real sockets on loopback, plain or TLS.
 
-In: verbs of a `SimulatedCluster`, real connections of any client. Out: the same answers and the
-same misbehaviour as in virtual time, whose clock here follows the real one. One thread serves all.
-What comes in is held by limits: a connection whose bytes make no request ends, and one request of
-a connection is worked on at a time, so that nobody makes the process grow without bound.
-`FakeCluster` is this for users. Must not: know what a broker does.
+In: calls of a `SimulatedCluster`, real connections of any client. Out: the same responses and
+faults as in virtual time, whose clock follows the real one here. One thread serves all. Input is
+limited: a connection whose bytes aren't a request is closed, and one request of a connection is
+processed at a time, so that no client makes the process grow without bound. `FakeCluster` wraps
+this for users. Must not: know what a broker does.
 
     with LoopbackServer() as server:
         cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
-        ...                                        # dial cluster.bootstrap_servers
-        server.call(lambda: cluster.crash(1))      # verbs run in the server's thread
+        ...                                        # connect to cluster.bootstrap_servers
+        server.call(lambda: cluster.crash(1))      # faults run in the server's thread
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ LARGEST_PRODUCE = 16 << 20
 LARGEST_REQUEST = 1 << 19
 """Bytes of any other: as objects these need a hundred times as much."""
 READ_AHEAD = 1 << 17
-"""Bytes that are read of a connection whose next request is there already."""
+"""Bytes that are read from a connection whose next request has already arrived."""
 HELD_BYTES = 256 << 20
-"""Bytes of unfinished requests and unread answers, over all connections: whoever holds most of
-them is cut off when there are more."""
+"""Bytes of unfinished requests and unread responses over all connections.
+
+Above this limit, the connection that holds most of them is closed.
+"""
 COUNTED_AFTER = 16 << 20
 """Bytes that come in or go out between two counts of them."""
 MOST_CONNECTIONS = 2000
@@ -87,7 +89,7 @@ class _Tls:
         return plain
 
     def sealed(self, data: bytes) -> bytes:
-        """What has to go over the wire to say this."""
+        """Return the bytes that carry `data` over the wire."""
         if data:
             self._tls.write(data)
         return self._out.read()
@@ -125,7 +127,7 @@ class _Connection:
         self._write(b"".join(encode_response(response, version, request.correlation_id)))
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """A request of a stranger's that no broker could make sense of must not end the others."""
+        """Close the connection of an unreadable request, without disturbing the others."""
         _LOG.warning("a request of API %d can't be answered", request.api_key, exc_info=error)
         self.abandon()
 
@@ -231,7 +233,7 @@ class _Connection:
         self._server.holds(len(data))
 
     def _gone(self) -> None:
-        """The client has closed the connection, after what it has sent."""
+        """Note that the client has closed the connection after what it has sent."""
         self._left = True
         self.release()
 
@@ -451,7 +453,7 @@ class LoopbackServer:
     def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
         try:
             sock, _ = listening.accept()
-        except OSError:  # it went away between the dial and now
+        except OSError:  # it was closed right after it was accepted
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

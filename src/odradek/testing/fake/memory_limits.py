@@ -1,9 +1,9 @@
-"""What a fake cluster keeps in memory at most, whatever strangers send it.
+"""Limit the memory of a fake cluster, whatever its clients send.
 
-In: each request before it is worked on, the sizes of logs. Out: the oldest records deleted, a
-request refused (with an error that Kafka has for such cases) that would make too many topics,
-groups, members, offsets or transactional ids. A cluster in virtual time needs no such limits: its
-clients are ours. Must not: know connections; `loopback` bounds what these hold.
+In: each request before it is processed, the sizes of logs. Out: deletion of the oldest records, and
+errors (those that Kafka has for such cases) for requests that would create too many topics, groups,
+members, offsets or transactional ids. A cluster in virtual time needs no such limits: all of its
+clients belong to the test. Must not: know connections; `loopback` bounds their memory.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class MemoryLimits:
         for topic in cluster.coordinators.values():
             topic.compact(COMPACTED_FROM)
 
-    # What coordinators keep
+    # State of coordinators
 
     def _refusal(self, cluster: ClusterState, body: Any) -> int | None:
-        """The code of the error that answers a request which would make too much; else None."""
+        """Return the error code for a request that would create too much; else None."""
         refused: type[BrokerError] | None = None
         if isinstance(body, CreateTopicsRequest):
             wanted = sum(max(len(x.assignments), x.num_partitions, 1) for x in body.topics)

@@ -1,12 +1,12 @@
-"""Fetches the jars of a Kafka version once, and checks each against the committed list.
+"""Fetch the jars of a Kafka version once, and check each against the committed list.
 
-In: a version with a list `kafka-<version>.txt` beside this file (coordinates and SHA-256, written
-by `tools/pin_jars.py`). Out: a directory in the user's cache that holds exactly those jars.
-Must not: leave a half-filled directory behind, whatever kills it, nor trust a jar by its name or
-because it lies in the cache (R-IN-5): each process looks at the hashes once before it uses them.
+In: a version with a list `kafka-<version>.txt` in this folder (coordinates and SHA-256, written by
+`tools/pin_jars.py`). Out: a directory in the user's cache that contains exactly those jars. Must
+not: leave a half-filled directory, even if the process is killed, or trust a jar by its name or
+because it is in the cache (R-IN-5): each process checks the hashes once before it uses the jars.
 
-The Ivy in the pyspark wheel does the fetching, from Maven Central or from wherever the Ivy
-settings named by `ODRADEK_IVY_SETTINGS` lead (a company's mirror).
+The Ivy in the pyspark wheel fetches them, from Maven Central or from the repository in the Ivy
+settings that `ODRADEK_IVY_SETTINGS` names (a company's mirror).
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
 
 
 def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bool:
-    """Whether the directory is there and holds what is listed, and nothing else.
+    """Return whether the directory exists and contains exactly the listed jars.
 
-    It appeared by a rename, complete and checked; what somebody did to it since then shows here.
+    It was created by a rename, complete and checked; later changes to it are detected here.
     """
     if target in _checked:
         return True
@@ -166,7 +166,7 @@ def settings_xml(*, descriptors: bool) -> str:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a file lock, which the kernel gives back whatever becomes of this process."""
+    """Hold a file lock, which the kernel releases however this process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

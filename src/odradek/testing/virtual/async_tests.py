@@ -1,8 +1,8 @@
-"""Loops in virtual time for tests that are coroutines, whoever runs them.
+"""Create loops in virtual time for tests that are coroutines, with any plugin that runs them.
 
-In: a test of pytest that may ask for `kafka_simulation`. Out: the loop factories that
-pytest-asyncio asks its hook for. Must not: import pytest-asyncio or anyio, or change a test that
-doesn't ask for the fixture.
+In: a test of pytest that may use `kafka_simulation`. Out: the loop factories that pytest-asyncio
+requests from its hook. Must not: import pytest-asyncio or anyio, or change a test that doesn't use
+the fixture.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ ONE_THREAD = (
 
 
 def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
-    """Return the loop of the job that runs in this thread; raises `IllegalStateError` if
-    none does.
-    """
+    """Return the loop of the job in this thread. Raises `IllegalStateError` if there is none."""
     loop = world.driver
     if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
         raise IllegalStateError(ONE_THREAD)

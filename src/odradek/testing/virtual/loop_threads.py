@@ -1,8 +1,8 @@
-"""What threads bring to a loop in virtual time: calls, and the ends of jobs.
+"""Bring calls from threads, and the ends of their jobs, to a loop in virtual time.
 
-In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, when the
-loop has come to rest; whether a job is at work, so that virtual time has to stand still; a wait in
-real time for the next call. Must not: run a job, or let time go on.
+In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, once the
+loop is idle; whether a job is running, so that virtual time must not advance; a wait in real time
+for the next call. Must not: run a job, or advance time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.simulation.world.virtual_time import StuckError
 PATIENCE = 60.0
 """Real seconds that a loop waits for the jobs under way before it counts as stuck."""
 GRACE = 1.0
-"""Real seconds that it waits for threads nobody told it of, when nothing else can happen."""
+"""Real seconds that the loop waits for unknown threads when nothing else can happen."""
 FIRST_LOOK = 0.001
 LONGEST_LOOK = 0.02
 """Real seconds between two looks at whether a job waits for the loop: first, and at most."""
@@ -103,7 +103,7 @@ class LoopThreads:
                 if not _awaits(frames.get(job.thread)):
                     working.append(_name(job.function))
         del frames
-        for job in jobs:  # one that waits for a thread goes on as soon as there is one
+        for job in jobs:  # a job that waits for a thread resumes as soon as there is one
             full = len(busy.get(job.executor, ())) >= getattr(
                 job.executor, "_max_workers", math.inf
             )
@@ -181,7 +181,7 @@ def _awaits(frame: FrameType | None) -> bool:
 
 
 def _name(function: Any) -> str:
-    """What a job is called: `to_thread` hides its function in partials."""
+    """Return the name of a job: `to_thread` hides its function in partials."""
     for _ in range(LOOKED_UP_TO):
         inner = getattr(function, "args", None) if hasattr(function, "func") else None
         if not inner or not callable(inner[0]):

@@ -1,9 +1,9 @@
-"""`TurnedLoop`: an event loop that the world turns, for programs that aren't coroutines.
+"""Run an event loop that the world drives, for programs that aren't coroutines: `TurnedLoop`.
 
-In: a world, callbacks. Out: each callback's run at its instant, as one of the world's events, in
-their order: whoever lets the world go on (`World.advance`, a sync client's call) lets this loop go
-on. Several of them live in one world, each as the loop of one process. Must not: wait, or let time
-go on.
+In: a world, callbacks. Out: each callback's run at its time, as one of the world's events, in their
+order: a caller that advances the world (`World.advance`, a sync client's call) also advances this
+loop. Several of these loops may exist in one world, each as the loop of one process. Must not:
+wait, or advance time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TurnedLoop(VirtualLoop):
         self.set_exception_handler(self._note)
 
     def __del__(self) -> None:
-        """The world ends, and its loops with it."""
+        """Close the loop at the end of its world."""
 
     def freeze(self, on: bool) -> None:
         """Pause or resume the process; timers that expired meanwhile fire when it resumes."""
@@ -110,7 +110,7 @@ class TurnedLoop(VirtualLoop):
             self._planned = self._world.time.at(when, self.turn)
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback's error comes out of whatever lets the world go on."""
+        """Raise a callback's error in the call that advances the world."""
         error = context.get("exception")
         self._raised.append(error or AssertionError(context["message"]))
 

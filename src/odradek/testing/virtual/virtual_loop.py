@@ -1,13 +1,13 @@
-"""`VirtualLoop`: asyncio's event loop in the time of a simulated world.
+"""Run asyncio in the time of a simulated world: `VirtualLoop`.
 
-In: a world, and the coroutines of a program that knows nothing of it. Out: the program's run, the
-same each time, in which nobody sleeps: when no callback is ready, the world goes on to its next
+In: a world, and the coroutines of a program that knows nothing of it. Out: the program's run, which
+is the same each time and never sleeps: when no callback is ready, the world advances to its next
 event or the loop to its next timer, whichever comes first. Must not: open a socket or read a real
 clock.
 
-At each instant the order is fixed: first what the world does, with the callbacks that this makes
-ready, then timers, in the order in which they were planned, and calls from other threads when
-nothing else is left to do.
+At each instant the order is fixed: first the world's events, with the callbacks that they make
+ready, then timers, in the order of their creation, and calls from other threads when nothing else
+is left to do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOT_HERE = (
     "subprocess_exec", "subprocess_shell",
 )
 # fmt: on
-"""What other loops have, and this one refuses."""
+"""Methods of other loops that this one refuses."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -76,7 +76,7 @@ class _Timer(asyncio.TimerHandle):
 class _Task(asyncio.Task[Any]):
     """A task that has the same place in sets, and the same name, in each run.
 
-    `asyncio.wait` gives sets, and what is left at the end is cancelled in the order of one.
+    `asyncio.wait` returns sets, and unfinished tasks are cancelled in the order of a set.
     """
 
     def __init__(self, serial: int, *rest: Any, **options: Any) -> None:
@@ -115,8 +115,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _check_default_executor: Callable[[], None]
 
     def __init__(self, world: World, *, limit: float = HOUR) -> None:
-        """Make a loop in a world. A run (`run_until_complete`, `run_forever`) may last `limit`
-        virtual seconds; `math.inf`: as long as it likes.
+        """Create a loop in a world.
+
+        A run (`run_until_complete`, `run_forever`) may last `limit` virtual seconds; `math.inf`
+        means no limit.
         """
         super().__init__()
         self.limit = limit
@@ -147,7 +149,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         with self._world.driven(self):
             super().run_forever()
 
-    # What the base class asks for
+    # Methods that the base class calls
 
     def _process_events(self, event_list: object) -> None:
         """There are none: the world's events have called the loop already."""
@@ -188,9 +190,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._looked()
 
     def _looked(self) -> None:
-        """What the wait has found is run in this round, before timers that are due."""
+        """Run the callbacks that the wait has found in this round, before timers that are due."""
         self._ready.extend(self.files.ready())
-        # A timer counts as due from `time() + _clock_resolution` on: exactly when its time is there
+        # A timer counts as due from `time() + _clock_resolution` on: exactly at its time
         self._clock_resolution = math.ulp(self._world.now)
 
     def _next_timer(self) -> float:
@@ -213,7 +215,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise StuckError(f"{self._rounds - 1} rounds of the loop at {now} s: no task waits")
 
     def _waiting(self) -> str:
-        """Who waits, and where."""
+        """Return which tasks wait, and where."""
         tasks = sorted(asyncio.all_tasks(self), key=_by_number)
         if not tasks:
             return "there are no tasks"
@@ -237,9 +239,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedule a timer, as in the base class; timers of the same time fire in the order of
-        creation.
-        """
+        """Schedule a timer; those of the same time fire in the order of creation."""
         if when is None:
             raise TypeError("when must be a number")
         self._check_closed()
@@ -301,8 +301,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Schedule a callback from another thread; it runs when the loop is idle at its virtual
-        time.
+        """Schedule a callback from another thread.
+
+        It runs when the loop is idle at its virtual time.
         """
         if threading.get_ident() == self._thread_id and not self._submitting:
             return super().call_soon_threadsafe(callback, *args, context=context)
@@ -325,8 +326,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         job = Job(func, executor)
         through = JobExecutor(job, executor)
         self._threads.begun(job)
-        # A job may be through at once, and counts as a thread's all the same: from Python 3.14 on
-        # its end would be told in place, if this were the loop that runs.
+        # A job may end at once, and still counts as a thread's: from Python 3.14 on, its end would
+        # be reported immediately if this were the running loop.
         self._submitting, running = True, _get_running_loop()
         _set_running_loop(None)
         try:
@@ -340,7 +341,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
-            if heard.cancelled() and future is not None:  # the job goes on all the same
+            if heard.cancelled() and future is not None:  # the job continues anyway
                 future.add_done_callback(lambda _: self._threads.ended(job))
             else:
                 self._threads.ended(job)
@@ -359,12 +360,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def _by_number(task: asyncio.Task[Any]) -> list[tuple[str, int]]:
-    """Sorts tasks by name, Task-9 before Task-10: those that were made first come first."""
+    """Return a key that sorts tasks by name, in the order of creation: Task-9 before Task-10."""
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", task.get_name())]
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Where a task stands: its coroutine, and those that it awaits."""
+    """Return where a task waits: its coroutine, and those that it awaits."""
     places: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(places) < PLACES_NAMED:

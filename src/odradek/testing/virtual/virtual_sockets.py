@@ -130,9 +130,7 @@ class Files:
 
 
 class VirtualSocket:
-    """Client end of a simulated TCP connection: the part of `socket.socket` that
-    `Transport` uses.
-    """
+    """Client end of a simulated TCP connection, with the methods that `Transport` uses."""
 
     def __init__(
         self, files: Files, line: FarEnd, moods: Moods | None = None, later: Later | None = None
@@ -153,7 +151,7 @@ class VirtualSocket:
         self._full = self._choked = False
         self._closed = False
 
-    # What the loop asks
+    # Methods that the loop calls
 
     @property
     def readable(self) -> bool:
@@ -169,7 +167,7 @@ class VirtualSocket:
         failed = self._end is not None or self._error is not None
         return failed or (self._up and not self._full)
 
-    # What the network tells
+    # Methods that the network calls
 
     def connected(self) -> None:
         """Note that the connection was accepted."""
@@ -193,13 +191,15 @@ class VirtualSocket:
         if self._up:
             self._ended, self._end = True, found
         else:
-            self._error = found or ConnectionResetError(errno.ECONNRESET, "reset amid the dial")
+            self._error = found or ConnectionResetError(
+                errno.ECONNRESET, "connection reset while connecting"
+            )
         self._happened()
 
     def _happened(self) -> None:
         self.stamp = self._files.moment()
 
-    # What a transport calls
+    # Methods that a transport calls
 
     def fileno(self) -> int:
         """Return the descriptor; -1 after `close`."""

@@ -47,7 +47,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     """`AsyncioHost` in a simulation, which only exchanges bytes (`World.make_host`)."""
 
     moody = False
-    """Whether its kernel takes and gives bytes bit by bit, and timers ring early, as they may."""
+    """Whether the kernel transfers bytes in small pieces, and timers fire early, as both may."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         background: bool = True,
         traced: bool = True,
     ) -> None:
-        del mode, background  # sockets carry bytes; a loop goes on by itself
+        del mode, background  # sockets carry bytes, and a loop runs on its own
         AsyncioHost.__init__(self, clock=lambda: world.time.now)
         StepCount.__init__(self, name, world.hot_loops)
         self.mode: Mode = "bytes"
@@ -81,7 +81,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self._woken = self._rung = False
         self._frozen = False
 
-    # What a world and its runs ask for
+    # Methods that a world and its runs call
 
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; its event log, if any, is added to the trace."""
@@ -121,7 +121,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     # Whichever loop there is
 
     def _turned_loop(self) -> TurnedLoop:
-        """A loop of its own, which the world turns."""
+        """Return a loop of its own, which the world drives."""
         if self._loop is None:
             rng = self._mood_rng
             early = (lambda: EARLY * rng.random()) if self.moody else None
@@ -163,7 +163,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         while not completion.done:
             due = time.next_at()
             if due is None and deadline is None:
-                raise StuckError(f"{self.name} waits for something that can't happen any more")
+                raise StuckError(f"{self.name} waits for an event that can no longer happen")
             if deadline is not None and (due is None or due > deadline):
                 time.run_until(deadline)
                 break
@@ -180,8 +180,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             self.world.time.run_until(self.world.time.now)
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
-        """Close the client, as `AsyncioHost` does; runs the loop to its end if it isn't the
-        caller's.
+        """Close the client, as `AsyncioHost` does.
+
+        The loop runs to its end if it isn't the caller's.
         """
         if self._frozen and not self._closed:  # a process that is stopped says nothing more
             self._closed = True
@@ -332,11 +333,11 @@ class _Line:
         self._link.dial(lambda peer: world.dialled(peer, ip, port))
 
     def frame(self, frame: bytes) -> None:
-        """A whole request."""
+        """Receive a whole request."""
         self._link.send_frame(frame)
 
     def hang_up(self) -> None:
-        """The client closed its end."""
+        """Note that the client closed its end."""
         self._link.close_by_client()
 
 

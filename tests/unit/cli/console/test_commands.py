@@ -165,7 +165,7 @@ def test_an_end_is_not_to_come() -> None:
         (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),
         (produce.produce, "--bootstrap-server a --topic t", "'a' isn't host:port"),
         (consume.consume, f"{START} --group g --partition 0", "can't be given together: the group"),
-        (consume.consume, f"{START} --include x", "give --topic or --include"),
+        (consume.consume, f"{START} --include x", "use --topic or --include"),
         (
             consume.consume,
             "--bootstrap-server a:1 --include (",

@@ -113,7 +113,9 @@ def test_the_leader_divides_also_topics_that_only_others_subscribe_to() -> None:
     w.engine.post(lambda _: w.engine.metadata.request("a test"))
     w.run(w.now + 1.0)
     assert w.membership.generation == 2
-    assert w.bodies("JoinGroup")[-1].reason == "topic u has 4 partitions, 3 before"
+    assert (
+        w.bodies("JoinGroup")[-1].reason == "the partitions of topic u were increased from 3 to 4"
+    )
 
 
 def test_a_topic_that_comes_later_and_one_that_goes() -> None:

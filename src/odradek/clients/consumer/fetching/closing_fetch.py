@@ -1,10 +1,10 @@
-"""The last fetch of a session: the broker may forget it (KIP-227).
+"""End fetch sessions when the consumer is closed, so that brokers can forget them (KIP-227).
 
-In: what each broker is asked in its session, when the consumer closes. Out: a fetch for nothing,
-with the epoch that ends a session; brokers keep a limited number of them, and for minutes. A broker
-answers the requests of a connection in order, and holds a fetch as long as there is nothing: so
-where one is under way this one goes on a connection beside it.
-Must not: delay a close by more than a moment; whoever can't be told in time isn't.
+In: each broker's session. Out: a fetch without partitions, with the epoch that ends a session;
+brokers keep a limited number of sessions, for minutes. A broker answers the requests of a
+connection in order, and holds a fetch as long as there are no records: so if one is in flight, this
+one uses a second connection. Must not: delay a close by more than a moment; a broker that can't be
+reached in time isn't notified.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLOSING_PATIENCE = 0.25
 def close_sessions(
     network: NetworkClient, sessions: Iterable[FetchRequestState], deadline: float
 ) -> Flow[None]:
-    """Tell each broker that is there and answers."""
+    """Notify each broker that is connected and answers."""
     now = yield START
     left = [asked for asked in sessions if _answers(network, asked)]
     replies: list[Completion[Message]] = []

@@ -1,9 +1,9 @@
-"""What runs in the thread of whoever calls `poll()`: decoding, and handing out.
+"""Decode and return records in the thread that calls `poll()`.
 
-In: what the fetcher has, in the order it came. Out: records, or one partition's record batch, and
-positions after them. A second thread may step the engine meanwhile: what both touch is touched
-under the host's lock, and decoding, which takes the time, is done without it.
-Must not: wait, or move a position before its rows were handed out (R-GR-1).
+In: the fetcher's responses, in the order of their arrival. Out: records, or one partition's record
+batch, and the positions after them. A second thread may step the engine meanwhile: shared state is
+changed under the host's lock, and decoding, which takes the time, is done without it. Must not:
+wait, or move a position before its rows were returned (R-GR-1).
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Delivery:
         self._convert = convert
 
     def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
-        """Hand records out in bytes while this is so; gives what would convert them.
+        """Return records as bytes while this holds; return the function that would convert them.
 
-        Nobody has to take it back: an exception from outside could come before.
+        It needn't be undone: an exception from outside could prevent that.
         """
         self._left_raw = meanwhile
         return self._convert
@@ -115,9 +115,9 @@ class Delivery:
     def runs(
         self, most: int, now: float, of: Selection = None
     ) -> list[list[ConsumerRecord[Any, Any]]]:
-        """The same, those of one partition that follow each other in a list, none of them empty.
+        """Return the next records as non-empty lists of consecutive records of one partition.
 
-        `of`: those of other partitions stay.
+        Partitions that aren't in `of` are left out.
         """
         runs: list[list[ConsumerRecord[Any, Any]]] = []
         left = most
@@ -181,8 +181,9 @@ class Delivery:
     def arrow_columns(
         names: Sequence[str] | None, include_headers: bool, layout: Layout
     ) -> ArrowColumns:
-        """Give these columns, and refuse those that aren't there. The first call imports pyarrow,
-        which takes a while: to be asked before a timeout begins.
+        """Return these columns, and refuse unknown ones.
+
+        The first call imports pyarrow, which takes a while: call it before a timeout begins.
         """
         require_extra("pyarrow")
         from odradek.record.arrow import arrow_columns
@@ -190,8 +191,9 @@ class Delivery:
         return arrow_columns(include_headers, names, layout)
 
     def arrow(self, wanted: ArrowColumns, enough: int, now: float) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records as a record batch of what `arrow_columns`
-        gave: as many rows as `enough` says, to the end of a batch of Kafka's, where there are.
+        """Decode and return one partition's records as a record batch of these columns.
+
+        It has about `enough` rows, to the end of a record batch of the log, if there are as many.
         """
         from odradek.record.arrow import to_record_batch
 
@@ -217,7 +219,7 @@ class Delivery:
         return None
 
     def _head(self, of: Selection = None) -> CompletedFetch | None:
-        """What comes next; errors that wait for the caller come before it."""
+        """Return the next buffered data; errors that wait for the caller are raised first."""
         with self._lock:
             if self._engine.ended is not None:
                 raise self._engine.ended.with_traceback(None)
@@ -227,9 +229,9 @@ class Delivery:
             return None if group is not None and group.calls else self._waiting.head(of)
 
     def take_back(self) -> None:
-        """An exception has ended the call: what it took is handed out by the next one (R-GR-1).
+        """Take records back that an interrupted call took: the next call returns them (R-GR-1).
 
-        And before each call, for who knows whether that wasn't interrupted as well.
+        This also runs before each call, because its last run may have been interrupted as well.
         """
         subscription = self._subscription
         if subscription.hand_over.taken:
@@ -238,11 +240,11 @@ class Delivery:
                     subscription.touch()
 
     def handed_over(self) -> None:
-        """The caller has what the call took: to be said when nothing can come between any more."""
+        """Note that the caller has the records of the call, once nothing can interrupt any more."""
         self._subscription.hand_over.done()
 
     def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
-        """The caller has these rows until it asks for more; says whether there are any."""
+        """Note that the caller has these rows for now; return whether there are any."""
         if self._group is not None:
             self._subscription.in_hand[entry.state] = None
         if self._noted is not None and columns.count:
@@ -259,9 +261,10 @@ class Delivery:
             return None if group is not None and group.calls else self._waiting.head(of)
 
     def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
-        """Go on after what can't be read, where that is asked for; else raise.
+        """Skip unreadable records, if this is configured; else raise.
 
-        The error says which partition, and how to go on; the position stays before the bad batch.
+        The error names the partition, and says how to continue; the position stays before the bad
+        batch.
         """
         state, behind = entry.state, entry.next_behind(error)
         position = entry.start

@@ -1,8 +1,8 @@
-"""What one leader is asked for, from one fetch to the next.
+"""Track what one leader is asked for, from one fetch to the next.
 
-In: partitions that want a fetch, answers. Out: all that the next request is about. Partitions
-without news stay here, so that with thousands of them a fetch costs what has changed, not what
-there is. Must not: move positions, or know the network.
+In: partitions that want a fetch, responses. Out: the content of the next request. Partitions
+without news stay here, so that with thousands of them the cost of a fetch depends on the changes,
+not on their number. Must not: move positions, or know the network.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SPARE_NAMES = 64
 
 
 class FetchRequestState(Sampled):
-    """One leader's partitions; each state refers to the `FetchRequestState` that it is in.
+    """One leader's partitions; each state refers to the `FetchRequestState` that contains it.
 
-    What is sampled is how long answers took, in seconds.
+    The samples are the response times, in seconds.
     """
 
     __slots__ = (
@@ -44,12 +44,14 @@ class FetchRequestState(Sampled):
         super().__init__()
         self.address = address
         self.aside = aside
-        """It is asked while the broker holds another fetch: outside of its session, and for what is
-        there at once."""
+        """Whether it is sent while the broker holds another fetch.
+
+        It is outside of the session then, and only for records that exist already.
+        """
         self.session = NoSession() if aside else FetchSession()
         self.version = -1
         self.doubted: PartitionState | None = None
-        """What is asked for alone, because of an answer that was too large."""
+        """Partition that is asked for alone, because a response was too large."""
         self.leaders_only = False
         """The last request asked for no advice whom to read."""
         self.under_way = False
@@ -106,12 +108,12 @@ class FetchRequestState(Sampled):
         self.names = {i: name for i, name in self.names.items() if i in asked}
 
     def keep(self, state: PartitionState) -> None:
-        """It isn't asked for again before `give_back`."""
+        """Leave a partition out of requests until `give_back`."""
         self._kept[state] = None
         state.asked_in(self)
 
     def give_back(self) -> bool:
-        """What was kept may be asked for again; whether there is any."""
+        """Ask for the kept partitions again; return whether there are any."""
         kept, self._kept = self._kept, {}
         waits = [state for state in kept if state.asked is self]
         for state in waits:
@@ -119,12 +121,12 @@ class FetchRequestState(Sampled):
         return bool(waits)
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
-        """The next request is out."""
+        """Note that the next request was sent."""
         self.under_way, self.sent_at, self.leaders_only = True, now, leaders_only
         self.changed = False
 
     def ended(self, now: float, *, answered: bool) -> None:
-        """It was answered, or is lost."""
+        """Note that the request was answered, or is lost."""
         self.under_way = False
         if not answered:
             return
@@ -137,18 +139,18 @@ class FetchRequestState(Sampled):
             self._largest = waited
 
     def outdate(self) -> None:
-        """The metadata has changed since the request under way was sent."""
+        """Note that the metadata has changed since the request in flight was sent."""
         self.outdated = True
 
     def doubts(self, state: PartitionState | None) -> None:
-        """What is asked for alone, because of an answer that was too large."""
+        """Ask for this partition alone, because a response was too large."""
         self.doubted = state
 
     def least(self, usual: int) -> int:
-        """Bytes that brokers wait for before they answer.
+        """Return the bytes that brokers wait for before they answer.
 
-        One where an end is set: what is before it is there already, and waiting for what comes
-        after it would be in vain.
+        It is one if an end is set: records before the end exist already, and later ones aren't
+        needed.
         """
         if usual > 1 and any(state.until != MAX_OFFSET for state, *_ in self.parts.values()):
             return 1
@@ -163,8 +165,9 @@ class FetchRequestState(Sampled):
                     self.release(name)
 
     def release(self, name: Name) -> tuple[PartitionState, int] | None:
-        """Ask no more for a partition; gives its state and the offset asked for, or None where
-        nobody waits for it any more.
+        """Ask no more for a partition; return its state and the requested offset.
+
+        Returns None if its response isn't waited for any more.
         """
         found = self.parts.pop(name, None)
         if found is None:
@@ -179,15 +182,13 @@ class FetchRequestState(Sampled):
         return (state, offset) if state.generation == generation else None
 
     def release_all(self) -> list[PartitionState]:
-        """Ask for nothing; gives the states that still wait."""
+        """Ask for nothing; return the states that still wait."""
         found = [self.release(name) for name in list(self.parts)]
         self.outdated = False
         return [one[0] for one in found if one is not None]
 
     def without_news(self) -> list[PartitionState]:
-        """What had failed or was moved before, and is well now: the answer has neither records of
-        it nor an error.
-        """
+        """Return formerly failed or moved partitions without records or an error."""
         if not self.doubtful:
             return []
         states = [self.parts[name][0] for name in self.doubtful]

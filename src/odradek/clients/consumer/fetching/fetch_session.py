@@ -63,9 +63,7 @@ class FetchSession:
         self._by_id = False
 
     def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
-        """Return what the broker doesn't know yet: nothing, where nothing has changed since the
-        request before.
-        """
+        """Return what the broker doesn't know yet: nothing if the last request is still valid."""
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
             self.id, self.epoch = 0, 0
@@ -92,7 +90,7 @@ class FetchSession:
         return said
 
     def answered(self, session_id: int) -> None:
-        """An answer without an error came; the broker may have declined a session (id 0)."""
+        """Note a response without an error; the broker may have declined a session (id 0)."""
         if session_id == 0:
             self.id = self.epoch = 0
         else:
@@ -100,9 +98,9 @@ class FetchSession:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Begin again: an answer is missing or was an error, so nobody knows what is remembered.
+        """Begin again after a lost response or an error: the broker's state is unknown.
 
-        The old id goes along once more, so that the broker can forget that session.
+        The old id is sent once more, so that the broker can forget that session.
         """
         self.epoch = 0
 

@@ -1,12 +1,13 @@
-"""Fetches: one in flight per broker, and the next one as soon as an answer has come. While a broker
-holds it, what was moved, resumed or assigned since is asked for beside it, and doesn't wait until
-`fetch.max.wait.ms` is over.
+"""Fetch records: one request in flight per broker, and the next one after each response.
 
-In: positions, the snapshot, fetch answers. Out: `CompletedFetch` records in the order they came,
-leader hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
-version 13 on. Must not: decode records, or move a position.
+While a broker holds a fetch, partitions that were moved, resumed or assigned since are fetched by a
+second request, which doesn't wait until `fetch.max.wait.ms` is over.
 
-How many bytes at once, `waiting_records` says.
+In: positions, the snapshot, fetch responses. Out: `CompletedFetch` objects in the order of their
+arrival, leader hints, requests for metadata, errors for the next poll. In sessions (KIP-227), by
+topic id from version 13 on. Must not: decode records, or move a position.
+
+`waiting_records` decides how many bytes are fetched at once.
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ logger = logging.getLogger("odradek.consumer")
 _GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentTopicIdError)
 GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
-"""Not retriable in Kafka's table, but its consumers go on after them."""
+"""Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
 MUCH = 64 << 10
 """Bytes of records from which on a broker has probably more, and is asked for it at once."""
 HOLDS = 0.02
 """Seconds after which a fetch without an answer counts as held by its broker."""
 NOT_ASIDE = 0.25
-"""Seconds until it is looked again whether a second connection can be had."""
+"""Seconds until the next check whether a second connection is available."""
 
 
 _served = attrgetter("served")
@@ -237,18 +238,18 @@ class Fetcher:
         return moved
 
     def next_deadline(self, now: float) -> float | None:
-        """When a backoff ends or a leader may be dialled."""
+        """Return when a backoff ends or a leader may be connected."""
         if self._due or self._changes != self._subscription.changes:
             self._candidates(now)  # a backoff may have begun since
         return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """The client has ended: nothing is handed out any more."""
+        """Drop everything, because the client has ended."""
         self.waiting.clear()
         self._subscription.readable.notify()
 
     def halt(self) -> list[FetchRequestState]:
-        """Fetch nothing any more; gives those that brokers keep a session for."""
+        """Fetch nothing any more; return the states with a session at their broker."""
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
 
@@ -276,9 +277,7 @@ class Fetcher:
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
-        """Ask for what isn't in a fetch that the broker holds, unless that is about to be answered;
-        only where nothing of this leader waits for the caller, so that the budget is kept.
-        """
+        """Fetch partitions that aren't in the fetch that the broker holds, within the budget."""
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
@@ -305,9 +304,7 @@ class Fetcher:
         return self._send(aside, connection, parts, most, now)
 
     def _comes_aside(self, address: Address, now: float) -> bool:
-        """Something of this leader is asked for aside, for what is there at once. It is to be in
-        the next fetch with the others, so that one waits for its answer for a moment.
-        """
+        """Return whether a second request of this leader is in flight, for existing records."""
         aside = self._aside.get(address)
         if aside is None or not aside.under_way or now >= aside.sent_at + HOLDS:
             return False
@@ -315,9 +312,7 @@ class Fetcher:
         return True
 
     def _release(self, snapshot: Cluster, now: float) -> None:
-        """Look at everything again; and don't wait for the answer of a former leader, who may be
-        silent for request.timeout.ms.
-        """
+        """Check everything again after new metadata; don't wait for former leaders."""
         here = {broker.address for broker in snapshot.brokers.values()}
         for asked in self._all_asked():
             asked.give_back()
@@ -423,7 +418,7 @@ class Fetcher:
         metadata.request_once(f"{state.partition} has no leader")
 
     def _missing(self, state: PartitionState, now: float) -> bool:
-        """Note that a topic or partition isn't there; after default.api.timeout.ms poll raises."""
+        """Note a missing topic or partition; after default.api.timeout.ms poll raises."""
         since = state.missed(now)
         if now < since + self._missing_limit:
             return False
@@ -435,9 +430,7 @@ class Fetcher:
     def _same_topic(
         self, state: PartitionState, topic: Topic, partition: Partition, now: float
     ) -> bool:
-        """KIP-516: a topic with another id is another topic, whose offsets begin again. If the
-        group has not assigned that one, another assignment or newer metadata is on its way.
-        """
+        """Treat a topic with another id as another topic, whose offsets begin again (KIP-516)."""
         if not state.is_assigned(topic.topic_id):
             self._due = True
             self._leaderless(state, partition, now)
@@ -507,7 +500,8 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
+        # Applied as soon as the response has arrived, before flows look for it: so poll(0) finds
+        # it.
         request.reply.when_done(partial(self._answered, asked))
         return False  # nothing else moves by that
 
@@ -571,8 +565,10 @@ class Fetcher:
     def _answered_aside(
         self, asked: FetchRequestState, reply: Completion[Message], now: float
     ) -> None:
-        """Only records count: what has none, or an error, joins the fetch that is held at its end,
-        and hears there what its leader says. An error may be that of another broker.
+        """Apply records of a second request.
+
+        A partition without records, or with an error, joins the next regular fetch, which reports
+        its leader's state. An error may be that of another broker.
         """
         network, address = self._network, asked.address
         response: FetchResponse | None = None
@@ -599,7 +595,8 @@ class Fetcher:
                 ends = data.last_stable_offset if self._isolation else data.high_watermark
                 empty.append((found[0], -1 if data.error_code else ends))
         for state, end in empty:
-            # What isn't at its end had no room beside the others, and is asked for again.
+            # Partitions that aren't at their end had no room in the response, and are fetched
+            # again.
             left = self.fetched_bytes > came and (state.fetch_offset or 0) < end
             if not left and state.wants_fetch():
                 asked.keep(state)
@@ -611,7 +608,7 @@ class Fetcher:
         asked.release_all()
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
-        """A fetch without an answer: the address backs off, so partitions needn't."""
+        """Handle a fetch without a response: the address backs off, so partitions needn't."""
         self._replicas.give_up(states, now)
         if isinstance(error, AnswerTooLargeError):
             self._too_large(states, error, now)
@@ -622,9 +619,7 @@ class Fetcher:
     def _too_large(
         self, states: list[PartitionState], error: AnswerTooLargeError, now: float
     ) -> None:
-        """Only a first batch is sent whole (KIP-74), and nobody says of which partition it was:
-        they are asked for one by one, and only the guilty one fails.
-        """
+        """Fetch partitions one by one (KIP-74), to find the one with the large batch."""
         guilty = states if len(states) == 1 else [s for s in states if s.oversized]
         if not guilty:
             for state in states:
@@ -659,7 +654,7 @@ class Fetcher:
             if not sound:
                 why = f"{address} named read replica {node}, which this client didn't ask for"
                 self._retry(state, KafkaError(why), now)
-            elif node < 0:  # advice alone proves nothing: the backoff goes on after it
+            elif node < 0:  # advice alone proves nothing: the backoff continues after it
                 state.fetched_well()
             return
         found = survey(records, offset)
@@ -706,7 +701,7 @@ class Fetcher:
     def _note_ends(
         self, partition: TopicPartition, topic_id: bytes, data: PartitionData, now: float
     ) -> None:
-        """A seek or a new assignment came before the answer, which still says where the log ends.
+        """Apply the end of the log from a response to a request before a seek or new assignment.
 
         The broker won't repeat it in this session until it changes (KIP-227).
         """
@@ -716,11 +711,11 @@ class Fetcher:
             state.told_ends(*ends, now, committed=bool(self._isolation), confirmed=False)
 
     def _cut(self, state: PartitionState, offset: int, needed: int, came: int, now: float) -> None:
-        """The answer ends within its first batch: ask for all of it, in front of the others.
+        """Fetch a first batch again, whole and before the others, because it was cut off.
 
-        Brokers send a first batch whole (KIP-74). Where all of it was asked for and less came, it
-        is asked for once more, alone, for others may have had the room; after that, or where it
-        claims more than any answer may have, asking doesn't help.
+        Brokers send a first batch whole (KIP-74). If all of it was requested and less arrived, it
+        is requested once more, alone, because others may have used the space; after that, or if it
+        claims more than any response may have, requesting doesn't help.
         """
         before, limit = state.max_bytes, self._network.frame_limit
         whole = before is not None and before >= needed
@@ -759,7 +754,7 @@ class Fetcher:
             return  # KIP-951: the new leader is asked at once
         if code == OffsetOutOfRangeError.code:
             if from_replica:
-                return  # it may lag behind: the leader knows whether there is such an offset
+                return  # it may be outdated: the leader knows whether the offset exists
             if state.position != offset:  # first hand out what is buffered, then see again
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":

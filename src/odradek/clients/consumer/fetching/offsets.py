@@ -1,8 +1,8 @@
-"""ListOffsets: beginnings, ends, and the first offsets at or after a time.
+"""Look up offsets with ListOffsets: beginnings, ends, and the first at or after a time.
 
 In: partitions with a timestamp (or -2 for the beginning, -1 for the end). Out: an offset or an
-error for each. One request per leader at a time; what fails in a retriable way is asked again after
-a backoff of this call's own (R-RT-1), and whoever leads then is asked. Must not: move a position.
+error for each. One request per leader at a time; retriable errors are retried after a backoff of
+this call's own (R-RT-1), at the leader by then. Must not: move a position.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ListOffsetsCall:
         self._reasons: dict[TopicPartition, str] = {}
         self._seen: Cluster | None = None
         self._leaders: dict[TopicPartition, tuple[Address, Partition]] = {}
-        """As the snapshot that was seen last says; each connection that is ready asks anew."""
+        """Leaders in the last snapshot; a new connection means a new request."""
 
     def run(self) -> Flow[None]:
         """Ask until every partition has its answer; raises at the deadline."""
@@ -214,8 +214,10 @@ class ListOffsetsCall:
                 self._reasons.update(dict.fromkeys(partitions, f"no response from {address}"))
 
     def _in_vain(self, aside: Connection, reply: Completion[Message], now: float) -> bool:
-        """What was asked on a second connection may have met another broker: no error counts that
-        the first one may not have.
+        """Return whether a second connection's response doesn't count.
+
+        It may have reached another broker: an error only counts if the first connection may return
+        it.
         """
         if reply.error is not None:
             return aside.ended
@@ -228,10 +230,11 @@ class ListOffsetsCall:
         return True
 
     def _waited_for(self) -> set[TopicPartition]:
-        """What nobody else is to be asked for: a leader is asked that answers, or two leaders are.
+        """Return partitions that no other broker is to be asked for.
 
-        R-RB-9: the answer of a silent one counts whenever it comes; only if the partition is led
-        elsewhere by now is the new leader asked as well.
+        Their leader answers, or two leaders are asked already. R-RB-9: the response of a silent
+        leader counts whenever it arrives; the new leader is only asked as well if the partition has
+        moved.
         """
         often = Counter(p for *_, partitions in self._asked.values() for p in partitions)
         return {

@@ -124,16 +124,19 @@ class PositionResets:
         return None if snapshot is None else snapshot.topic(state.partition.topic)
 
     def _note_topic(self, state: PartitionState) -> None:
-        """Bind the position that is looked up to the topic that has the name now: ListOffsets goes
-        by name, and the topic may be another one when its records are fetched.
+        """Bind the position that is looked up to the topic that has the name now.
+
+        ListOffsets uses names, and the topic may be another one when its records are fetched.
         """
         known = self._topic(state)
         if known is not None and not self._subscription.identify(state, known.topic_id):
             state.reset_by(EARLIEST)
 
     def _reset_timestamp(self, state: PartitionState) -> int:
-        """Return the timestamp that ListOffsets is asked for. A reset by duration asks twice: for
-        the end, then for the time; so it has somewhere to begin where no record is young enough.
+        """Return the timestamp for ListOffsets.
+
+        A reset by duration looks up the end first, and then the time; so it has a position if no
+        record is young enough.
         """
         if state.reset == EARLIEST:
             return BEGINNING

@@ -38,7 +38,7 @@ class ReadReplicas:
         self._metadata = metadata
         self._subscription = subscription
         self.rack: str = config["client.rack"] or ""
-        """What a fetch says of where we are, unless it goes to leaders only."""
+        """Rack in a fetch, unless it is only for leaders."""
         self._max_age: float = config["metadata.max.age.ms"]
         self.leaders_until = -math.inf
         """Until when a fetch asks for no advice."""
@@ -107,7 +107,7 @@ class ReadReplicas:
         return bool(found)
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        """A silent replica isn't waited for: its leader may be well."""
+        """Don't wait for a silent replica: its leader may work."""
         snapshot = self._metadata.snapshot
         if snapshot is None:
             return

@@ -1,12 +1,12 @@
-"""After a leader change: is what was read still in the log? (KIP-320)
+"""Check after a leader change whether the log still contains what was read (KIP-320).
 
 In: partitions that are to be fetched from a leader of a newer epoch, and the epoch of the last
-record that was fetched. Out: OffsetForLeaderEpoch requests, one per leader at a time; then the
-fetch goes on, or the position goes back to where the logs part (as in Java), or, with
-`auto.offset.reset=none`, the next poll raises. An unclean election can take records away that were
-read already; other records stand at their offsets then, and would be skipped or mixed in unseen.
-Where there are no topic ids, a leader of a lower epoch tells that its topic was made again.
-Must not: fetch. A position without an epoch (a seek, an old commit) can't be checked and isn't.
+fetched record. Out: OffsetForLeaderEpoch requests, one per leader at a time; then the fetch
+continues, or the position returns to where the logs diverge (as in Java), or, with
+`auto.offset.reset=none`, the next poll raises. An unclean election can remove records that were
+read already; other records have their offsets then, and would be skipped or mixed in unnoticed.
+Without topic ids, a leader of a lower epoch means that its topic was recreated. Must not: fetch. A
+position without an epoch (a seek, an old commit) can't be checked and isn't.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 logger = logging.getLogger("odradek.consumer")
 
 FIRST_VERSION_FOR_CONSUMERS = 3
-"""Before it, a client needed rights over the whole cluster."""
+"""Before it, a client needed permissions on the whole cluster."""
 _REPLICA_ID = -1  # an ordinary client
 WHOSE_AGAIN = 1.0
 """Seconds until it is looked whether a leader is known to be ours, where nothing says so before."""
@@ -61,7 +61,7 @@ EARLIER_TOPIC_OR_ELECTION = (
 
 
 class Question(NamedTuple):
-    """What a leader was asked about a partition."""
+    """A request to a leader about a partition."""
 
     address: Address
     leader_epoch: int
@@ -73,15 +73,15 @@ class Question(NamedTuple):
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
-    """Whether nobody has asked under the leader's epoch yet."""
+    """Return whether no request was sent under the leader's epoch yet."""
     epoch = partition.leader_epoch
     return epoch > state.checked_under or made_anew(state, epoch)
 
 
 def made_anew(state: PartitionState, epoch: int) -> bool:
-    """Whether that epoch is lower than one that was checked, or than that of the position: it isn't
-    the same topic any more. Metadata of a broker that is out of date isn't taken (R-ID-4), and the
-    leader itself knows.
+    """Return whether a topic was recreated: its epoch is lower than a known one.
+
+    Outdated metadata isn't applied (R-ID-4), and the leader itself knows its epoch.
     """
     return 0 <= epoch < max(state.checked_under, state.fetch_epoch)
 
@@ -110,8 +110,9 @@ class TruncationCheck:
     def check(
         self, unchecked: Iterable[tuple[PartitionState, Partition]], snapshot: Cluster, now: float
     ) -> float:
-        """Ask the leaders of partitions whose last fetched record was written under an epoch that
-        isn't known to be theirs; says when to ask again where a leader can't be dialled yet.
+        """Ask the leaders of partitions whose last epoch isn't checked yet.
+
+        Returns when to ask again if a leader can't be connected yet.
         """
         network = self._network
         groups: dict[Address, list[tuple[PartitionState, Question]]] = {}
@@ -187,7 +188,7 @@ class TruncationCheck:
         self._subscription.touch()
         for state, question in parts:
             if self._asked.get(state) != question:
-                continue  # somebody else has been asked since
+                continue  # another request has been sent since
             del self._asked[state]
             stale = state.generation != question.generation
             if stale or not self._subscription.holds(state):
@@ -237,8 +238,8 @@ class TruncationCheck:
             state.backoff.succeeded()
             self._good(state, question)
         elif known and position is not None and answer.end_offset >= position:
-            # Only what was fetched ahead isn't there any more. From the position on it is fetched
-            # again, once the position itself has been checked.
+            # Only prefetched records are missing. They are fetched again from the position on, once
+            # the position itself has been checked.
             state.move_to(position)
         elif state.position == question.offset == state.ownership.span.low and self._foreign(
             state, question
@@ -249,10 +250,10 @@ class TruncationCheck:
         self._subscription.readable.notify()
 
     def _foreign(self, state: PartitionState, question: Question) -> bool:
-        """Judge a position that nothing was read from yet (a committed offset) and that lies beyond
-        the log's end. An election takes records away only together with a newer epoch: without
-        one the offset was committed for an earlier topic of this name (R-ID-3). Return whether
-        that is so.
+        """Return whether an offset beyond the log's end belongs to an earlier topic.
+
+        An election removes records only together with a newer epoch: without one, the offset was
+        committed for another topic (R-ID-3). Only for a position that nothing was read from yet.
         """
         where = state.partition, question.offset, question.epoch, question.leader_epoch
         if question.epoch >= question.leader_epoch >= 0:
@@ -267,8 +268,10 @@ class TruncationCheck:
         return False
 
     def began_anew(self, state: PartitionState, epoch: int) -> None:
-        """It is another topic of the same name (KIP-516). Its records are all unseen: with "latest"
-        some would be skipped, and so would those before a position in the old one.
+        """Read another topic of the same name from its beginning (KIP-516).
+
+        Its records are all unread: with "latest" some would be skipped, and so would those before a
+        position in the old topic.
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:

@@ -1,17 +1,18 @@
-"""The records that were fetched and wait for the caller, in the order in which they came. Those of
-paused partitions wait aside, and so do those that no caller reads while callers wait for others.
+"""Buffer fetched records for the caller, in the order in which they arrived.
 
-In: `CompletedFetch` records, the assignment. Out: which are handed out next, and which leaders may
-be asked for more. Must not: decode, ask, or know the network.
+Records of paused partitions are set aside, and so are those that no caller reads while callers wait
+for others.
 
-Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request that is
-under way and half for what waits; so nobody is starved and the sum is kept. While something of a
-paused partition waits, it has a third: pausing throws nothing away (KAFKA-7548) until another
-partition of the same leader wants that room.
+In: `CompletedFetch` objects, the assignment. Out: the next ones to return, and the leaders that may
+be asked for more. Must not: decode, send, or know the network.
 
-An exception from outside (Ctrl-C, a signal handler's) may end a change of all this halfway: whoever
-comes next finds it torn, lets go of everything, and has it fetched again from the positions
-(R-HO-1).
+Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request in flight
+and half for buffered records; so no leader is starved and the sum is kept. While records of a
+paused partition are buffered, they have a third: pausing drops nothing (KAFKA-7548) until another
+partition of the same leader needs that memory.
+
+An exception from outside (Ctrl-C, a signal handler's) may interrupt a change of this state: the
+next call detects it, drops everything, and has it fetched again from the positions (R-HO-1).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SMALLEST_SHARE = 1
 
 
 class Consumed(NamedTuple):
-    """What the caller had of one topic."""
+    """Records of one topic that the caller has received."""
 
     records: int
     bytes: int
@@ -42,7 +43,7 @@ NOTHING_CONSUMED = Consumed(0, 0, 0.0)
 
 
 class WaitingRecords:
-    """The fetcher's buffer; whoever calls it holds the host's lock."""
+    """The fetcher's buffer; its callers hold the host's lock."""
 
     def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
         """`room` is called when a leader may be asked again."""
@@ -53,7 +54,7 @@ class WaitingRecords:
         """Entries that wait aside; the partition paused first comes first. All entries of a
         partition are here, or all are in `fetched`."""
         self._gone: dict[str, Consumed] = {}
-        """What was handed out of entries that are here no more, by topic."""
+        """Records returned from entries that have been removed, by topic."""
         self.former = NOTHING_CONSUMED
         """The same of all topics that were forgotten."""
         self._buffered: dict[Address, int] = {}
@@ -68,10 +69,10 @@ class WaitingRecords:
     # For the fetcher
 
     def add(self, entry: CompletedFetch) -> None:
-        """Something came; its partition may have been paused since it was asked for.
+        """Add a response; its partition may have been paused since the request.
 
-        What waits is sorted first: were this put aside before what came earlier, it would be
-        handed out before that after the resume.
+        The buffer is sorted first: otherwise this entry could be set aside before earlier ones, and
+        be returned before them after the resume.
         """
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
@@ -88,7 +89,7 @@ class WaitingRecords:
         self._torn = False
 
     def divide(self, budget: int, asked: Iterable[Address]) -> int:
-        """Divide the budget between leaders and uses; gives what one request may bring."""
+        """Divide the budget between leaders and uses; return the most bytes of one request."""
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
@@ -158,7 +159,7 @@ class WaitingRecords:
         )
 
     def put_back(self, entry: CompletedFetch, to: DecodingProgress) -> bool:
-        """What was taken of an entry since then wasn't handed out; whether it is here still."""
+        """Take back what wasn't returned of an entry; return whether it is still buffered."""
         records, size = entry.handed + entry.row, entry.at
         entry.put_back(to)
         if self.holds(entry):
@@ -241,17 +242,17 @@ class WaitingRecords:
         state = entry.state
         room = room or state.unread
         if state.fetch_offset is None and entry.valid:
-            # What follows wasn't known until it was decoded.
+            # The next position wasn't known before the records were decoded.
             state.fetch_from(state.position, state.position_epoch)
             room = True
         if room:
             self._room_made = True
             self._room()
 
-    # What is paused
+    # Paused partitions
 
     def _sort(self) -> None:
-        """Put aside what was paused, and back in front what goes on, as it came."""
+        """Set paused partitions aside, and put resumed ones back in their order."""
         if self._torn:
             self._mend()
         changes, pauses = seen = self._subscription.changes, self._subscription.pauses
@@ -280,7 +281,7 @@ class WaitingRecords:
         self._torn = False
 
     def _mend(self) -> None:
-        """After an exception amid a change: nobody knows what of this is right."""
+        """Drop everything after an exception during a change, which may be half done."""
         if not self._torn:
             return
         subscription = self._subscription
@@ -316,7 +317,7 @@ class WaitingRecords:
         self._room()
 
     def _let_go(self, state: PartitionState) -> None:
-        """Hand out again what of it is still of use: its partition goes on."""
+        """Put a resumed partition's records that are still needed back."""
         entries = self.paused.pop(state)
         for entry in reversed(entries):
             self._count(self._aside, entry.address, -entry.size)

@@ -102,12 +102,12 @@ class AutoCommit:
         self._ended = True
 
     def took(self) -> None:
-        """A reset has found an offset: commit it without waiting for the interval."""
+        """Commit the offset that a reset has found, without waiting for the interval."""
         self._unsaved = True
         self._taken.notify()
 
     def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
-        """Commit what is about to be given back, so that its next reader goes on there."""
+        """Commit partitions before they are revoked, so that their next owner continues there."""
         return self._commit(self._last(states), now + self._before_revocation, now)
 
     def before_assignment(self) -> Flow[float]:

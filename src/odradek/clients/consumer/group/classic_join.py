@@ -49,13 +49,13 @@ NO_MEMBER = ""
 
 @dataclass(slots=True)
 class ClassicIdentity:
-    """What the coordinator knows this member by."""
+    """The coordinator's identification of this member."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
 
     def forget(self, *, member_id: bool = True) -> None:
-        """It isn't known any more."""
+        """Forget the identity, because the coordinator has."""
         self.generation = NO_GENERATION
         if member_id:
             self.member_id = NO_MEMBER
@@ -82,7 +82,7 @@ class Joining:
         self._rack: str | None = config["client.rack"] or None
         self._pause: float = config.backoff("retry.backoff").base
         self.last: tuple[TopicPartition, ...] = ()
-        """What was assigned last, and in which generation: assignors want to know."""
+        """Last assignment and its generation, for assignors."""
         self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
         """A first JoinGroup, until its answer says who this is."""
@@ -90,17 +90,17 @@ class Joining:
         """The member leaves: a JoinGroup that was sent may be answered, and none is sent again."""
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
-        """What the member was assigned last, in which generation: sticky assignors are told."""
+        """Note the member's last assignment and its generation, for sticky assignors."""
         self.last, self.last_generation = assigned, generation
 
     def join(self, topics: Sequence[str], reason: str) -> Flow[JoinGroupResponse]:
-        """Join, for as long as it takes: until all members have come, or the group is there."""
+        """Join, for as long as it takes: until all members have joined, or the group is stable."""
         yield START
         group, identity = self._group, self._identity
 
         def body(_: float) -> JoinGroupRequest:
             if self._leaves:
-                raise IllegalStateError("the consumer leaves its group")
+                raise IllegalStateError("the consumer is leaving its group")
             return JoinGroupRequest(
                 group.group_id,
                 round(self._session_timeout * 1000),
@@ -130,16 +130,17 @@ class Joining:
                 yield Wait((), self._engine.now + self._pause)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
-        """A flow of its own: who leaves meanwhile still learns its id, see `learn_id`."""
+        """Join in a flow of its own: a leaving consumer still learns its id (`learn_id`)."""
         self._unnamed = asked = self._engine.start(ask)
         yield Wait((asked,), math.inf)
         self._unnamed = None
         return asked.result()
 
     def learn_id(self, deadline: float) -> Flow[Completion[JoinGroupResponse] | None]:
-        """Take the member id from the answer to a first JoinGroup, and return the request if it
-        isn't answered yet. The coordinator, and all members with it, wait for a member that was
-        given an id until that leaves or its session ends.
+        """Take the member id from the response to a first JoinGroup; return an unanswered request.
+
+        The coordinator, and all members with it, wait for a member that was assigned an id until it
+        leaves or its session times out.
         """
         now = yield START
         asked, self._unnamed, self._leaves = self._unnamed, None, True
@@ -156,7 +157,7 @@ class Joining:
     def sync(
         self, protocol: str, assignments: list[SyncGroupRequestAssignment]
     ) -> Flow[bytes | None]:
-        """What this member is assigned; None when the group is rebalancing again."""
+        """Return this member's assignment; None if the group is rebalancing again."""
         group, identity = self._group, self._identity
         body = SyncGroupRequest(
             group.group_id,
@@ -192,7 +193,7 @@ class Joining:
         )
 
     def _offer(self, assignor: Assignor, topics: Sequence[str]) -> JoinGroupRequestProtocol:
-        """What it says to the leader in case that this assignor is chosen."""
+        """Return this member's data for the leader, if this assignor is chosen."""
         subscription = MemberSubscription(
             tuple(topics),
             tuple(self._group.owned()),
@@ -214,7 +215,7 @@ class Joining:
 
 
 def _check(answer: JoinGroupResponse | SyncGroupResponse) -> KafkaError | None:
-    """What the conversation itself goes on from is no error."""
+    """Return the response's error, unless it is part of the join protocol."""
     code = answer.error_code
     named = code == MemberIdRequiredError.code and isinstance(answer, JoinGroupResponse)
     return None if named or code in (0, RebalanceInProgressError.code) else error_for(code)

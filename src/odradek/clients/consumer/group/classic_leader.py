@@ -1,7 +1,7 @@
-"""What the leader of a classic group does besides being a member: it divides the partitions.
+"""Lead a classic group: divide the partitions among its members.
 
 In: the subscriptions of all members, the snapshot. Out: each member's assignment as bytes, and
-later why the group should rebalance: topics of the group, also those that only others subscribe
+later the reason for a rebalance: topics of the group, also those that only other members subscribe
 to, have other numbers of partitions. Must not: send anything.
 """
 
@@ -97,10 +97,10 @@ class Leader:
     def _assign(
         self, assignor: Assignor, subscriptions: Mapping[str, MemberSubscription], cluster: Cluster
     ) -> Flow[Assignments]:
-        """Kafka's own assignors run here; a user's in a thread of its own.
+        """Run the assignor: Kafka's own ones here, a user's in a thread of its own.
 
-        It may be slow or never end, and the client goes on meanwhile. But the group waits, and at
-        the end of the session it removes its leader.
+        It may be slow or never end, and the client continues meanwhile. But the group waits, and
+        removes its leader at the end of the session.
         """
         if type(assignor) in BUILT_IN.values():
             return assign_group(assignor, subscriptions, cluster)
@@ -147,7 +147,7 @@ class Leader:
         self._lead(topics, cluster)
 
     def step_down(self) -> None:
-        """Somebody else leads: topics that only others subscribe to are no concern any more."""
+        """Forget topics that only other members subscribe to, because another member leads."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
             metadata = self._metadata
@@ -172,9 +172,9 @@ class Leader:
             if found is None:
                 missing = topic
             if count > before:
-                return f"topic {topic} has {count} partitions, {before} before"
+                return f"the partitions of topic {topic} were increased from {before} to {count}"
             if count < before:
-                gone = f"topic {topic} had {before} partitions and has {count}"
+                gone = f"the partitions of topic {topic} were decreased from {before} to {count}"
         if gone is None:
             self._gone_since = math.inf
         elif self._gone_since == math.inf:
@@ -188,8 +188,9 @@ class Leader:
         return min(self._gone_since + GONE_AFTER, missing, self._withheld_until)
 
     def _look_for(self, missing: str | None, now: float) -> None:
-        """Ask for a topic of the group that does not exist: once it is created, its partitions have
-        no owner until the leader hears of it.
+        """Request metadata of a topic of the group that doesn't exist.
+
+        Once it is created, its partitions have no owner until the leader knows them.
         """
         if missing is None:
             self._missing.succeeded()
@@ -230,7 +231,7 @@ class Leader:
         return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
-        """A snapshot with all of these topics, as far as they exist."""
+        """Return a snapshot with all of these topics, as far as they exist."""
         now = yield START
         metadata = self._metadata
         until = now + TOPICS_TIMEOUT

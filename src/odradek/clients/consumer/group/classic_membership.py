@@ -1,10 +1,10 @@
-"""A consumer's membership of a classic group: one flow from `subscribe` to `close`.
+"""Run a consumer's membership of a classic group: one flow from `subscribe` to `close`.
 
-It rebalances (give back, join, have the partitions divided or be told, take them), then stays a
-member by heartbeats until something calls for the next rebalance. Eager members give everything
-back before they join; cooperative ones keep what they have, give back what the new assignment
-lacks, and join once more (KIP-429). In: the coordinator's answers, wishes of the group glue.
-Out: calls of `Group`. Must not: know positions, offsets or callbacks.
+It rebalances (revoke, join, divide the partitions or receive them, take them over), then stays a
+member by heartbeats until something causes the next rebalance. Eager members revoke everything
+before they join; cooperative ones keep their partitions, revoke those that the new assignment
+lacks, and join once more (KIP-429). In: the coordinator's responses, requests of the group's
+engine. Out: calls of `Group`. Must not: know positions, offsets or callbacks.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ClassicMembership(Life):
         self._max_poll: float = config["max.poll.interval.ms"]
         self._pause: float = config.backoff("retry.backoff").base
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
-        """Errors that nobody foresaw, since it was stable last."""
+        """Unexpected errors since it was last stable."""
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
@@ -110,7 +110,7 @@ class ClassicMembership(Life):
         self._running: Completion[None] | None = None
         self._revoking: Completion[float] | None = None
 
-    # What the group glue calls
+    # Methods that the group's engine calls
 
     @property
     def member_id(self) -> str:
@@ -244,7 +244,7 @@ class ClassicMembership(Life):
         return (yield from self._leader.divide(protocol, joined.members))
 
     def _prepare(self) -> Flow[None]:
-        """Before a join: eager members give back everything (R-GR-1: before it goes out)."""
+        """Revoke all partitions of an eager member before its join (R-GR-1)."""
         gone = self._group.owned()
         if self._cooperative:
             topics = set(self._group.topics())
@@ -268,12 +268,13 @@ class ClassicMembership(Life):
         yield from self._give_back(gone)
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept])
-        if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
+        if gone:  # other members get them in the next generation (KIP-429)
             self.rejoin("partitions were revoked", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
-        """A static member came back with another subscription. Its coordinator kept its place and
-        what was assigned to it there (KIP-345), and doesn't divide again for it.
+        """Leave the group as a static member that came back with another subscription.
+
+        Its coordinator kept its place and its assignment (KIP-345), and doesn't rebalance for it.
         """
         yield from self._give_back(self._group.owned())
         reason, now = "the subscription of this static member has changed", self._engine.now
@@ -282,7 +283,7 @@ class ClassicMembership(Life):
         self.rejoin(reason, self._engine.now)
 
     def _give_back(self, gone: list[TopicPartition]) -> Flow[None]:
-        """Have the application give partitions back, which may take it long: heartbeats go on."""
+        """Let the application revoke partitions, which may take long: heartbeats continue."""
         yield START
         if gone:
             engine = self._engine
@@ -317,7 +318,7 @@ class ClassicMembership(Life):
         return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:
-        """Stay a member while something else goes on, which is waited for in any case."""
+        """Remain a member while another flow runs, which is waited for in any case."""
         now = yield START
         beat: Completion[None] | None = None
         trouble: KafkaError | None = None
@@ -397,7 +398,7 @@ class ClassicMembership(Life):
             self._forget_beat(asked)
 
     def _doubt(self) -> None:
-        """The session is over by this side's clock: hand nothing out until that is settled."""
+        """Return no records until the session, which has timed out on this side, is confirmed."""
         text = f"no heartbeat was answered within session.timeout.ms ({self._session:g} s)"
         logger.warning(
             "group %r: %s; poll() returns no records until one is", self._group.group_id, text
@@ -422,7 +423,7 @@ class ClassicMembership(Life):
     # The ways out
 
     def _removed(self, error: KafkaError) -> Flow[None]:
-        """The group goes on without this member: what it had belongs to others by now."""
+        """Handle a removal from the group: its partitions belong to other members by now."""
         now = yield START
         logger.warning("removed from group %r: %s", self._group.group_id, error)
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
@@ -435,7 +436,7 @@ class ClassicMembership(Life):
         self._move(MemberEvent.REBALANCE, "joins again", now)
 
     def _poll_overdue(self) -> Flow[None]:
-        """The application is busy or stuck: others get its partitions until it is back."""
+        """Leave while the application doesn't poll: other members get its partitions."""
         now = yield START
         group = self._group
         text = f"poll() wasn't called for max.poll.interval.ms ({self._max_poll:g} s)"
@@ -458,7 +459,7 @@ class ClassicMembership(Life):
         self._move(MemberEvent.POLLED, None, self._engine.now)
 
     def _refused(self, error: KafkaError) -> Flow[None]:
-        """The next poll raises it; this membership is over."""
+        """End this membership with an error that the next poll raises."""
         now = yield START
         self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         now = yield from self._lose_all(now)
@@ -469,9 +470,9 @@ class ClassicMembership(Life):
         self._identity.forget()
 
     def _mishap(self, error: KafkaError) -> Flow[None]:
-        """What says nothing about this member: the next poll raises it, and it joins again.
+        """Join again after an error that says nothing about this member; the next poll raises it.
 
-        What it has it keeps, as far as it can tell: until its session is over.
+        It keeps its partitions, as far as it knows: until its session is over.
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
@@ -541,7 +542,7 @@ class ClassicMembership(Life):
 
     def _stop(self) -> None:
         """End the flow, wherever it is."""
-        over = DisconnectedError("the consumer leaves its group")
+        over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:
                 self._engine.cancel_now(open_, over)
@@ -549,7 +550,7 @@ class ClassicMembership(Life):
 
 
 def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:
-    """A rebalance is news, not an error."""
+    """Return the error of a heartbeat; a rebalance isn't one."""
     if answer.error_code in (0, RebalanceInProgressError.code):
         return None
     return error_for(answer.error_code)

@@ -1,7 +1,7 @@
-"""What a caller may give to `commit` and `send_offsets_to_transaction`, as offsets.
+"""Read the arguments of `commit` and `send_offsets_to_transaction`.
 
-In: offsets by partition, records, Arrow data. Out: the offset after the last of them, partition by
-partition. Must not: know what is assigned, or import pyarrow before somebody has it.
+In: offsets by partition, records, Arrow data. Out: the offset after the last of them by partition.
+Must not: know what is assigned, or import pyarrow unless the caller has.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class CommitQueue:
         return turn
 
     def leave(self, turn: Completion[None]) -> None:
-        """It is over, whether it was its turn or not."""
+        """End a turn, whether it has begun or not."""
         self._gone.add(turn)
         if not turn.done:
             return

@@ -1,8 +1,9 @@
-"""What a group has committed: asked of its coordinator, and told to it (OffsetFetch, OffsetCommit).
+"""Fetch and commit a group's offsets at its coordinator (OffsetFetch, OffsetCommit).
 
-In: partitions, or offsets; who asks, at the moment the request goes out. Out: committed offsets, or
-errors that say what to do. Commits go one after another (`commit_queue`), and what the group took
-of one isn't sent again when the rest is. Must not: decide what to commit, or know callbacks.
+In: partitions, or offsets; the member's identity when the request is sent. Out: committed offsets,
+or errors that say what to do. Commits are sent one after another (`commit_queue`), and a part that
+the group has accepted isn't sent again with the rest. Must not: decide what to commit, or know
+callbacks.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ Other commits wait for it, so not for as long as its caller would wait."""
 LOOK_AGAIN = 0.1
 """Seconds between two looks at metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
-"""Seconds after which a topic that nobody has met as unknown may be new again."""
+"""Seconds after which a topic that was unknown to the coordinator may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 OVERTAKEN = (
@@ -124,11 +125,11 @@ class CommittedOffsets:
     def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float, *, told: OnOffset | None = None
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
-        """What is committed; None where nothing is. Offsets of open transactions are waited for.
+        """Return committed offsets; None if there is none. Open transactions are waited for.
 
-        `told` hears of each partition as soon as something is known of it: also where others wait
-        or are refused. Of its offset, of an error for good, or of one that is asked through. What
-        it no longer wants isn't asked for again, and isn't in what is given.
+        `told` is called for each partition as soon as its state is known, even if others wait or
+        are refused: with its offset, a final error, or one that is retried. Partitions that it no
+        longer wants aren't requested again, and aren't in the result.
         """
         lookup = OffsetLookup(
             self.coordinator, partitions, told, identity=self.identity, topic_id=self.topic_id
@@ -159,10 +160,10 @@ class CommittedOffsets:
         accepted: Accepted | None = None,
         unknown_for: float = UNKNOWN_FOR,
     ) -> Flow[None]:
-        """Commit these; raises `CommitFailedError` where this member may not (any more).
+        """Commit offsets; raise `CommitFailedError` if this member isn't allowed to (any more).
 
-        It is the member's of this moment, not of the one when its turn comes. `accepted` is told
-        of each partition that the group took, also where others fail.
+        The member's state at this moment counts, not at its turn. `accepted` is called for each
+        partition that the group has accepted, even if others fail.
         """
         if not asked.offsets and not asked.replaced:
             return
@@ -211,7 +212,7 @@ class CommittedOffsets:
         return True
 
     def known(self, topic: str) -> None:
-        """The coordinator knows it."""
+        """Note that the coordinator knows a topic."""
         if self._unknown or self._missing:
             self._unknown.pop(topic, None)
             self._missing.pop(topic, None)
@@ -222,9 +223,7 @@ class CommittedOffsets:
         ids: Mapping[TopicPartition, bytes],
         who: GroupIdentity,
     ) -> OffsetCommitRequest:
-        """The request, in the version of the connection that it goes out on; without `ids` it goes
-        by name.
-        """
+        """Return the request in its connection's version; without `ids`, by name."""
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
         for tp, o in offsets.items():
@@ -319,8 +318,9 @@ class _Commit:
         return partition in self._ids and self._stored.is_missing(partition.topic)
 
     def _refuse_if_missing_still(self, partition: TopicPartition) -> bool:
-        """Fail a partition without waiting for newer metadata if a commit before this one has
-        waited: or each commit would take as long, and others wait for their turn.
+        """Fail a partition without waiting for newer metadata if an earlier commit has waited.
+
+        Otherwise each commit would take as long, and others wait for their turn.
         """
         if not self._stored.is_missing_still(partition.topic):
             return False
@@ -334,8 +334,10 @@ class _Commit:
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
     def _topics_known(self, deadline: float) -> Flow[None]:
-        """Wait for the metadata that a coordinator's answer has put in doubt. A topic that it
-        doesn't know was deleted: by name, the next request might meet another one.
+        """Wait for new metadata after a coordinator's response.
+
+        A topic that the coordinator doesn't know was deleted: by name, the next request might reach
+        another one.
         """
         metadata, now = self._stored.metadata, self._stored.now
         while metadata.answered < self._doubted:
@@ -398,8 +400,9 @@ class _Commit:
         return True
 
     def _refuse_unknown(self, partition: TopicPartition) -> bool:
-        """Fail a partition whose topic the coordinator doesn't know, unless it may be a new topic:
-        the coordinator knows that one soon.
+        """Fail a partition whose topic the coordinator doesn't know, unless the topic may be new.
+
+        The coordinator will know a new topic soon.
         """
         if self._refuse_if_replaced(partition):
             return True
@@ -464,7 +467,7 @@ class _Commit:
         return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
-        """What an error means for this member: again, or never."""
+        """Return an error as it concerns this member: retriable, or final."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now, sent = self._stored.identity(), self._sent
@@ -486,14 +489,14 @@ class _Commit:
 def recreated(
     what: str, partition: TopicPartition, read_id: bytes, now_id: bytes, stored: bool = False
 ) -> TopicRecreatedError:
-    """The error of an offset that belongs to a deleted topic of the same name."""
+    """Return the error for an offset that belongs to a deleted topic of the same name."""
     return TopicRecreatedError(
         partition, what, topic_id_text(read_id), topic_id_text(now_id), stored
     )
 
 
 def lost_membership(group_id: str, why: object) -> CommitFailedError:
-    """The error of a member that is none any more: what it had may be others' by now."""
+    """Return the error for a former member: its partitions may have other owners by now."""
     return CommitFailedError(
         f"the commit to group {group_id!r} was refused ({why}): this consumer has lost its "
         "partitions, or they are being assigned to other members. Records after the last commit "

@@ -48,6 +48,7 @@ from odradek.clients.refusal_words import with_cure
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
+from odradek.network.connection_state import worded
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class ConsumerGroup:
         self._watch = watch
         self._new_membership = new_membership
         self._silent: set[TopicPartition] = set()
-        """Held, but on_assigned was taken back before it told of them."""
+        """Assigned, but on_assigned was withdrawn before it reported them."""
         self._unwanted: dict[PartitionState, None] = {}
         """Withheld because their topic isn't subscribed any more; the group will take them."""
         self.poll_wanted = Signal()
@@ -144,8 +145,9 @@ class ConsumerGroup:
         self.asked_at = 0.0
         """When the caller asked for records, or was last given some."""
         self.given: deque[float] = deque([0.0], maxlen=1)
-        """When the caller of a loop came back after a record: each counts for
-        `max.poll.interval.ms`, and costs no call of a function of ours.
+        """When the caller of a loop came back after a record.
+
+        Each counts for `max.poll.interval.ms`, and costs no function call.
         """
         self._polling = False
 
@@ -181,7 +183,7 @@ class ConsumerGroup:
         return self._watch.pattern
 
     def topics(self) -> list[str]:
-        """The subscribed topics; with a classic pattern those that match now."""
+        """Return the subscribed topics; with a classic pattern those that match now."""
         return self._watch.topics()
 
     def subscribe(
@@ -242,7 +244,7 @@ class ConsumerGroup:
             self._engine.cancel(self._next, IllegalStateError("replaced by another call"))
             self._next = None
 
-    # What a membership uses (the engine's step)
+    # Methods that a membership calls (in the engine's step)
 
     @property
     def polled_at(self) -> float:
@@ -259,11 +261,11 @@ class ConsumerGroup:
         return None if self._polling or self.asked_at == 0.0 else now - self.polled_at
 
     def owned(self) -> list[TopicPartition]:
-        """What is assigned now."""
+        """Return the current assignment."""
         return list(self._subscription.partitions)
 
     def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
-        """Give partitions back (R-GR-1); raises `PollOverdueError` without the caller."""
+        """Revoke partitions (R-GR-1); raise `PollOverdueError` without the caller."""
         now = yield START
         states = self._states(partitions)
         if not states:
@@ -315,11 +317,11 @@ class ConsumerGroup:
         return now
 
     def assigned_nothing(self) -> None:
-        """The next poll tells: from there on `commit()` is about what is owned now, nothing."""
+        """Note an empty assignment: from the next poll on, `commit()` commits nothing."""
         self.ownership.leave_unannounced()
 
     def unsettled(self, since: float) -> None:
-        """The membership isn't stable: say so once, if that lasts and nothing is owned by then."""
+        """Warn once if the membership remains unstable and owns nothing."""
         self._engine.start(self._tell_of_wait(since))
 
     def _tell_of_wait(self, since: float) -> Flow[None]:
@@ -332,18 +334,18 @@ class ConsumerGroup:
             session = self.config["session.timeout.ms"]
             from shlex import quote  # only here: most consumers never wait
 
-            state, name = member.state.value.replace("_", " "), self.group_id
+            state, name = worded(member.state), self.group_id
             logger.warning(WAITS, name, now - since, state, session, quote(name))
             self._waits_since = since
 
     def settled(self, now: float) -> None:
-        """The membership is stable: say so, if it was said that it isn't."""
+        """Log that the membership is stable again, if a warning said that it isn't."""
         since, self._waits_since = self._waits_since, None
         if since is not None:
             logger.warning(WAITED, self.group_id, now - since)
 
     def complain(self, error: KafkaError) -> None:
-        """The next poll raises this, once."""
+        """Let the next poll raise this error, once."""
         self.member.complain(error)
 
     def failed(self, error: KafkaError) -> None:
@@ -401,7 +403,7 @@ class ConsumerGroup:
     def _called(
         self, what: str, listener: Listener | None, states: list[PartitionState], now: float
     ) -> Flow[float]:
-        """Have the caller run a callback, and wait for its end."""
+        """Let the caller run a callback, and wait for its end."""
         told = [s.partition for s in states if s.partition not in self._silent]
         self._goodbye = pending = self._queue(what, listener, told)
         if pending is None:
@@ -426,9 +428,10 @@ class ConsumerGroup:
     # The caller's side (its thread)
 
     def entered(self, now: float, of: Selection = None) -> bool:
-        """The caller asks for records: it is through with those it had. Says whether to wake.
+        """Note that the caller asks for more records and has finished its last ones.
 
-        `of`: the partitions that it asks for; other tasks may work on records of the others.
+        Returns whether to wake the host. `of` contains the requested partitions; other tasks may
+        work on records of the others.
         """
         self.callbacks.check("poll()")
         with self._lock:
@@ -447,7 +450,7 @@ class ConsumerGroup:
                 self.ownership.announce_all(self.identity())
 
     def left(self, now: float, *, brought: bool = True) -> None:
-        """The caller works on what it was handed; `brought`: it may have been handed something."""
+        """Note that the caller works on its records; `brought`: it may have received some."""
         self.asked_at, self._polling = now, False
         if not brought and self.ownership.unannounced:
             self.announce_all()
@@ -475,8 +478,9 @@ class ConsumerGroup:
             )
 
     def tell_the_rest(self, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Each callback of `commit_async` is called once: also if the time is up, or the client
-        has ended. What it begins now would end for nobody, so that is refused.
+        """Call each callback of `commit_async` once, even after the timeout or the client's end.
+
+        A commit that it starts now would never finish, and is refused.
         """
         now = yield START
         with self._lock:
@@ -494,7 +498,7 @@ class ConsumerGroup:
 
     def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
-            if not pending.done.done:  # an interrupted caller tells of it once more
+            if not pending.done.done:  # an interrupted caller is called once more
                 pending.done.complete(None)
 
         self._engine.post(end)
@@ -542,9 +546,9 @@ class ConsumerGroup:
     # The end
 
     def leave(self, deadline: float) -> Completion[None]:
-        """Commit what the caller is through with, give everything back, and leave.
+        """Commit finished records, revoke everything, and leave.
 
-        Ends at the deadline; what went wrong is logged. Callbacks run in the caller.
+        Ends at the deadline; errors are logged. Callbacks run in the caller.
         """
         self._cancel_next()
         end = self._engine.start(self._leave(deadline))
@@ -572,14 +576,14 @@ class ConsumerGroup:
             self._watch.end()
         else:
             self._watch.stop()
-        # Not those that were lost during the commit: on_lost tells of them.
+        # Without those that were lost during the commit, which on_lost reports.
         states = list(self._subscription.partitions.values())
         if self.callbacks.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             told = self._announced(states)
             self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
-            self._silent.update(told)  # once: what loses them from here on tells nobody
+            self._silent.update(told)  # once: a later loss isn't reported
         yield from self._called_back(until)
         yield from membership.leave(deadline)
         if membership is not self.member.membership:

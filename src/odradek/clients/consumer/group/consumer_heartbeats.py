@@ -1,7 +1,7 @@
-"""What the heartbeats of one KIP-848 member say: all of it, or only what has changed.
+"""Build the heartbeats of a KIP-848 member: the full state, or only its changes.
 
-In: the group's subscription, what the member has. Out: requests, and what of an answer concerns the
-member itself. Must not: send, or decide when.
+In: the group's subscription, the member's partitions. Out: requests, and the part of a response
+that concerns the member itself. Must not: send, or decide when.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 """Member epochs with a meaning; a static member that leaves keeps its place for a while."""
 LATE = 60.0
-"""Seconds in which a coordinator may still take in a heartbeat whose connection was lost: it may
-assign partitions in an answer to it that nobody gets, and says so again to who says everything.
+"""Seconds in which a coordinator may still receive a heartbeat whose connection was lost.
+
+It may assign partitions in a response that is lost, and only repeats them for a full heartbeat.
 """
 OWN_IDS = 1
 """Members choose their ids from this version on (KIP-1082), and may send a pattern."""
@@ -42,30 +43,30 @@ class Heartbeats:
         self._pattern: str | None = None
 
     def say_all(self) -> None:
-        """The next heartbeat says everything."""
+        """Let the next heartbeat contain the full state."""
         self.full = True
 
     def doubt(self, now: float) -> None:
-        """An answer was lost, and with it perhaps an assignment: the next ones say everything."""
+        """Send the full state from now on: a response was lost, perhaps with an assignment."""
         self.full = True
         self._doubtful_until = now + LATE
 
     def choose_id(self, rng: Rng) -> None:
-        """A random UUID, from the client's own generator."""
+        """Choose a random UUID, with the client's own generator."""
         from uuid import UUID  # only here: most clients start without it
 
         octets = bytes(int(rng.random() * 256) for _ in range(16))
         self.member_id = str(UUID(bytes=octets, version=4))
 
     def joining(self) -> None:
-        """The next heartbeat is a first one."""
+        """Let the next heartbeat be a first one."""
         self.epoch = JOIN
         self.full = True
 
     def request(
         self, held: Mapping[TopicPartition, bytes], now: float, *, acknowledge: bool
     ) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat; `held` has the topic ids of what the member has."""
+        """Return the next heartbeat; `held` has the topic ids of the member's partitions."""
         group, joins = self._group, self.epoch == JOIN
         version = group.coordinator.version(ConsumerGroupHeartbeatRequest)
         old = version is not None and version < OWN_IDS
@@ -102,7 +103,7 @@ class Heartbeats:
         return request
 
     def farewell(self) -> ConsumerGroupHeartbeatRequest:
-        """The heartbeat that leaves."""
+        """Return the heartbeat that leaves the group."""
         group = self._group
         return ConsumerGroupHeartbeatRequest(
             group_id=group.group_id,

@@ -1,12 +1,13 @@
-"""Membership of a group of `group.protocol=consumer` (KIP-848): the coordinator assigns.
+"""Run the membership of a group of `group.protocol=consumer` (KIP-848): the coordinator assigns.
 
-One request does everything: ConsumerGroupHeartbeat joins (epoch 0), says what the member has,
-brings what it is assigned, leaves (epoch -1 or -2). In: the group's subscription and `poll()`s,
-answers. Out: partitions given back and taken up, one after the other, while heartbeats go on and
-partitions that stay aren't touched. Must not: know of offsets, or of the user's callbacks.
+One request does everything: ConsumerGroupHeartbeat joins (epoch 0), reports the member's
+partitions, returns its assignment, leaves (epoch -1 or -2). In: the group's subscription and
+`poll()`s, responses. Out: partitions revoked and assigned, one after the other, while heartbeats
+continue and other partitions aren't touched. Must not: know of offsets, or of the user's callbacks.
 
-Two flows: one sends heartbeats; the other reconciles. What has to go is given back first, then what
-is new is taken up, and the next heartbeat says so: until then the coordinator gives it to nobody.
+Two flows: one sends heartbeats; the other reconciles. Partitions are revoked first, then new ones
+are assigned, and the next heartbeat reports that: until then the coordinator assigns the revoked
+ones to no other member.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ UNRELEASED = (
     "group.instance.id. Show the members with: odradek groups describe %s"
 )
 AWAITED = ExponentialBackoff(0.1, 1.0)
-"""Seconds between the heartbeats of a member that has just joined and was assigned nothing yet: the
-broker computes assignments a while after it answers, and others have to give back first. Waiting
-for the usual interval, 5 s, would keep a new consumer from its first record."""
+"""Seconds between the heartbeats of a member that has just joined without an assignment.
+
+The broker computes assignments a while after it answers, and other members must revoke first. The
+usual interval, 5 s, would delay a new consumer's first record.
+"""
 SHORTEST_INTERVAL = 0.1
 """Seconds between heartbeats, whatever a broker says."""
 
@@ -73,7 +76,7 @@ _FENCED = (FencedMemberEpochError, UnknownMemberIdError)
 _RETRIED = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
 
 Held = dict[TopicPartition, bytes]
-"""Partitions with the ids of their topics: one that was made again is another topic."""
+"""Partitions with the ids of their topics: a recreated topic is another topic."""
 
 
 class ConsumerMembership(Life):
@@ -89,7 +92,7 @@ class ConsumerMembership(Life):
         self._beats = Heartbeats(group)
         self._held: Held = {}
         self._target: dict[bytes, tuple[int, ...]] = {}
-        """What the coordinator has assigned last."""
+        """The coordinator's last assignment."""
         self._changed = Signal()
         self._seen: Cluster | None = None
         """The metadata that was compared with `_held` last."""
@@ -148,7 +151,7 @@ class ConsumerMembership(Life):
             self._wake()
 
     def hold(self) -> None:
-        """The consumer will leave: nothing is taken up any more, but heartbeats go on."""
+        """Prepare to leave: nothing new is assigned, but heartbeats continue."""
         self._holds = True
         self._stop_reconciling("the consumer leaves")
 
@@ -192,8 +195,9 @@ class ConsumerMembership(Life):
         return (yield Wait((self._changed, self._metadata.changed), min(due, overdue)))
 
     def _compare_topics(self) -> None:
-        """Ask the coordinator at once if metadata has another topic with the name of one that is
-        held: no record of it is read before the group assigns it (R-ID-3).
+        """Send a heartbeat at once if metadata has another topic with an assigned topic's name.
+
+        No record of it is read before the group assigns it (R-ID-3).
         """
         snapshot = self._metadata.snapshot
         if snapshot is None or snapshot is self._seen:
@@ -270,7 +274,7 @@ class ConsumerMembership(Life):
             self._due = min(self._due, self._awaited.failed(now))
 
     def _failed(self, error: KafkaError, now: float) -> Flow[None]:
-        """What an error means that asking again didn't mend."""
+        """Handle an error that a retry didn't cure."""
         said = str(error).rstrip(".")
         gone = isinstance(error, GroupIdNotFoundError) and self._beats.epoch > JOIN
         if isinstance(error, _FENCED) or gone:
@@ -295,7 +299,7 @@ class ConsumerMembership(Life):
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
             yield from self._refuse(error, now)
-        else:  # it says nothing about this member, which goes on; Java's would be lost for good
+        else:  # it doesn't concern this member; Java's member would be lost for good
             self._group.complain(error)
             self._not_before = self._failures.failed(now)
 
@@ -320,20 +324,20 @@ class ConsumerMembership(Life):
         self._soon, self._not_before = True, self._failures.failed(now)
 
     def _removed(self, error: KafkaError, now: float) -> Flow[None]:
-        """The group went on without this member: all is lost, and it joins again."""
+        """Join again after a removal from the group, in which all partitions are lost."""
         self._stop_reconciling("removed from the group")
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
         if self._holds:
             return
         until = self._removals.failed(now)
-        # Once may be anybody's fault; again and again is not to become a storm of requests.
+        # A single removal isn't delayed; repeated ones must not overload the coordinator.
         self._not_before = until if self._removals.failures > 1 else now
         self._soon = True
         self._move(MemberEvent.REJOIN, "removed", now)
 
     def _refuse(self, error: KafkaError, now: float) -> Flow[None]:
-        """The group refuses this consumer for good."""
+        """End the membership, because the group refuses this consumer for good."""
         self._stop_reconciling("refused")
         self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
@@ -414,7 +418,7 @@ class ConsumerMembership(Life):
             self._engine.cancel(running, ClientClosedError(why))
 
     def _reconcile(self) -> Flow[None]:
-        """Give back, take up, tell; whatever the coordinator assigns meanwhile."""
+        """Revoke, assign, report; whatever the coordinator assigns meanwhile."""
         now = yield START
         backoff = Backoff(self._group.config.backoff("retry.backoff"), self._rng)
         stops = self._stops
@@ -443,7 +447,7 @@ class ConsumerMembership(Life):
                 yield from self._refuse(error, self._engine.now)
 
     def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
-        """Give back what isn't wanted, then take up what is; says whether that was anything."""
+        """Revoke unassigned partitions, then take new ones; return whether any changed."""
         gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
         if gone:
             stops, target = self._stops, self._target
@@ -461,7 +465,7 @@ class ConsumerMembership(Life):
         return now, bool(gone or new)
 
     def _resolved(self, target: Mapping[bytes, tuple[int, ...]]) -> tuple[Held, list[bytes]]:
-        """The target by name, and the ids whose names have to be asked for."""
+        """Return the assignment by name, and the ids whose names have to be looked up."""
         wanted: Held = {}
         unknown = []
         for topic_id, partitions in target.items():

@@ -39,7 +39,7 @@ _int16, _int32 = Struct(">h"), Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What the leader gave to one member."""
+    """The leader's assignment for one member."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None

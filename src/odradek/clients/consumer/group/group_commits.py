@@ -38,6 +38,7 @@ from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaErr
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
+from odradek.network.connection_state import worded
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Signal, Wait
 
@@ -54,10 +55,10 @@ GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState
 
 
 def patience(config: Config) -> float:
-    """Seconds that a question of the client's own may take; it is asked again when they are over.
+    """Return the seconds that a request of the client's own may take before it is retried.
 
-    `default.api.timeout.ms` is for calls. What nobody calls needs at least the time of one request,
-    or it could never succeed.
+    `default.api.timeout.ms` is for calls. A request without a caller needs at least the time of one
+    request, or it could never succeed.
     """
     request: float = config["request.timeout.ms"]
     call: float = config["default.api.timeout.ms"]
@@ -68,7 +69,7 @@ RENEW_AFTER = 600.0
 """Seconds after which a commit is repeated at the latest, so that brokers don't expire it while its
 partition has no new records."""
 TELL_AFTER = 10.0
-"""Seconds for which a partition may wait for its committed offset before the log tells of it."""
+"""Seconds that a partition may wait for its committed offset before a warning."""
 OPEN_TRANSACTION = (
     ". An open transaction has sent an offset for it: that ends when its producer commits or "
     "aborts it, or after the producer's transaction.timeout.ms"
@@ -76,7 +77,7 @@ OPEN_TRANSACTION = (
 
 
 class Awaited:
-    """A partition whose committed offset can't be had."""
+    """A partition whose committed offset is unavailable."""
 
     __slots__ = ("since", "told", "why")
 
@@ -122,12 +123,12 @@ class GroupCommits:
         self.stored = stored
         self._traces = traces
         self.awaited: dict[TopicPartition, Awaited] = {}
-        """Partitions that have no position yet, because their committed offset can't be had."""
+        """Partitions without a position, because their committed offset is unavailable."""
         self._open: dict[Told, None] = {}
         self._under_way: dict[Told, None] = {}
         """All that have begun, also those whose callers wait for them."""
         self._closed = False
-        """Nothing is begun any more that a caller would have to be told of."""
+        """Whether no commit may be started whose caller would have to be notified."""
         self._settled = Signal()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -176,11 +177,11 @@ class GroupCommits:
         return {p for commit in (*self._open, *self._under_way) for p in commit.offsets}
 
     def with_topics(self, asked: AskedCommit, *, positions: bool = False) -> AskedCommit:
-        """Note which topics the offsets belong to. This is done when the caller commits: by the
-        time the request goes out a topic of the same name may have another id, and all of its
-        records would be passed over (R-ID-3).
+        """Note which topics the offsets belong to, when the caller commits.
 
-        `positions`: the commit is about all positions, also those that are being looked up.
+        By the time the request is sent, a topic of the same name may have another id, and all of
+        its records would be skipped (R-ID-3). With `positions`, the commit is about all positions,
+        also those that are being looked up.
         """
         subscription, stored = self._subscription, self.stored
         what = f"commit to group {stored.group_id!r}"
@@ -210,10 +211,10 @@ class GroupCommits:
         unknown_for: float = UNKNOWN_FOR,
         unasked: bool = False,
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit these, and return them.
+        """Commit these offsets, and return them.
 
-        What the caller asks for counts from now on, for commits that nobody asks for as well: one
-        that comes after it must not take it back.
+        The caller's offsets count from now on, for the client's own commits as well: a later one
+        must not undo them.
         """
         now = yield START
         chosen, membership = asked.offsets, self._member.membership
@@ -222,7 +223,7 @@ class GroupCommits:
             # offsets.
             raise lost_membership(
                 self._member.group_id,
-                f"the member's state is {membership.state.value.replace('_', ' ')}",
+                f"the member's state is {worded(membership.state)}",
             ) from self._member.error
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
@@ -308,7 +309,7 @@ class GroupCommits:
 
     @property
     def open(self) -> bool:
-        """Commits are under way that their callers will be told of."""
+        """Return whether commits are in progress whose callers will be notified."""
         return bool(self._open)
 
     def settle(self, deadline: float, now: float) -> Flow[float]:
@@ -331,7 +332,7 @@ class GroupCommits:
         return now
 
     def give_up(self, now: float) -> None:
-        """Tell of those that are still under way: nobody waits for them any more."""
+        """Fail the commits in progress, because they aren't waited for any more."""
         for told in list(self._open):
             what = f"the response to commit_async() of group {self._member.group_id!r}"
             self._tell(told, self._engine.ended or self.stored.timeout(what, now))
@@ -356,8 +357,9 @@ class GroupCommits:
         self._settled.notify()
 
     def look_up(self, states: list[PartitionState]) -> Flow[None]:
-        """Give partitions the positions that the group has committed; part of the fetcher's
-        advance. Where nothing is committed `auto.offset.reset` decides.
+        """Set partitions' positions to the group's committed offsets, in the fetcher's advance.
+
+        Without a committed offset, `auto.offset.reset` decides.
         """
         now = yield START
         wanted = {s.partition: (s, s.generation) for s in states}
@@ -366,7 +368,7 @@ class GroupCommits:
         refused = False
 
         def still(partition: TopicPartition) -> bool:
-            """Nobody has sought in it, or given it away."""
+            """Return whether the partition is still assigned and wasn't sought."""
             state, generation = wanted[partition]
             return state.generation == generation and subscription.holds(state)
 
@@ -429,7 +431,7 @@ class GroupCommits:
             self.stored.metadata.is_older(state.partition, epoch, state.topic_id)
 
     def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
-        """Its offset can't be had yet; the log tells once of one that waits for long."""
+        """Note that its offset is unavailable; log once if that lasts long."""
         now = self._engine.now
         waits = self.awaited.setdefault(partition, Awaited(now))
         waits.why = why

@@ -64,7 +64,7 @@ class ThisMember:
         self._leaving = end
 
     def has_left(self) -> None:
-        """The group is left: no poll could raise its refusal any more."""
+        """Note that the group was left: no poll could raise its refusal any more."""
         self.membership = self.error = None
 
     def complain(self, error: KafkaError) -> None:

@@ -1,13 +1,13 @@
-"""The life of a membership as two transition tables, with Kafka's names for the states.
+"""Define the life of a membership as two transition tables, with Kafka's names for the states.
 
     UNJOINED -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE -> PREPARING_REBALANCE …
     KIP-848: UNJOINED -> JOINING -> RECONCILING -> ACKNOWLEDGING -> STABLE -> RECONCILING …
-        FENCED: put out of the group; joins again at once
+        FENCED: removed from the group; joins again at once
         STALE: the application doesn't poll; joins again when it does
         FATAL: refused; a classic member joins again when the application subscribes once more
 
-In: events of `classic_membership` and `consumer_membership`. Out: the next state, told to whoever
-listens to events, or a refusal. Must not: know about time.
+In: events of `classic_membership` and `consumer_membership`. Out: the next state, reported to
+listeners of events, or a refusal. Must not: know about time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from odradek.network.engine import Engine
 
 
 class MemberEvent(StrEnum):
-    """What can happen to a member of a group."""
+    """Events of a member of a group."""
 
     SUBSCRIBED = "subscribed"
     JOINED = "joined"
     """Classic: the coordinator has answered the join."""
     SYNCED = "synced"
-    """Classic: the leader's assignment is there."""
+    """Classic: the leader's assignment has arrived."""
     REBALANCE = "rebalance"
     """Classic: a reason to join again: the coordinator's, the leader's or the application's."""
     SESSION_EXPIRED = "session_expired"
@@ -55,7 +55,7 @@ _S, _E = MemberState, MemberEvent
 
 
 def _ways_out(members: tuple[MemberState, ...]) -> Transitions:
-    """What can happen to a member in any of these states, whatever the protocol."""
+    """Return the transitions of a member in any of these states, for both protocols."""
     active = (*members, _S.FENCED, _S.STALE)
     return {
         **{(state, _E.REMOVED): _S.FENCED for state in members},
@@ -125,7 +125,7 @@ class Life:
 
 
 def move(table: Transitions, state: MemberState, event: MemberEvent) -> MemberState:
-    """The state after the event; refuses what the table doesn't allow."""
+    """Return the state after the event; raise if the table doesn't allow it."""
     try:
         return table[state, event]
     except KeyError:

@@ -1,9 +1,9 @@
-"""What a group consumer is made of: a membership, and the group that it belongs to.
+"""Define the interface between a membership and its group.
 
-A membership (classic, or KIP-848) speaks with the coordinator: it joins, sends heartbeats, learns
-what is assigned, leaves. The group (`consumer_group`) is everything else: what is subscribed, what
-is owned, committed offsets, and the caller's callbacks. In: each other's calls. Out: state.
-Must not: behave; these are the words that both sides agree on.
+A membership (classic, or KIP-848) talks to the coordinator: it joins, sends heartbeats, receives
+its assignment, leaves. The group (`consumer_group`) is everything else: subscription, assignment,
+committed offsets, and the caller's callbacks. In: each other's calls. Out: state. Must not: have
+behaviour; these are the types that both sides agree on.
 """
 
 from __future__ import annotations
@@ -74,26 +74,28 @@ class Membership(Protocol):
         """Begin to join; what follows runs as flows of the engine until `leave`."""
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again: other topics, other matches of a pattern, or the caller's wish. (What the
-        numbers of partitions mean is the membership's own to watch.)
+        """Join again: other topics, other matches of a pattern, or on the caller's request.
 
-        Also when a commit was told that the member isn't known (any more): the membership looks
-        at its own state first, as it may have joined again since.
+        (The membership itself watches numbers of partitions.) Also if a commit was refused because
+        the member isn't known (any more): the membership checks its own state first, as it may have
+        joined again since.
         """
 
     def hold(self) -> None:
-        """The consumer is about to leave: no rebalance is begun or gone on with, but heartbeats go
-        on until `leave`, while partitions are given back.
+        """Prepare to leave: no rebalance is started or continued.
+
+        Heartbeats continue until `leave`, while partitions are revoked.
         """
 
     def leave(self, deadline: float) -> Flow[None]:
-        """Leave, at `close()` and `unsubscribe()`: what is owned was given back before. Static
-        members stay in the group. Never raises; ends at the deadline at the latest.
+        """Leave, at `close()` and `unsubscribe()`, after partitions were revoked.
+
+        Static members remain in the group. Never raises; ends at the deadline at the latest.
         """
 
 
 class Group(Protocol):
-    """What a membership may use. All is called in the engine's step, under the host's lock."""
+    """Methods that a membership calls, in the engine's step, under the host's lock."""
 
     @property
     def group_id(self) -> str: ...
@@ -125,27 +127,29 @@ class Group(Protocol):
 
     @property
     def heartbeats(self) -> Sampled:
-        """What a membership notes the time in that each of its heartbeats took."""
+        """Return the samples in which a membership notes the duration of its heartbeats."""
 
     def topics(self) -> list[str]:
-        """The subscribed topics, sorted; with a classic pattern those that match it now."""
+        """Return the subscribed topics, sorted; with a classic pattern those that match it now."""
 
     def owned(self) -> list[TopicPartition]:
-        """What is assigned now."""
+        """Return the current assignment."""
 
     def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
-        """Give partitions back: waits for the caller's next `poll()`, commits what it was handed
-        (with auto-commit), calls on_revoked there, and drops them (R-GR-1). Gives the time.
+        """Revoke partitions in the caller's next `poll()` (R-GR-1) and return the time.
 
-        Nothing of them is handed out afterwards. Nothing to give back takes no time. An error of
-        the commit or the callback is the caller's. Raises `PollOverdueError` when the caller
-        doesn't come within max.poll.interval.ms: then `lose` is what remains.
+        This commits the records that the caller received (with auto-commit), calls on_revoked, and
+        drops the partitions. No record of them is returned afterwards. Without partitions it takes
+        no time. An error of the commit or the callback is raised in the caller. Raises
+        `PollOverdueError` if the caller doesn't poll within max.poll.interval.ms: then call `lose`.
         """
 
     def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
-        """They may belong to others already: no commit, and on_lost in the caller's next `poll()`,
-        before anything is handed out. Doesn't wait for the caller. Without partitions it still
-        ends the ownership of what was given back for a rebalance.
+        """Drop partitions that may have other owners already, without a commit.
+
+        on_lost is called in the caller's next `poll()`, before it returns records. This doesn't
+        wait for the caller. Without partitions, it still ends the ownership of those revoked for a
+        rebalance.
         """
 
     def assign(
@@ -163,16 +167,16 @@ class Group(Protocol):
         """
 
     def assigned_nothing(self) -> None:
-        """It has joined and is assigned no partitions, which calls no callback (KIP-848)."""
+        """Note that it has joined without partitions, which calls no callback (KIP-848)."""
 
     def unsettled(self, since: float) -> None:
-        """It is anything but stable from now on."""
+        """Note that it isn't stable from now on."""
 
     def settled(self, now: float) -> None:
-        """It is stable."""
+        """Note that it is stable."""
 
     def failed(self, error: KafkaError) -> None:
-        """The group refuses this consumer for good: the next `poll()` raises this."""
+        """Let the next `poll()` raise this, because the group refuses this consumer for good."""
 
     def complain(self, error: KafkaError) -> None:
-        """The next `poll()` raises this, once; the membership goes on."""
+        """Let the next `poll()` raise this, once; the membership continues."""

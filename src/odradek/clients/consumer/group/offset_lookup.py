@@ -1,10 +1,10 @@
-"""One look-up of a group's committed offsets (OffsetFetch), partition by partition.
+"""Look up a group's committed offsets (OffsetFetch), partition by partition.
 
-In: partitions; who asks, at the moment a request goes out. Out: each partition's offset as soon as
-an answer has it, or its error. What is known isn't asked again. Offsets that an open transaction
-has sent are waited for, whatever the isolation.level (KIP-447, as Java's consumer does): a member
-that began at the offset before them would process records that another has processed.
-Must not: decide where to begin, or commit.
+In: partitions; the member's identity when a request is sent. Out: each partition's offset as soon
+as a response has it, or its error. Known offsets aren't requested again. Offsets that an open
+transaction has sent are waited for, whatever the isolation.level (KIP-447, as Java's consumer
+does): a member that began at the offset before them would process records that another member has
+processed. Must not: decide where to begin, or commit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OffsetFetchByName(OffsetFetchRequest):
 
 
 class GroupIdentity(NamedTuple):
-    """Who asks, or commits, right now."""
+    """Identity of the member that sends the request now."""
 
     member_id: str = ""
     generation: int = -1
@@ -110,8 +110,9 @@ class OffsetLookup:
         return {tp: self._found[tp] for tp in self._asked if tp in self._found}
 
     def _choose(self) -> type[OffsetFetchRequest]:
-        """Choose what the next request is about: a request names all of its topics by id, or none.
-        Those whose ids aren't known take turns with the others.
+        """Choose the partitions of the next request, which names all of its topics by id, or none.
+
+        Topics with unknown ids take turns with the others.
         """
         self._ids.update((p.topic, self._topic_id(p.topic)) for p in self._left)
         left = list(self._left)
@@ -202,7 +203,7 @@ def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """The numbers of each topic's partitions."""
+    """Return the numbers of each topic's partitions."""
     wanted: dict[str, list[int]] = {}
     for partition in partitions:
         wanted.setdefault(partition.topic, []).append(partition.partition)
@@ -210,7 +211,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
 
 
 def graver(before: KafkaError | None, error: KafkaError) -> KafkaError:
-    """The one that counts: of several, one that can't be retried."""
+    """Return the error that counts: of several, one that can't be retried."""
     if before is None or (before.retriable and not error.retriable):
         return error
     return before

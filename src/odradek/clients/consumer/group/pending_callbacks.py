@@ -1,8 +1,8 @@
-"""What has to run in the caller's thread, inside its `poll()`: the callbacks of a group consumer.
+"""Run the callbacks of a group consumer in the caller's thread, inside its `poll()`.
 
-In: callbacks, from flows of the engine. Out: the user's functions called in that order, each while
-no lock is held and no step runs, so that they may use the consumer; then the flows that waited go
-on. While a callback waits, nothing is handed out. Must not: know what a rebalance is.
+In: callbacks, from flows of the engine. Out: calls of the user's functions in that order, each
+without a lock or a running step, so that they may use the consumer; then the waiting flows
+continue. While a callback waits, no records are returned. Must not: know what a rebalance is.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ class PendingCallbacks:
         self.waiting.append(pending)
 
     def withdraw(self, pending: PendingCallback) -> None:
-        """It is of no use any more, if it hasn't begun; whoever waits for it goes on."""
+        """Cancel a callback that hasn't begun; the flow that waits for it continues."""
         if pending in self.waiting and not pending.begun:
             self.waiting.remove(pending)
             pending.done.complete(None)
 
     def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Take partitions out of the calls of on_assigned that wait; gives those that were there.
+        """Take partitions out of pending calls of on_assigned; return those that were in them.
 
-        Whoever never heard of them needn't hear that they are gone.
+        A loss of partitions that were never reported needn't be reported.
         """
         found = set()
         for pending in [t for t in self.waiting if t.what == ON_ASSIGNED and not t.begun]:
@@ -94,7 +94,7 @@ class PendingCallbacks:
         return found
 
     def clear(self) -> None:
-        """The group is left: only ends of commits are told of any more."""
+        """Drop all callbacks but those of commits, because the group is left."""
         for pending in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
             self.waiting.remove(pending)
 
@@ -106,11 +106,12 @@ class PendingCallbacks:
     def take(
         self, ended: Callable[[PendingCallback], None], only: str | None = None
     ) -> CallerFlow[None]:
-        """Have the caller call them all; the first error comes out when all have ended.
+        """Let the caller run all callbacks; raise the first error when all have ended.
 
-        `ended` is told of each, whatever happens in it, and may be told twice; `only`: those of
-        this name. Interrupted before its call, a callback is called by the next `take`; from its
-        call on it has ended, and the next `take` tells of it where that was interrupted.
+        `ended` is called for each in any case, and perhaps twice; with `only`, only those of this
+        name run. If the caller is interrupted before a callback, the next `take` runs it; once it
+        has been called, it has ended, and the next `take` reports that if the report was
+        interrupted.
         """
         first: Exception | None = None
         while self:
@@ -142,7 +143,7 @@ class PendingCallbacks:
         return next((t for t in self.waiting if t.due and only in (None, t.what)), None)
 
     def _finish(self, pending: PendingCallback, ended: Callable[[PendingCallback], None]) -> None:
-        """It leaves the queue when whoever waits for it has been told."""
+        """Remove a callback from the queue once the flow that waits for it was notified."""
         ended(pending)
         with self._lock:
             if pending in self.waiting:

@@ -1,7 +1,7 @@
-"""What a caller may give to `subscribe`: topics, a pattern, callbacks.
+"""Read the arguments of `subscribe`: topics, a pattern, callbacks.
 
-In: whatever was given. Out: names, a pattern, functions; or an error with the cure, before anything
-of the old subscription is touched. Must not: know what is subscribed, or look a pattern up.
+In: the arguments. Out: names, a pattern, functions; or an error with the cure, before the old
+subscription is changed. Must not: know the subscription, or resolve a pattern.
 """
 
 from __future__ import annotations

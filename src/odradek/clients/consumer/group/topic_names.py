@@ -1,8 +1,8 @@
-"""The names of topics that a coordinator speaks of by id (KIP-848).
+"""Look up the names of topics that a coordinator names by id (KIP-848).
 
-In: topic ids; the snapshot. Out: names. An id that the snapshot lacks is asked of any broker: with
-a pattern the member doesn't know the names, and a topic that was made again has another id.
-Must not: change the snapshot.
+In: topic ids; the snapshot. Out: names. An id that the snapshot lacks is requested from any broker:
+with a pattern the member doesn't know the names, and a recreated topic has another id. Must not:
+change the snapshot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicNames:
         self._here: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
-        """The name, if it is known without asking."""
+        """Return the name, if it is known without a request."""
         name = self._known.get(topic_id)
         snapshot = self._metadata.snapshot
         if name is None and snapshot is not None:

@@ -1,9 +1,9 @@
-"""What a group consumer subscribes to: topics by name or by pattern, and what becomes of them.
+"""Watch a group consumer's subscription: topics by name or by pattern, and their changes.
 
-In: the caller's subscription, metadata. Out: the topics now; the membership's start once they are
-known, and its rejoins when others match. A classic group's pattern is resolved here, with a list
-of all topics every metadata.max.age.ms; with KIP-848 the broker does that. Must not: know who is
-assigned what.
+In: the caller's subscription, metadata. Out: the current topics; the membership's start once they
+are known, and its rejoins when others match. A classic group's pattern is resolved here, with a
+list of all topics every metadata.max.age.ms; with KIP-848 the broker does that. Must not: know
+assignments.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class TopicWatch:
         return True
 
     def topics(self) -> list[str]:
-        """What is subscribed now; empty for a pattern that the broker resolves."""
+        """Return the subscribed topics; empty for a pattern that the broker resolves."""
         return list(self._names or self._matched)
 
     def forget_unused(self, topics: Iterable[str]) -> None:
@@ -217,7 +217,7 @@ class TopicWatch:
         return now
 
     def _tell_errors(self) -> None:
-        """A topic that can't be read is the caller's to know, once."""
+        """Report a topic that can't be read to the caller, once."""
         errors = self._metadata.topic_errors
         for name in self._names:
             code = errors.get(name, 0)

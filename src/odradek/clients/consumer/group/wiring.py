@@ -63,7 +63,7 @@ def wired(
 
 
 def _membership(brokers: Brokers, subscription: SubscriptionState, group: Group) -> Membership:
-    """Imported here: a consumer that assigns its partitions itself pays for neither."""
+    """Import and create the membership; a consumer without a group imports neither."""
     engine, metadata, rng = brokers.engine, brokers.metadata, brokers.rng
     if group.by_epoch:
         from odradek.clients.consumer.group.consumer_membership import ConsumerMembership

@@ -56,7 +56,7 @@ class AssignorError(KafkaError, ValueError):
 
 
 def find(items: Iterable[str | Assignor]) -> list[Assignor]:
-    """The assignors of `partition.assignment.strategy`: made by name, or a user's objects."""
+    """Return the assignors of `partition.assignment.strategy`: by name, or a user's objects."""
     found: list[Assignor] = []
     for item in items:
         if isinstance(item, str):
@@ -76,12 +76,12 @@ def find(items: Iterable[str | Assignor]) -> list[Assignor]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """What a member with these assignors does: the most that all of them can."""
+    """Return the protocol of a member with these assignors: the most that all of them support."""
     return min((a.protocol for a in assignors), default=EAGER)
 
 
 def user_data(assignor: Assignor, last: Sequence[TopicPartition], generation: int) -> bytes | None:
-    """What the assignor wants to tell the leader; `last` is what the member was given last."""
+    """Return the assignor's data for the leader; `last` is the member's last assignment."""
     ask = getattr(assignor, "user_data", None)
     if ask is None:
         return None

@@ -1,8 +1,8 @@
-"""What an assignor is: it divides the partitions of a group's topics among the group's members.
+"""Define assignors, which divide the partitions of a group's topics among its members.
 
-In the classic protocol one member, the group's leader, runs it. In: what each member said when it
-joined, and how many partitions each topic has. Out: each member's partitions.
-Must not: know of requests or of the engine; the same input gives the same output in every member.
+In the classic protocol one member, the group's leader, runs it. In: what each member sent when it
+joined, and the number of partitions of each topic. Out: each member's partitions. Must not: know of
+requests or of the engine; the same input has the same output in every member.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Assignor(Protocol):
 
 
 def java_order(text: str) -> bytes:
-    """A sort key for strings as Java orders them: by UTF-16 units, not by code points."""
+    """Return a sort key for strings as Java orders them: by UTF-16 units, not by code points."""
     return utf_16_be_encode(text, "surrogatepass")[0]  # `encode` would import it by its name
 
 

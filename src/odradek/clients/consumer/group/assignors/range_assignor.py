@@ -33,7 +33,7 @@ class RangeAssignor:
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Assignments:
-        """Give each member its run of every topic that it subscribes to."""
+        """Assign each member its range of every topic that it subscribes to."""
         assignments: Assignments = {member: [] for member in members}
         subscribers: dict[str, list[str]] = {}
         for member in in_member_order(members):
@@ -95,7 +95,7 @@ class _TopicShares:
         return max(0, self._each + (self._one_more > 0) - self._given[member])
 
     def free_for(self, member: str, *, near: bool) -> list[TopicPartition]:
-        """The first of those that are left, as many as the member may get."""
+        """Return the first unassigned partitions, as many as the member may get."""
         found: list[TopicPartition] = []
         room = self.room(member)
         for partition in self.left:
@@ -118,7 +118,7 @@ class _TopicShares:
 
 
 def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Give members what is near them, equal topics alike."""
+    """Assign partitions to members in their racks, those of equal topics alike."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for share in shares:
         # Topics whose racks aren't known count as having no partitions in common with others.
@@ -134,7 +134,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
 
 
 def _match_racks_alike(count: int, group: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Give each partition number to the first member that is near it in all of these topics."""
+    """Assign each partition number to the first member in the rack of all of its replicas."""
     remaining = list(group[0].members)
     for number in range(count):
         for member in remaining:

@@ -1,10 +1,11 @@
-"""`sticky` and `cooperative-sticky`: balanced, and of all balanced ways the one that moves least.
+"""Implement `sticky` and `cooperative-sticky`: balanced assignments with the fewest moves.
 
-In: what each member was given before, by its own word: `sticky` sends it as user data, in Java's
-layout, because its members own nothing when they join; `cooperative-sticky` has it as `owned`.
-Out: numbers of partitions as equal as subscriptions allow. A cooperative round leaves out what
-another member still owns: that one gives it back, everybody joins again, and it finds its place.
-With racks (KIP-881) balance still comes first, then replicas near their members, then few moves.
+In: each member's last assignment, as the member reports it: `sticky` sends it as user data, in
+Java's layout, because its members own nothing when they join; `cooperative-sticky` has it as
+`owned`. Out: numbers of partitions as equal as subscriptions allow. A cooperative round leaves out
+partitions that another member still owns: that member revokes them, all members join again, and
+they are assigned then. With racks (KIP-881), balance still comes first, then replicas in the
+members' racks, then few moves.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from odradek.protocol.primitives import WireError, as_bytes_view
 _int32 = Struct(">i")
 
 Claim = tuple[Sequence[TopicPartition], int]
-"""What a member says it was given, and in which generation."""
+"""A member's report of its last assignment, and its generation."""
 
 
 class StickyAssignor:
@@ -45,7 +46,7 @@ class StickyAssignor:
         self.partition_racks: PartitionRacks = {}
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The last assignment and its generation, as Java's StickyAssignor writes them."""
+        """Return the last assignment and its generation, as Java's StickyAssignor encodes them."""
         if generation < 0:
             return None
         out = bytearray()
@@ -69,16 +70,16 @@ class CooperativeStickyAssignor:
     def __init__(self) -> None:
         self.partition_racks: PartitionRacks = {}
         self._aim: tuple[object, Assignments] | None = None
-        """What the last round is to lead to, and for which group."""
+        """Goal of the last round, and the group that it is for."""
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The generation, for leaders older than version 2 of the subscription (KIP-792)."""
+        """Return the generation, for leaders older than version 2 of the subscription (KIP-792)."""
         return _int32.pack(generation)
 
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Assignments:
-        """Balance, less what its owner has to give back first."""
+        """Balance the partitions, without those that their owners must revoke first."""
         claims = {m: (s.owned, _generation(s)) for m, s in members.items()}
         group = (
             {m: (frozenset(s.topics), s.rack) for m, s in members.items()},
@@ -174,7 +175,7 @@ def _valid(
     topics: Mapping[str, int],
     claims: Mapping[str, Claim],
 ) -> Assignments:
-    """The claims that can be right: of two for one partition the one of the younger generation.
+    """Return the valid claims: of two for one partition, the one of the newer generation.
 
     Two of the same generation contradict each other, and neither counts.
     """

@@ -1,9 +1,10 @@
-"""The sticky assignors and racks (KIP-881): balance comes first, then nearness, then claims.
+"""Assign by racks (KIP-881): balance comes first, then racks, then claims.
 
-In: the racks of members and of replicas, valid claims. Out: each member's partitions where all
-subscribe to the same topics, and `Nearness` for where they don't. As in Java a claim on a partition
-that has no replica in its member's rack counts for nothing while somebody nearer has room for it;
-here it counts before the rest is dealt out, so what nobody is near to stays where it is.
+In: the racks of members and of replicas, valid claims. Out: each member's partitions if all
+subscribe to the same topics, and `Nearness` if they don't. As in Java, a claim on a partition
+without a replica in its member's rack doesn't count while a member in a replica's rack has capacity
+for it; here it counts before the rest is assigned, so partitions without a member in a replica's
+rack don't move.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from odradek.common.types import TopicPartition
 
 
 class Nearness:
-    """Who has a replica of what in its own rack."""
+    """Members with a replica of a partition in their own rack."""
 
     def __init__(self, member_racks: Mapping[str, str], racks: PartitionRacks) -> None:
         self._member_racks = member_racks
@@ -30,12 +31,12 @@ class Nearness:
         self._members = Counter(member_racks.values())
 
     def near(self, member: str, partition: TopicPartition) -> bool:
-        """A replica is in the member's rack."""
+        """Return whether a replica is in the member's rack."""
         rack = self._member_racks.get(member)
         return rack is not None and rack in self._racks[partition]
 
     def far(self, member: str, partition: TopicPartition) -> bool:
-        """The member has a rack, and no replica is there."""
+        """Return whether the member has a rack, and no replica is in it."""
         return member in self._member_racks and not self.near(member, partition)
 
     def count(self, given: Assignments) -> int:
@@ -47,7 +48,7 @@ class Nearness:
         return sum(self._members[rack] for rack in self._racks[partition])
 
     def first(self, partition: TopicPartition, members: Sequence[str], start: int) -> int:
-        """The place of the first one from `start` on that is near it; -1 if there is none."""
+        """Return the index of the first member from `start` on in a replica's rack; -1 if none."""
         for n in range(len(members)):
             at = (start + n) % len(members)
             if self.near(members[at], partition):
@@ -58,7 +59,7 @@ class Nearness:
 def nearness(
     members: Mapping[str, MemberSubscription], topics: Mapping[str, int], racks: PartitionRacks
 ) -> Nearness | None:
-    """What racks say about this group; None where they make no difference."""
+    """Return this group's racks; None if they make no difference."""
     member_racks = {m: s.rack for m, s in members.items() if s.rack}
     if not member_racks or not racks:
         return None
@@ -150,7 +151,7 @@ def share_alike_near(
 def _give_near(
     free: Sequence[TopicPartition], quotas: _Quotas, racks: Nearness
 ) -> list[TopicPartition]:
-    """To those that are near, in turns; gives what is left."""
+    """Assign partitions round-robin to members in the same rack and return the rest."""
     rest, turn = [], 0
     for partition in free:
         at = racks.first(partition, quotas.under, turn)
@@ -169,7 +170,7 @@ def _give_near(
 def _give_back(
     free: Sequence[TopicPartition], quotas: _Quotas, owners: Mapping[TopicPartition, str]
 ) -> list[TopicPartition]:
-    """What nobody near has room for stays where it was, if that one has; gives what is left."""
+    """Keep partitions without a member in a replica's rack, up to capacity; return the rest."""
     rest = []
     for partition in free:
         owner = owners.get(partition)

@@ -17,11 +17,13 @@ from odradek.clients.consumer.group.assignors.sticky_racks import Nearness
 from odradek.common.types import TopicPartition
 
 CHAIN_STEPS = 3_000_000
-"""Looks at members and topics that finding chains may take: a second or two at the worst. What is
-left unbalanced then is what Java's assignor, which looks for no chains, would leave as well."""
+"""Steps of the search for chains of moves: a second or two at worst.
+
+Java's assignor doesn't search for chains, so it leaves at least as much unbalanced.
+"""
 
 GIVERS_COMPARED = 32
-"""Members of equal load that are looked at for one that can give what it didn't have before."""
+"""Members of equal load that are searched for one with a partition that it didn't have before."""
 
 
 def share_alike(
@@ -71,11 +73,12 @@ def share_unlike(
     kept: Assignments,
     racks: Nearness | None = None,
 ) -> Assignments:
-    """Share among members of which not all subscribe to the same topics.
+    """Assign partitions to members with different subscriptions.
 
-    Those that are far from what they had give it up only where that brings more partitions near to
-    their members. Else a cooperative group may never settle: what is free between two rounds could
-    go to other members each time, and push what was just settled away again.
+    Members without a replica of their former partitions in their rack only lose them if that brings
+    more partitions to members in a replica's rack. Otherwise a cooperative group may never become
+    stable: partitions that are free between two rounds could be assigned to other members each
+    time, and displace those that were just assigned.
     """
     if racks is None:
         return _deal(members, subscribed, topics, kept, {}, None)
@@ -125,7 +128,7 @@ def _share_near(
     taken: set[TopicPartition],
     racks: Nearness,
 ) -> None:
-    """Give what is free to the least loaded near it; what nobody is near to stays where it is."""
+    """Assign free partitions to members in a replica's rack; the others don't move."""
     for topic in sorted(shares.takers, key=lambda t: (len(shares.takers[t]), java_order(t))):
         for partition in (TopicPartition(topic, n) for n in range(topics[topic])):
             if partition in taken:
@@ -133,7 +136,7 @@ def _share_near(
             near = [m for m in shares.takers[topic] if racks.near(m, partition)]
             member = min(near, key=shares.load.__getitem__, default=far.get(partition))
             if member is not None:
-                # Who keeps it gives it away as unwillingly as what is near: it had it before.
+                # A member keeps it like a partition in its rack: it had it before.
                 shares.add(member, partition, loose=far.get(partition) != member)
                 taken.add(partition)
 
@@ -160,13 +163,15 @@ class _Shares:
         self._steps = 0
 
     def add(self, member: str, partition: TopicPartition, *, loose: bool) -> None:
-        """Give it a partition that nobody has."""
+        """Assign a free partition to a member."""
         self.held[member].setdefault(partition.topic, {})[partition] = loose
         self.load[member] += 1
 
     def move(self, topic: str, giver: str, taker: str) -> None:
-        """Let one partition of the topic go over, one that the giver hadn't before if it can; with
-        racks one that the taker is near to.
+        """Move one partition of the topic between members.
+
+        Preferably one that the giver didn't have before; with racks, one with a replica in the
+        taker's rack.
         """
         there = self.held[giver][topic]
         racks = self._racks
@@ -211,7 +216,7 @@ class _Shares:
     def _giver(
         self, taker: str, levels: Mapping[int, Mapping[str, None]]
     ) -> tuple[str, str] | None:
-        """The member with the most, at least two more, that holds a topic the taker wants."""
+        """Return the most loaded member, with at least two more, that has a needed topic."""
         wanted = self.subscribed[taker]
         for load in sorted((n for n in levels if n >= self.load[taker] + 2), reverse=True):
             found: tuple[str, str] | None = None
@@ -244,7 +249,7 @@ class _Shares:
                     self.move(topic, giver, taker)
 
     def _chain(self, start: str) -> list[tuple[str, str, str]]:
-        """The shortest chain to a member that has at least two less; empty if there is none."""
+        """Return the shortest chain to a member that has at least two less; empty if none."""
         reached: dict[str, tuple[str, str]] = {}
         seen: set[str] = set()
         queue = deque([start])
