@@ -51,7 +51,7 @@ def _settings() -> Iterator[str]:
     idle = [n for n in found if is_idle(n, None)]
     yield "### Settings"
     yield ""
-    yield f"{len(same)} settings of theirs are ours, by the same name. Others, in dots:"
+    yield f"{len(same)} settings of the other clients exist here under the same name. Others, in dots:"
     yield ""
     yield "| there | of | here |"
     yield "|---|---|---|"
@@ -62,7 +62,7 @@ def _settings() -> Iterator[str]:
         elif name in CURES or name in REFUSED:
             yield f"| `{name}` | {whose} | refused: {CURES.get(name) or REFUSED[name]} |"
     yield ""
-    yield f"These {len(idle)} are taken and change nothing (a DEBUG line says so):"
+    yield f"These {len(idle)} are accepted and ignored (logged at DEBUG):"
     yield ", ".join(f"`{name}`" for name in sorted(idle)) + "."
 
 
