@@ -51,7 +51,7 @@ def _settings() -> Iterator[str]:
     idle = [n for n in found if is_idle(n, None)]
     yield "### Settings"
     yield ""
-    yield f"{len(same)} settings of the other clients exist here under the same name. Others, in dots:"
+    yield f"{len(same)} settings of other clients exist here under the same name. Others, in dots:"
     yield ""
     yield "| there | of | here |"
     yield "|---|---|---|"

@@ -4,7 +4,7 @@
 
 In: the stories below, played by the clients that ship in the simulation, with one seed. Out:
 docs/what-happens.json, which the page's script draws, and the tables of docs/what-happens.md, for
-readers without JavaScript. The same code gives the same files; a test plays the stories again.
+readers without JavaScript. The same code writes the same files; a test plays the stories again.
 Must not: help the clients; they know one bootstrap address and nothing else.
 """
 
@@ -207,7 +207,7 @@ class Recorder:
 WORDS = {
     "dial": "connects to {address}",
     "ready": "{address} is ready",
-    "dial_failed": "can't connect to {address}: {error}; the next attempt is in {backoff} s or later",
+    "dial_failed": "can't connect to {address}: {error}; tries again in {backoff} s or later",
     "disconnected": "the connection to {address} ends: {error}",
     "metadata": "{address} returns metadata with {brokers} brokers",
     "metadata_failed": "the metadata refresh at {address} fails: {error}",
@@ -232,7 +232,7 @@ def in_words(event: Event) -> str:
     pattern = WORDS.get(event.kind)
     known = event.fields
     if pattern is None or known.get("what") == "dial" or known.get("backoff", 0) is None:
-        return ""  # a dial that failed has an event of its own
+        return ""  # a failed connection attempt has its own event
     return pattern.format_map({name: one_field(v) for name, v in known.items()})
 
 
@@ -284,7 +284,7 @@ def table(story: Shown) -> Iterator[str]:
 
 
 def rows(story: Shown) -> list[tuple[float, str, str]]:
-    """What the table tells: states of brokers, what clients did from then on, errors, the end."""
+    """Return a table's rows: states of brokers, clients' events from then on, errors, the end."""
     found = [
         (when, "cluster", f"{who} {lane['address']} {CHANGES[state]}")
         for lane in story["lanes"]
@@ -317,8 +317,8 @@ def outcome(story: Shown) -> str:
     read = sum(one[2] is not None for one in records)
     return (
         f"{len(records)} records sent, {len(acknowledged)} acknowledged, {read} read; the longest "
-        f"wait for an acknowledgement was {waited:.2f} s; connection attempts since second {BEFORE:g}: "
-        f"producer {attempts['producer']}, consumer {attempts['consumer']}"
+        f"wait for an acknowledgement was {waited:.2f} s; connection attempts since second "
+        f"{BEFORE:g}: producer {attempts['producer']}, consumer {attempts['consumer']}"
     )
 
 
