@@ -40,7 +40,7 @@ FAMILIES = {
 INTRODUCTION = """\
 # The rules
 
-What Odradek promises, one rule after the other; code, tests and pages name them by these ids.
+Each rule states one promise of Odradek; code, tests and pages name the rules by these ids.
 KIP-144, KIP-580, KIP-899 and the page on cluster metadata of Sarama's wiki are the four documents
 that it was built from ([kips.md](kips.md)). Modules are below `src/odradek/`, tests below `tests/`,
 cases below `tests/spec/`. `tools/rules_page.py` writes this page; `make broken-rules` breaks the

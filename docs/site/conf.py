@@ -81,7 +81,7 @@ LANDMARKS = {
     '<aside class="toc-drawer"': "On this page",
     '<aside class="toc-drawer no-toc"': "On this page",
 }
-"""What the theme's landmarks are called: a reader who hears the page has to tell them apart."""
+"""Names of the theme's landmarks, so that users of screen readers can tell them apart."""
 
 
 def landmarks_are_named(app: Sphinx, error: Exception | None) -> None:

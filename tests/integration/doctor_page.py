@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 WIDTH = 100
 BLOCK = "<!-- {name} -->\n```console\n"
 LOOPBACK = ("refused", "advertised", "container", "another network", "topic", "nothing")
-SECURED = ("no tls", "password", "trust", "rights")
+SECURED = ("no tls", "password", "trust", "permissions")
 """The questions, by who asks them."""
 
 

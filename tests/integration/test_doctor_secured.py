@@ -318,7 +318,7 @@ def test_the_page(strict: LocalCluster, settings: Settings) -> None:
     asked("no tls", security_protocol="SASL_PLAINTEXT")
     asked("password", sasl_password=WRONG)
     asked("trust", ssl_truststore_location=None, ssl_truststore_type=None)
-    asked("rights", "--topic", SEEN)
+    asked("permissions", "--topic", SEEN)
 
 
 def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -> None:

@@ -48,11 +48,11 @@ AREAS = (
         "odradek.api.admin", "odradek.api.asyncio_admin", "odradek.clients.admin",
         "odradek.clients.descriptions",
     )),
-    Area("watching", "Watching a client", "What it waits for, how it is, what it has counted.", (
+    Area("watching", "Watching a client", "Why it waits, whether it is healthy, its metrics.", (
         "odradek.clients.explain", "odradek.clients.metrics", "odradek.common.events",
         "odradek.monitoring",
     )),
-    Area("settings", "Settings", "What configurations are made of.", (
+    Area("settings", "Settings", "Types and readers of configurations.", (
         "odradek.api.client_options", "odradek.runtime.properties", "odradek.common.secret",
     )),
     Area("serialization", "Objects and schemas", "Serializers, schemas and registries.", (
@@ -171,18 +171,18 @@ def errors() -> Iterator[type[BaseException]]:
 
 
 def errors_page() -> Iterator[str]:
-    """Every error: what it means, what to do, what the client does about it."""
+    """Return the page of all errors: meaning, cure, and the client's reaction."""
     yield from ("# Errors", "")
     yield textwrap.dedent("""\
         Every error that Odradek raises on purpose is a `KafkaError` and is imported from `odradek`.
-        What one says names the address or the partition, what happened there, and mostly what
-        to do; [`odradek doctor`](../docs/doctor.md) finds out more. The marks say what follows:
+        Its text names the address or the partition, what happened, and usually what to do;
+        [`odradek doctor`](../docs/doctor.md) finds out more. The marks mean:
 
-        - **tries again**: it repeats the request by itself until the call's deadline; who gets the
-          error may call again.
-        - **fatal**: the client can't go on, and each later call raises the same error.
-        - **abort**: the transaction can't be committed; `abort_transaction()`, and go on.
-        - **somebody must act**: waiting doesn't help, so every waiting call gets it at once.
+        - **tries again**: the client repeats the request until the call's deadline; after the
+          error you may call again.
+        - **fatal**: the client can't continue, and each later call raises the same error.
+        - **abort**: the transaction can't be committed; call `abort_transaction()` and continue.
+        - **needs a person**: waiting doesn't help, so every waiting call raises it at once.
         """)
     known = list(errors())
     ours = [one for one in known if not issubclass(one, BrokerError) or one is BrokerError]
@@ -212,12 +212,12 @@ def error_words(one: type[BaseException]) -> Iterator[str]:
 
 
 def marks(one: type[BaseException]) -> list[str]:
-    """What the client does about an error."""
+    """Return the client's reactions to an error."""
     words = {
         "retriable": "tries again",
         "fatal": "fatal",
         "requires_abort": "abort",
-        "sticky": "somebody must act",
+        "sticky": "needs a person",
     }
     return [word for name, word in words.items() if getattr(one, name, False)]
 

@@ -33,13 +33,14 @@ INSIDE = "ODRADEK_SITE_TOOLS"
 """Set where this file already runs in that venv."""
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MISSING = 3
-WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
+WIDTHS = {"phone": (360, 780), "desk": (1280, 900)}
 SHOWN = (
     "index", "docs/start", "docs/what-happens", "docs/scorecard", "docs/guide", "docs/complaints",
     "docs/configuration", "docs/performance", "docs/features", "api/producer", "api/errors",
-    "cli/topics", "DESIGN", "search", "tasks", "docs/monitoring",
+    "cli/topics", "DESIGN", "search", "tasks", "docs/monitoring", "docs/install", "docs/spark",
+    "docs/recovery",
 )  # fmt: skip
-"""Pages of which pictures are made, and which are looked at in both widths and both colours."""
+"""Pages that are checked in both widths and both colours, with screenshots."""
 Fault = tuple[str, str]
 """Where, and what."""
 
@@ -48,9 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Go into the venv of the browser's packages, and look."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", default="", help="only pages with this in their names")
-    parser.add_argument(
-        "--quick", action="store_true", help="only pages of which pictures are made"
-    )
+    parser.add_argument("--quick", action="store_true", help="only pages with screenshots")
     given = parser.parse_args(arguments)
     browser = os.environ.get("ODRADEK_CHROMIUM") or next(
         filter(None, map(shutil.which, BROWSERS)), None
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def install() -> int:
-    """Install what is pinned, unless it is there."""
+    """Install the pinned packages, unless they are installed."""
     stamp = TOOLS / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
@@ -97,7 +96,7 @@ def install() -> int:
         "--no-deps", "--only-binary", ":all:", "-r", str(LOCK),
     ]  # fmt: skip
     if subprocess.run(command, check=False).returncode != 0:
-        print("these packages can't be had here, so nothing was looked at", file=sys.stderr)
+        print("these packages are not available here, so nothing was checked", file=sys.stderr)
         return MISSING
     stamp.write_text(digest)
     return 0
@@ -172,7 +171,7 @@ def too_wide(page: Any) -> Iterator[str]:
 
 
 def broken_rules(page: Any, axe: str) -> Iterator[str]:
-    """What axe-core says of the page that is open."""
+    """Yield axe-core's findings on the open page."""
     page.evaluate(axe)
     # Without `preload` axe doesn't fetch styles a second time, which a page of files may not.
     found = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
@@ -201,7 +200,7 @@ def the_slider_moves_by_keys(page: Any, site: Path) -> str:
 
 def the_picture_follows_the_slider_on_a_phone(page: Any, site: Path) -> str:
     """The line of the chosen time is in sight, where the picture is wider than the window."""
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size({"width": 360, "height": 780})
     page.goto((site / "docs/what-happens.html").as_uri())
     place = page.locator(".timeline[data-trace=move]")
     page.locator("#timeline-move").focus()
@@ -245,7 +244,7 @@ def a_search_finds_something(page: Any, site: Path) -> str:
 
 def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
     """The navigation is reached by the keyboard where it is folded away."""
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size({"width": 360, "height": 780})
     page.goto((site / "index.html").as_uri())
     page.locator(".mobile-header .nav-overlay-icon").focus()
     page.keyboard.press("Enter")

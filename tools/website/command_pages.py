@@ -45,7 +45,7 @@ def page(name: str) -> Iterator[str]:
 
 
 def details(name: str, command: Any) -> Iterator[str]:
-    """What is typed, what it does, its arguments and flags."""
+    """Return a command's usage, help, arguments and flags."""
     params = [p for p in command.params if not getattr(p, "hidden", False)]
     words = [argument(p) for p in params if p.param_type_name == "argument"]
     yield from ("```console", " ".join([name, *words, "[FLAGS]"]), "```", "")

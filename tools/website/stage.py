@@ -26,7 +26,7 @@ PAGES = (
 )
 DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
 DATA = ("docs/*.json", "docs/*.svg", "examples/*/*.*")
-"""What pages link to or show, and readers take along."""
+"""Files that pages link to or show, and that readers may download."""
 FENCE = re.compile(r"(^ *```.*?^ *```\s*?$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
@@ -51,7 +51,7 @@ def files(*patterns: str) -> list[Path]:
 
 
 def of_git() -> set[str] | None:
-    """What git keeps, or will with the next commit; None where there is no git."""
+    """Return the paths that git tracks or will with the next commit; None without git."""
     if not (ROOT / ".git").exists():
         return None
     try:
@@ -81,7 +81,7 @@ def stage(target: Path, repository: str = "") -> None:
 
 
 def title(path: Path) -> str:
-    """What a page is called, for links that say its file's name; the README is what it is."""
+    """Return a page's title, for links whose text is its file name; the README keeps its name."""
     if path == Path("README.md"):
         return path.name
     found = re.search(r"^# (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
@@ -132,5 +132,5 @@ def one_link(found: re.Match[str], page: Path, known: set[Path], repository: str
     if path / "README.md" in known:
         return f"[{words}]({place.rstrip('/')}/README.md{hash_mark}{anchor})"
     if not (ROOT / path).exists():
-        raise StagingError(f"{page}: a link leads to {link}, and nothing is there")
+        raise StagingError(f"{page}: the link to {link} leads nowhere")
     return f"[{words}]({repository.rstrip('/')}/{path.as_posix()})" if repository else words

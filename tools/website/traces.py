@@ -4,7 +4,7 @@
 
 In: the stories below, played by the clients that ship in the simulation, with one seed. Out:
 docs/what-happens.json, which the page's script draws, and the tables of docs/what-happens.md, for
-who reads without a script. The same code gives the same files; a test plays the stories again.
+readers without JavaScript. The same code writes the same files; a test plays the stories again.
 Must not: help the clients; they know one bootstrap address and nothing else.
 """
 
@@ -170,9 +170,9 @@ class Recorder:
 
     def look(self) -> None:
         """Note which brokers are how."""
-        behind = self.world.front_door.brokers
-        alive = [broker for broker in behind.values() if broker.alive]
-        foreign = "" if behind is self.world.brokers else " of the other cluster"
+        reached = self.world.front_door.brokers
+        alive = [broker for broker in reached.values() if broker.alive]
+        foreign = "" if reached is self.world.brokers else " of the other cluster"
         front = self.world.bootstrap_servers
         self.state(front, "up" if alive else "down", "bootstrap address")
         for broker in alive:
@@ -205,15 +205,15 @@ class Recorder:
 
 
 WORDS = {
-    "dial": "dials {address}",
+    "dial": "connects to {address}",
     "ready": "{address} is ready",
-    "dial_failed": "the dial of {address} fails: {error}; the next in {backoff} s at the earliest",
+    "dial_failed": "can't connect to {address}: {error}; tries again in {backoff} s or later",
     "disconnected": "the connection to {address} ends: {error}",
-    "metadata": "{address} names {brokers} brokers",
-    "metadata_failed": "the refresh of metadata fails at {address}: {error}",
-    "round_failed": "no candidate answered: waits {backoff} s",
-    "silent": "no byte from {address} for {seconds} s: asks others",
-    "heard": "{address} is heard again",
+    "metadata": "{address} returns metadata with {brokers} brokers",
+    "metadata_failed": "the metadata refresh at {address} fails: {error}",
+    "round_failed": "no broker answered the metadata request: waits {backoff} s",
+    "silent": "no byte from {address} for {seconds} s: asks other brokers",
+    "heard": "{address} answers again",
     "rebootstrap": "starts again from bootstrap.servers: {why}",
     "rebootstrapped": "found its cluster again through {address}, after {seconds} s",
     "foreign_cluster": "refuses {address}: it belongs to {found}, not to {expected}",
@@ -221,8 +221,8 @@ WORDS = {
     "coordinator": "{what}: {why}",
     "group": "the member is {state}: {why}",
     "first_ack": "records are acknowledged",
-    "first_record": "records come",
-    "broken": "ends, with an error for all calls",
+    "first_record": "records arrive",
+    "broken": "stops, and all its calls raise an error",
 }
 """Kinds of events that are shown, in words."""
 
@@ -232,7 +232,7 @@ def in_words(event: Event) -> str:
     pattern = WORDS.get(event.kind)
     known = event.fields
     if pattern is None or known.get("what") == "dial" or known.get("backoff", 0) is None:
-        return ""  # a dial that failed has an event of its own
+        return ""  # a failed connection attempt has its own event
     return pattern.format_map({name: one_field(v) for name, v in known.items()})
 
 
@@ -277,14 +277,14 @@ def lined(value: Any) -> str:
 
 
 def table(story: Shown) -> Iterator[str]:
-    """A story as a table: what happened when, what several dials have alike in one row."""
+    """Return a story as the lines of a table, at most two rows for repeated events of one kind."""
     yield from ("| seconds | who | what |", "|---|---|---|")
     for when, who, words in rows(story):
         yield f"| {when:.2f} | {who} | {words.replace('|', chr(92) + '|')} |"
 
 
 def rows(story: Shown) -> list[tuple[float, str, str]]:
-    """What the table tells: states of brokers, what clients did from then on, errors, the end."""
+    """Return a table's rows: states of brokers, clients' events from then on, errors, the end."""
     found = [
         (when, "cluster", f"{who} {lane['address']} {CHANGES[state]}")
         for lane in story["lanes"]
@@ -302,23 +302,23 @@ def rows(story: Shown) -> list[tuple[float, str, str]]:
     return sorted(found, key=lambda row: row[0])
 
 
-CHANGES = {"up": "is there", "down": "is gone", "hangs": "hangs"}
+CHANGES = {"up": "is up", "down": "is down", "hangs": "hangs"}
 
 
 def outcome(story: Shown) -> str:
-    """What became of the records, and how many dials that took."""
+    """Return the last row: the records' outcome, and the number of connection attempts."""
     records = story["records"]
     acknowledged = [one for one in records if one[1] is not None]
     waited = max(one[1] - one[0] for one in acknowledged)
-    dials = {
+    attempts = {
         name: sum(e[1] == name and e[2] == "dial" and e[0] >= BEFORE for e in story["events"])
         for name in story["says"]
     }
     read = sum(one[2] is not None for one in records)
     return (
         f"{len(records)} records sent, {len(acknowledged)} acknowledged, {read} read; the longest "
-        f"wait for an acknowledgement was {waited:.2f} s; dials since second {BEFORE:g}: producer "
-        f"{dials['producer']}, consumer {dials['consumer']}"
+        f"wait for an acknowledgement was {waited:.2f} s; connection attempts since second "
+        f"{BEFORE:g}: producer {attempts['producer']}, consumer {attempts['consumer']}"
     )
 
 

@@ -1,4 +1,4 @@
-// How Sphinx' search ranks: its own weights, with the pages that few readers look for below the others.
+// Weights of Sphinx' search: its defaults, guides first, pages for few readers last; README repeats the home page.
 "use strict";
 var Scorer = {
   objNameMatch: 11,
@@ -11,8 +11,8 @@ var Scorer = {
   partialTerm: 2,
   score: ([page, , , description, score]) =>
     description && description.includes("attribute") ? score - 14
-    : /^(docs\/(guide|start|install|spark|switching|workers)|tasks$)/.test(page) ? score + 3
-    : /^(CHANGELOG|CONTRIBUTING|DESIGN|docs\/(kips|rules|simulation)|benchmarks\/)/.test(page) ? score - 12
+    : /^(docs\/(guide|start|install|spark|switching|workers|security|serialization|testing|monitoring)|tasks$)/.test(page) ? score + 3
+    : /^(README|CHANGELOG|CONTRIBUTING|DESIGN|docs\/(kips|rules|simulation)|benchmarks\/)/.test(page) ? score - 12
     : score,
 };
 // Excerpts are fetched, which pages that were opened as files may not do.

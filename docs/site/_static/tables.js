@@ -1,4 +1,4 @@
-// Tables: wide ones are reached by keyboard, and a click on a heading sorts their rows.
+// Tables and pictures: wide ones are reached by keyboard; a click on a heading sorts a table's rows.
 "use strict";
 (function () {
   // The number that a cell begins with: "1,486 (1,466 to 1,489)" is 1486, "never" comes last.
@@ -39,6 +39,7 @@
 
   for (const table of document.querySelectorAll("article table")) {
     const body = table.tBodies[0];
+    if (body && body.rows.length && body.rows[0].cells.length < 3) table.classList.add("few-columns");
     if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 4) continue;
     // Figures, or yes and no: words alone have no order that anybody looks for.
     const compared = (row) =>
@@ -58,17 +59,23 @@
     });
   }
 
+  for (const image of document.querySelectorAll('article p > img[src$=".svg"]:only-child')) {
+    image.parentElement.classList.add("picture");
+  }
+
   function reachable() {
     let number = 0;
-    for (const box of document.querySelectorAll("article .table-wrapper, article pre:not(.timeline pre)")) {
+    for (const box of document.querySelectorAll("article .table-wrapper, article .picture, article pre:not(.timeline pre)")) {
+      const picture = box.matches(".picture");
       number += box.matches(".table-wrapper");
       const wide = box.scrollWidth > box.clientWidth;
       if (wide) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
-      if (box.matches(".table-wrapper")) {
+      if (picture || box.matches(".table-wrapper")) {
         if (wide) {
           box.setAttribute("role", "region");
-          box.setAttribute("aria-label", `Table ${number}, scrolls sideways`);
+          const name = picture ? `Picture: ${box.firstElementChild.alt}` : `Table ${number}`;
+          box.setAttribute("aria-label", `${name}, scrolls sideways`);
         } else {
           box.removeAttribute("role");
           box.removeAttribute("aria-label");
@@ -77,5 +84,6 @@
     }
   }
   reachable();
+  window.addEventListener("load", reachable); // pictures have a width by then
   window.addEventListener("resize", reachable);
 })();

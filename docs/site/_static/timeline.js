@@ -19,7 +19,7 @@
     return made;
   }
 
-  // What holds at a time: the last entry that isn't later.
+  // The state at a time: the last entry that isn't later.
   function latest(entries, time) {
     let found = null;
     for (const entry of entries) {
@@ -29,7 +29,7 @@
     return found;
   }
 
-  // From when to when each client was connected to an address.
+  // The intervals in which a client was connected to an address.
   function connections(story, address, client) {
     const found = [];
     let since = null;
@@ -45,7 +45,7 @@
     return found;
   }
 
-  // The middle of the longest time between dials of an address: words there hide no mark.
+  // The middle of the longest gap between failed attempts at an address: a word there hides no mark.
   function clear(story, address, since, until) {
     const marks = story.events
       .filter(([time, , kind, place]) => kind === "dial_failed" && place === address && time > since && time < until)
@@ -76,7 +76,7 @@
     story.lanes.forEach((lane, row) => {
       const y = TOP + row * (LANE + GAP);
       const [host] = lane.address.split(":");
-      const [name, cluster] = lane.states[0][2].split(" of the "); // beside the picture is room for few words
+      const [name, cluster] = lane.states[0][2].split(" of the "); // the margin holds few words
       root.append(
         svg("text", { x: LEFT - 10, y: y + 12, class: "lane-name" }, name),
         svg("text", { x: LEFT - 10, y: y + 25, class: "lane-address" }, cluster ? `${host}, ${cluster}` : host)
@@ -85,7 +85,7 @@
         const next = lane.states[index + 1];
         const until = next ? next[0] : story.seconds;
         root.append(svg("rect", { x: x(since), y, width: x(until) - x(since), height: LANE, class: `state ${state}` }));
-        const words = { down: "gone", hangs: "hangs" }[state];
+        const words = { down: "down", hangs: "hangs" }[state];
         if (words) root.append(svg("text", { x: x(clear(story, lane.address, since, until)), y: y + 19, class: "state-name" }, words));
       });
       CLIENTS.forEach((client, half) => {
@@ -132,15 +132,15 @@
       if (found[1] === "up") words.push(`${found[2]} at ${lane.address}`);
       if (found[1] === "hangs") words.push(`${found[2]} hangs`);
     }
-    return words.length ? words.join(", ") : "no broker is there";
+    return words.length ? words.join(", ") : "no broker is up";
   }
 
   function legend() {
     const box = html("p", "timeline-legend");
     for (const [className, words] of [
       ["line producer", "producer connected"], ["line consumer", "consumer connected"],
-      ["cross", "a dial fails"], ["block up", "broker is there"],
-      ["block hangs", "hangs"], ["block down", "gone"],
+      ["cross", "connection attempt fails"], ["block up", "broker is up"],
+      ["block hangs", "hangs"], ["block down", "down"],
     ]) {
       const mark = html("span", `mark ${className}`);
       if (className === "cross") mark.textContent = "×";
@@ -193,7 +193,7 @@
       for (const { client, text } of says) {
         const said = latest(story.says[client], time);
         text.textContent = said ? said[1] : "(nothing yet)";
-        text.previousSibling.textContent = `What ${client}.explain() says` + (said ? `, asked at ${said[0].toFixed(1)} s` : "");
+        text.previousSibling.textContent = `${client}.explain()` + (said ? ` at ${said[0].toFixed(1)} s` : "");
         text.tabIndex = 0;
       }
     }
@@ -231,7 +231,7 @@
     scroller.tabIndex = 0; // narrow windows scroll it
     const controls = html("div", "timeline-controls", play, label, slider);
     place.replaceChildren(
-      scroller, controls, legend(), summary, html("p", "timeline-title", "The last events before that:"),
+      scroller, controls, legend(), summary, html("p", "timeline-title", "The last events until then:"),
       events, ...says.map((one) => one.details)
     );
     show();

@@ -28,7 +28,8 @@ GOVERNING = {
 def seconds_to_reach(config: Config, governed_by: str | None) -> float:
     """Return the seconds that a wait may take while its client hasn't reached any broker.
 
-    Infinity if the user has set how long it may take. `governed_by`: the option of its timeout; None if the caller has passed a timeout.
+    Infinity if the user has set how long it may take. `governed_by`: the option of its timeout;
+    None if the caller has passed a timeout.
     """
     limit: float = config["bootstrap.timeout.ms"]
     jitter: float = config["reconnect.first.jitter.ms"]

@@ -41,7 +41,7 @@ def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
     _, _, rest = written["errors"].partition("### TlsPortError\n")
     entry = rest.partition("###")[0]
     assert "**What to do:** Set security.protocol to SSL" in entry
-    assert "somebody must act" in entry
+    assert "needs a person" in entry
     assert re.search(
         r"\| `NotLeaderOrFollowerError` \| 6 \| .* \| tries again \|", written["errors"]
     )

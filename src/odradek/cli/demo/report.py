@@ -170,5 +170,5 @@ def picture(
         [Panel("rows so far", lines), *more],
         [Band("no broker", RED, *outage)] if outage is not None else [],
         [Mark(*MARKS[kind], at) for at, kind in marks],
-        subtitle="A year of flights through a cluster that fails and comes back at other addresses",
+        subtitle="Flights through a cluster that stops and comes back at other addresses",
     )

@@ -113,7 +113,8 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 def sealed(given: Any) -> dict[str, Any]:
     """Return the options with secrets wrapped, and with values in place of members of enumerations.
 
-    It comes first, before any traceback could show the secrets. Raises `ArgumentError` if the argument isn't a mapping, without showing it.
+    It comes first, before any traceback could show the secrets. Raises `ArgumentError` if the
+    argument isn't a mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):
         kind, given = type(given).__name__, None  # this frame is shown too
