@@ -136,21 +136,23 @@ def lanes() -> None:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    import odradek
+    from odradek import serialization
+    from odradek.serialization import ProtobufDeserializer as OurProtobuf
+    from odradek.serialization import avro_to_arrow, json_to_arrow, protobuf_to_arrow
 
     flight = message_class()
     file = base64.b64encode(flight.DESCRIPTOR.file.serialized_pb).decode()
 
-    class Answers(odradek.SchemaRegistryClient):
+    class Answers(serialization.SchemaRegistryClient):
         """A registry whose answers are here."""
 
         here = (
-            odradek.Schema(json.dumps(AVRO)),
-            odradek.Schema(json.dumps(JSON), "JSON"),
-            odradek.Schema(file, "PROTOBUF"),
+            serialization.Schema(json.dumps(AVRO)),
+            serialization.Schema(json.dumps(JSON), "JSON"),
+            serialization.Schema(file, "PROTOBUF"),
         )
 
-        def get_schema(self, schema_id: int, fmt: str | None = None) -> odradek.Schema:
+        def get_schema(self, schema_id: int, fmt: str | None = None) -> serialization.Schema:
             return self.here[schema_id - 1]
 
     theirs = SchemaRegistryClient.new_client({"url": "mock://benchmark"})
@@ -166,32 +168,29 @@ def lanes() -> None:
     messages = [framed(ids[2], b"\0" + flight(**one).SerializeToString()) for one in values]
     conf = {"subject.name.strategy.type": "TOPIC"}
     context = SerializationContext("t", MessageField.VALUE)
-    mine = odradek.SerializationContext("t", odradek.MessageField.VALUE)
+    mine = serialization.SerializationContext("t", serialization.MessageField.VALUE)
     readers: list[tuple[str, Any, list[bytes], Any]] = [
         ("Avro, theirs in a loop", AvroDeserializer(theirs, conf=conf), avro, context),
-        ("Avro, ours in a loop", odradek.AvroDeserializer(ours), avro, mine),
+        ("Avro, ours in a loop", serialization.AvroDeserializer(ours), avro, mine),
         (
             "Protobuf, theirs in a loop",
             ProtobufDeserializer(flight, conf, theirs),
             messages,
             context,
         ),
-        ("Protobuf, ours in a loop", odradek.ProtobufDeserializer(flight, ours), messages, mine),
+        ("Protobuf, ours in a loop", OurProtobuf(flight, ours), messages, mine),
         ("JSON, theirs in a loop", JSONDeserializer(None, None, theirs, conf), plain, context),
-        ("JSON, ours in a loop", odradek.JSONDeserializer(None, None, ours), plain, mine),
+        ("JSON, ours in a loop", serialization.JSONDeserializer(None, None, ours), plain, mine),
     ]
     for name, read, rows, told in readers:
         took = best(partial(loop, read, rows, told))
         print(f"{name}: {took:.2f} µs a record", flush=True)
+    unchecked = partial(json_to_arrow, pa.array(plain), ours, validate=False)
     columns: list[tuple[str, Callable[[], Any], Any]] = [
-        ("Avro", partial(odradek.avro_to_arrow, pa.array(avro), ours), readers[0]),
-        ("Protobuf", partial(odradek.protobuf_to_arrow, pa.array(messages), ours), readers[2]),
-        ("JSON", partial(odradek.json_to_arrow, pa.array(plain), ours), readers[4]),
-        (
-            "JSON, unchecked",
-            partial(odradek.json_to_arrow, pa.array(plain), ours, validate=False),
-            readers[4],
-        ),
+        ("Avro", partial(avro_to_arrow, pa.array(avro), ours), readers[0]),
+        ("Protobuf", partial(protobuf_to_arrow, pa.array(messages), ours), readers[2]),
+        ("JSON", partial(json_to_arrow, pa.array(plain), ours), readers[4]),
+        ("JSON, unchecked", unchecked, readers[4]),
     ]
     for name, whole, reader in columns:
         measure_column(name, whole, reader)

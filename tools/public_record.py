@@ -1,19 +1,23 @@
 """Record what a release makes public, for the test that holds later ones to it.
 
 In: the `odradek` that this Python imports, and its metadata. Out: `tests/unit/released.json` with
-its names (classes with their methods' arguments, errors with what catches them), options, Spark's
-options, commands with their flags, extras, and fixtures of pytest; with the path of another
-checkout, that one's on stdout. It is written for each release (docs/stability.md); `make release`
-asks for it. Must not: import what only a newer release has, so that an older one can be recorded.
+its names (classes with their methods' arguments, errors with what catches them), also deprecated
+ones, options, Spark's options, commands with their flags, extras, and fixtures of pytest; with the
+path of another checkout, that one's on stdout. It is written for each release (docs/stability.md);
+`make release` asks for it. Must not: require what only a newer release has, so that an older one
+can be recorded.
 """
 
 from __future__ import annotations
 
 import enum
 import importlib
+import importlib.util
 import inspect
 import sys
 import tomllib
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +25,20 @@ from compact_json import compact
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "tests/unit/released.json"
-ROOMS = ("odradek.spark", "odradek.testing")
-"""Packages whose `__all__` is public besides `odradek`'s own."""
+TABLE = "odradek.common.public_names"
+"""The module that lists public modules and deprecated names; 0.2 doesn't have it."""
 
 
 def record(project: Path) -> dict[str, Any]:
     """Everything, from a checkout's metadata and what is imported."""
     settings = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    modules, deprecated = ["odradek", "odradek.spark", "odradek.testing"], []
+    if importlib.util.find_spec(TABLE):
+        modules, deprecated = list(imported(TABLE).HOMES), list(imported(TABLE).MOVED)
     return {
         "version": settings["version"],
-        "names": names("odradek"),
-        **{room: names(room) for room in ROOMS},
+        "names": names(modules[0], deprecated),
+        **{module: names(module) for module in modules[1:]},
         "options": options(),
         "spark source": sorted(imported("odradek.spark.options.option_table").OPTIONS),
         "spark sink": sorted(imported("odradek.spark.sink.sink_options").OPTIONS),
@@ -47,10 +54,14 @@ def imported(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def names(module: str) -> dict[str, Any]:
-    """What each name of a module's `__all__` promises."""
+def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what each name of a module's `__all__` promises, and each deprecated one."""
     place = imported(module)
-    return {name: promised(getattr(place, name)) for name in sorted(place.__all__)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return {
+            name: promised(getattr(place, name)) for name in sorted([*place.__all__, *deprecated])
+        }
 
 
 def promised(value: Any) -> Any:

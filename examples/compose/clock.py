@@ -13,7 +13,8 @@ import signal
 import sys
 import time
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicAlreadyExistsError
+from odradek import Admin, Consumer, NewTopic, Producer
+from odradek.errors import TopicAlreadyExistsError
 
 SERVERS = {"bootstrap.servers": os.environ.get("KAFKA", "localhost:9092")}
 TICKS = os.environ.get("TICKS")

@@ -20,7 +20,8 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Response
 
-from odradek import AsyncConsumer, AsyncProducer, KafkaError, prometheus_text
+from odradek import AsyncConsumer, AsyncProducer, KafkaError
+from odradek.monitoring import prometheus_text
 
 SERVERS = os.environ.get("KAFKA", "localhost:9092")
 TOPIC = os.environ.get("TOPIC", "orders")

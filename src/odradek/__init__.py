@@ -5,29 +5,21 @@
     with odradek.Producer({"bootstrap.servers": "localhost:9092"}) as producer:
         producer.send("flights", value=b"JFK", key=b"N14228").result(timeout=10)
 
-Every public class and error can be imported from here. Each is loaded on first use, so `import
+The clients, what they send and return, and the errors that most programs catch are imported from
+here. Other names are in `odradek.errors` (every error), `odradek.admin`, `odradek.monitoring`,
+`odradek.serialization`, `odradek.types` and `odradek.workers`, which need no import of their own,
+and in `odradek.spark` and `odradek.testing`, which do. Each name is loaded on first use, so `import
 odradek` is fast. pyarrow is imported by the first call that needs it.
 """
 
 from __future__ import annotations
 
-import importlib
-
-from odradek.api.public_names import HOMES
+from odradek.common.public_names import lazy_names
 
 __version__ = "0.2.0"
 
-__all__ = ["__version__", *HOMES]  # all are text
-
-
-def __getattr__(name: str) -> object:
-    if name not in HOMES:
-        from odradek.common.options.habits import missing_name
-
-        raise missing_name(__name__, name)
-    value: object = getattr(importlib.import_module(HOMES[name]), name)
-    globals()[name] = value
-    return value
+_NAMES, __getattr__, __dir__ = lazy_names(__name__)
+__all__ = ["__version__", *_NAMES]  # all are text
 
 
 def load_ipython_extension(shell: object) -> None:
@@ -35,7 +27,3 @@ def load_ipython_extension(shell: object) -> None:
     from odradek.common.notebooks.display import show_arrow
 
     show_arrow(shell)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -22,8 +22,9 @@ import fastavro
 import pyarrow as pa
 from tests.fuzz.sent import exact
 
-from odradek import Schema, SchemaNotFoundError, SchemaRegistryClient, avro_to_arrow
 from odradek.common.errors import KafkaError
+from odradek.errors import SchemaNotFoundError
+from odradek.serialization import Schema, SchemaRegistryClient, avro_to_arrow
 from odradek.serialization.avro.plan import program
 from odradek.serialization.avro.types import arrow_type, without_uuids
 from odradek.serialization.columns import framed_rows

@@ -17,8 +17,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from tests.fuzz.avro import SMALL, without_kernel
 from tests.fuzz.sent import exact
 
-from odradek import SchemaRegistryClient, protobuf_to_arrow
 from odradek.common.errors import KafkaError
+from odradek.serialization import SchemaRegistryClient, protobuf_to_arrow
 from odradek.serialization.columns.column_layout import Columns, UnplannedError
 from odradek.serialization.errors import SchemaNotFoundError
 from odradek.serialization.protobuf.plan import ProtobufProgram

@@ -28,16 +28,16 @@ def _at(topic: str, partition: int = 0) -> o.TopicPartition:
     return o.TopicPartition(topic, partition)
 
 
-def _replica(topic: str, broker: int) -> o.TopicPartitionReplica:
-    return o.TopicPartitionReplica(topic, 0, broker)
+def _replica(topic: str, broker: int) -> o.admin.TopicPartitionReplica:
+    return o.admin.TopicPartitionReplica(topic, 0, broker)
 
 
-def _resource(topic: str) -> o.ConfigResource:
-    return o.ConfigResource("TOPIC", topic)
+def _resource(topic: str) -> o.admin.ConfigResource:
+    return o.admin.ConfigResource("TOPIC", topic)
 
 
-def _acl(topic: str) -> o.AclBinding:
-    return o.AclBinding("TOPIC", topic, "User:alice", "READ")
+def _acl(topic: str) -> o.admin.AclBinding:
+    return o.admin.AclBinding("TOPIC", topic, "User:alice", "READ")
 
 
 CALLS: dict[str, Call] = {
@@ -47,7 +47,7 @@ CALLS: dict[str, Call] = {
     "create_partitions": lambda a, t, _: a.create_partitions({f"{t}-new": 2}),
     "describe_configs": lambda a, t, _: a.describe_configs([_resource(t)])[_resource(t)],
     "incremental_alter_configs": lambda a, t, _: a.incremental_alter_configs(
-        {_resource(t): [o.AlterConfigOp("retention.ms", "9000000")]}
+        {_resource(t): [o.admin.AlterConfigOp("retention.ms", "9000000")]}
     ),
     "list_config_resources": lambda a, t, _: a.list_config_resources(),
     "alter_group_offsets": lambda a, t, _: a.alter_group_offsets(t, {_at(t): 0, _at(t, 1): 0}),
@@ -70,11 +70,11 @@ CALLS: dict[str, Call] = {
     "describe_cluster": lambda a, t, _: a.describe_cluster().brokers[0],
     "describe_features": lambda a, t, _: a.describe_features().features,
     "update_features": lambda a, t, _: a.update_features(
-        {"metadata.version": o.FeatureUpdate(7, "SAFE_DOWNGRADE")}, validate_only=True
+        {"metadata.version": o.admin.FeatureUpdate(7, "SAFE_DOWNGRADE")}, validate_only=True
     ),
     "describe_metadata_quorum": lambda a, t, _: a.describe_metadata_quorum().voters[0],
     "add_raft_voter": lambda a, t, _: a.add_raft_voter(
-        *VOTER, [o.RaftVoterEndpoint("CONTROLLER", "h", 1)]
+        *VOTER, [o.admin.RaftVoterEndpoint("CONTROLLER", "h", 1)]
     ),
     "remove_raft_voter": lambda a, t, _: a.remove_raft_voter(*VOTER),
     "unregister_broker": lambda a, t, _: a.unregister_broker(99),
@@ -92,18 +92,18 @@ CALLS: dict[str, Call] = {
     "describe_transactions": lambda a, t, _: a.describe_transactions(t)[t],
     "describe_producers": lambda a, t, _: [a.describe_producers([_at(t)])[_at(t)]],
     "abort_transaction": lambda a, t, _: a.abort_transaction(
-        o.AbortTransactionSpec(_at(t), 123456, 0, 0)
+        o.admin.AbortTransactionSpec(_at(t), 123456, 0, 0)
     ),
     "find_hanging_transactions": lambda a, t, _: [a.find_hanging_transactions(t)],
     "create_acls": lambda a, t, _: a.create_acls([_acl(t)]),
     "describe_acls": lambda a, t, _: a.describe_acls(),
-    "delete_acls": lambda a, t, _: a.delete_acls([o.AclBindingFilter()]),
+    "delete_acls": lambda a, t, _: a.delete_acls([o.admin.AclBindingFilter()]),
     "alter_user_scram_credentials": lambda a, t, _: a.alter_user_scram_credentials(
-        [o.UserScramCredentialUpsertion(t, "SCRAM-SHA-256", "secret")]
+        [o.admin.UserScramCredentialUpsertion(t, "SCRAM-SHA-256", "secret")]
     ),
     "describe_user_scram_credentials": lambda a, t, _: [a.describe_user_scram_credentials()],
     "alter_client_quotas": lambda a, t, _: a.alter_client_quotas(
-        {o.ClientQuotaEntity(user=t): {"producer_byte_rate": 1e6}}
+        {o.admin.ClientQuotaEntity(user=t): {"producer_byte_rate": 1e6}}
     ),
     "describe_client_quotas": lambda a, t, _: [a.describe_client_quotas()],
     "create_delegation_token": lambda a, t, _: a.create_delegation_token(),
@@ -127,13 +127,17 @@ def something_written(settings: dict[str, Any], topic: str) -> None:
 
 def refusals(version: str) -> dict[str, type[o.KafkaError]]:
     """The calls that a broker of this release, 3.9 or 4.1, refuses."""
-    found: dict[str, type[o.KafkaError]] = dict.fromkeys(NEITHER_KNOWS, o.UnsupportedVersionError)
+    found: dict[str, type[o.KafkaError]] = dict.fromkeys(
+        NEITHER_KNOWS, o.errors.UnsupportedVersionError
+    )
     if version.startswith("3."):
-        found["list_config_resources"] = o.UnsupportedVersionError
-    found |= dict.fromkeys(("create_acls", "describe_acls", "delete_acls"), o.SecurityDisabledError)
+        found["list_config_resources"] = o.errors.UnsupportedVersionError
+    found |= dict.fromkeys(
+        ("create_acls", "describe_acls", "delete_acls"), o.errors.SecurityDisabledError
+    )
     for call in ("create", "renew", "expire"):
-        found[f"{call}_delegation_token"] = o.DelegationTokenRequestNotAllowedError
-    found["describe_delegation_tokens"] = o.DelegationTokenRequestNotAllowedError
-    found["update_features"] = o.InvalidUpdateVersionError
-    found["unregister_broker"] = o.BrokerIdNotRegisteredError
+        found[f"{call}_delegation_token"] = o.errors.DelegationTokenRequestNotAllowedError
+    found["describe_delegation_tokens"] = o.errors.DelegationTokenRequestNotAllowedError
+    found["update_features"] = o.errors.InvalidUpdateVersionError
+    found["unregister_broker"] = o.errors.BrokerIdNotRegisteredError
     return found

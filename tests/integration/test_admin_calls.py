@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 import odradek as o
+from odradek.admin import AlterConfigOp, ConfigResource
 from odradek.clients.admin.configs import TYPES
 from odradek.simulation.brokers.topic_options import TOPIC_OPTIONS
 from odradek.testing import LocalCluster
@@ -43,7 +44,7 @@ def write(cluster: LocalCluster, topic: str, count: int, **config: Any) -> None:
 
 def test_topics(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     by_hand = o.NewTopic(f"{topic}-b", replica_assignment={0: [2, 0], 1: [1, 2]})
-    with pytest.raises(o.InvalidReplicationFactorError, match=f"topic {topic}-c") as refused:
+    with pytest.raises(o.errors.InvalidReplicationFactorError, match=f"topic {topic}-c") as refused:
         admin.create_topics([o.NewTopic(topic, 2, 3), o.NewTopic(f"{topic}-c", 1, 9), by_hand])
     made = refused.value.results
     assert sorted(made) == [topic, f"{topic}-b"]
@@ -56,17 +57,17 @@ def test_topics(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
             *("DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
         )
     )
-    with pytest.raises(o.UnknownTopicIdError, match=str(nobody)):
+    with pytest.raises(o.errors.UnknownTopicIdError, match=str(nobody)):
         admin.describe_topics([topic_id, nobody])
     admin.create_partitions({topic: 3}, validate_only=True)
-    admin.create_partitions({topic: o.NewPartitions(3, [[1, 2, 0]])})
+    admin.create_partitions({topic: o.admin.NewPartitions(3, [[1, 2, 0]])})
     until(lambda: len(admin.describe_topics(topic)[topic].partitions) == 3)
     assert admin.describe_topics(topic)[topic].partitions[2].replicas == (1, 2, 0)
-    with pytest.raises(o.InvalidPartitionsError, match=f"topic {topic}: .*3") as fewer:
+    with pytest.raises(o.errors.InvalidPartitionsError, match=f"topic {topic}: .*3") as fewer:
         admin.create_partitions({topic: 2, "no-such-topic": 3, f"{topic}-b": 4})
     assert list(fewer.value.results) == [f"{topic}-b"]
     assert isinstance(fewer.value.errors["no-such-topic"], o.UnknownTopicOrPartitionError)
-    with pytest.raises(o.UnknownTopicIdError) as deleted:
+    with pytest.raises(o.errors.UnknownTopicIdError) as deleted:
         admin.delete_topics([topic_id, nobody])
     assert list(deleted.value.results) == [topic_id]
     admin.delete_topics(f"{topic}-b")
@@ -82,14 +83,14 @@ def test_records_and_offsets(cluster: LocalCluster, admin: o.Admin, topic: str) 
     assert (found[at].offset, found[at].leader_epoch) == (10, 0)
     assert (found[other].offset, found[other].timestamp_ms) == (0, None)
     assert admin.list_offsets({at: begin, other: begin}, isolation_level="read_committed") == {
-        at: o.OffsetListing(0, admin.list_offsets({at: begin})[at].timestamp_ms, 0),
-        other: o.OffsetListing(None, None, -1),
+        at: o.admin.OffsetListing(0, admin.list_offsets({at: begin})[at].timestamp_ms, 0),
+        other: o.admin.OffsetListing(None, None, -1),
     }
     assert admin.list_offsets({at: "MAX_TIMESTAMP"})[at].offset in range(10)
     assert admin.list_offsets({at: "EARLIEST_LOCAL"})[at].offset == 0
     assert admin.list_offsets({at: "LATEST_TIERED"})[at].offset is None
     assert admin.delete_records({at: 4, other: -1}) == {at: 4, other: 0}
-    with pytest.raises(o.OffsetOutOfRangeError, match=f"partition {topic}-0") as refused:
+    with pytest.raises(o.errors.OffsetOutOfRangeError, match=f"partition {topic}-0") as refused:
         admin.delete_records({at: 99, other: 0, o.TopicPartition(topic, 7): 1})
     assert refused.value.results == {other: 0}
     assert "has 2 partitions" in str(refused.value.errors[o.TopicPartition(topic, 7)])
@@ -101,20 +102,20 @@ def test_records_and_offsets(cluster: LocalCluster, admin: o.Admin, topic: str) 
 
 def test_options(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     cluster.create_topic(topic, 1)
-    of_topic, metrics = o.ConfigResource("TOPIC", topic), o.ConfigResource("CLIENT_METRICS", topic)
-    group, broker = o.ConfigResource("GROUP", topic), o.ConfigResource("BROKER", "1")
-    logger, everywhere = o.ConfigResource("BROKER_LOGGER", "2"), o.ConfigResource("BROKER", "")
+    of_topic, metrics = ConfigResource("TOPIC", topic), ConfigResource("CLIENT_METRICS", topic)
+    group, broker = ConfigResource("GROUP", topic), ConfigResource("BROKER", "1")
+    logger, everywhere = ConfigResource("BROKER_LOGGER", "2"), ConfigResource("BROKER", "")
     admin.incremental_alter_configs(
         {
             of_topic: [
-                o.AlterConfigOp("retention.ms", "86400000"),
-                o.AlterConfigOp("cleanup.policy", "compact", "APPEND"),
+                AlterConfigOp("retention.ms", "86400000"),
+                AlterConfigOp("cleanup.policy", "compact", "APPEND"),
             ],
-            metrics: [o.AlterConfigOp("interval.ms", "60000")],
-            group: [o.AlterConfigOp("consumer.heartbeat.interval.ms", "6000")],
-            broker: [o.AlterConfigOp("log.cleaner.threads", "2")],
-            everywhere: [o.AlterConfigOp("log.cleaner.io.buffer.load.factor", "0.8")],
-            logger: [o.AlterConfigOp("kafka.server.KafkaApis", "ERROR")],
+            metrics: [AlterConfigOp("interval.ms", "60000")],
+            group: [AlterConfigOp("consumer.heartbeat.interval.ms", "6000")],
+            broker: [AlterConfigOp("log.cleaner.threads", "2")],
+            everywhere: [AlterConfigOp("log.cleaner.io.buffer.load.factor", "0.8")],
+            logger: [AlterConfigOp("kafka.server.KafkaApis", "ERROR")],
         }
     )
     names = ["retention.ms", "cleanup.policy", "interval.ms", "consumer.heartbeat.interval.ms"]
@@ -147,20 +148,20 @@ def test_options(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     assert {e.name: e.type for e in every} == simulated
     assert set(admin.list_config_resources()) >= {of_topic, metrics, group, broker}
     assert metrics in admin.list_config_resources(["CLIENT_METRICS"])
-    with pytest.raises(o.InvalidConfigError, match=f"TOPIC {topic}: .*no.such") as refused:
+    with pytest.raises(o.errors.InvalidConfigError, match=f"TOPIC {topic}: .*no.such") as refused:
         admin.incremental_alter_configs(
             {
-                of_topic: [o.AlterConfigOp("no.such", "1")],
-                metrics: [o.AlterConfigOp("interval.ms", operation="DELETE")],
-                group: [o.AlterConfigOp("consumer.heartbeat.interval.ms", operation="DELETE")],
-                broker: [o.AlterConfigOp("log.cleaner.threads", operation="DELETE")],
+                of_topic: [AlterConfigOp("no.such", "1")],
+                metrics: [AlterConfigOp("interval.ms", operation="DELETE")],
+                group: [AlterConfigOp("consumer.heartbeat.interval.ms", operation="DELETE")],
+                broker: [AlterConfigOp("log.cleaner.threads", operation="DELETE")],
                 everywhere: [
-                    o.AlterConfigOp("log.cleaner.io.buffer.load.factor", operation="DELETE")
+                    AlterConfigOp("log.cleaner.io.buffer.load.factor", operation="DELETE")
                 ],
             }
         )
     assert set(refused.value.results) == {metrics, group, broker, everywhere}
-    changes = {of_topic: [o.AlterConfigOp("retention.ms", "1")]}
+    changes = {of_topic: [AlterConfigOp("retention.ms", "1")]}
     admin.incremental_alter_configs(changes, validate_only=True)
     assert values()["retention.ms"] == expected["retention.ms"]
 
@@ -192,10 +193,12 @@ def test_groups(cluster: LocalCluster, admin: o.Admin, topic: str, protocol: str
             (),
         )
         listed = {g.group_id: g for g in admin.list_groups()}
-        assert listed[busy] == o.GroupListing(busy, "consumer", "Stable", protocol.capitalize())
+        assert listed[busy] == o.admin.GroupListing(
+            busy, "consumer", "Stable", protocol.capitalize()
+        )
         assert idle in {g.group_id for g in admin.list_groups(states=["Empty"])}
         assert busy not in {g.group_id for g in admin.list_groups(types=["Share"])}
-        with pytest.raises(o.GroupIdNotFoundError, match="group nobody") as missing:
+        with pytest.raises(o.errors.GroupIdNotFoundError, match="group nobody") as missing:
             admin.describe_consumer_groups(["nobody", idle])
         assert list(missing.value.results) == [idle]
         assert admin.list_group_offsets([idle]) == {
@@ -204,18 +207,18 @@ def test_groups(cluster: LocalCluster, admin: o.Admin, topic: str, protocol: str
         assert admin.list_group_offsets({idle: [other]}, require_stable=True) == {
             idle: {other: o.OffsetAndMetadata(0)}
         }
-        with pytest.raises(o.UnknownMemberIdError, match=f"partition {topic}-0"):
+        with pytest.raises(o.errors.UnknownMemberIdError, match=f"partition {topic}-0"):
             admin.alter_group_offsets(busy, {at: 1})
-        with pytest.raises(o.NonEmptyGroupError, match=f"group {busy}") as refused:
+        with pytest.raises(o.errors.NonEmptyGroupError, match=f"group {busy}") as refused:
             admin.delete_groups([busy, "nobody"])
-        assert isinstance(refused.value.errors["nobody"], o.GroupIdNotFoundError)
+        assert isinstance(refused.value.errors["nobody"], o.errors.GroupIdNotFoundError)
         member.commit({at: 5}, timeout=PATIENCE)
-        with pytest.raises(o.GroupSubscribedToTopicError, match=f"partition {topic}-0"):
+        with pytest.raises(o.errors.GroupSubscribedToTopicError, match=f"partition {topic}-0"):
             admin.delete_group_offsets(busy, [at])
         admin.delete_group_offsets(idle, [at])
         assert list(admin.list_group_offsets(idle)[idle]) == [other]
         if protocol == "classic":
-            with pytest.raises(o.UnknownMemberIdError, match="member two") as unknown:
+            with pytest.raises(o.errors.UnknownMemberIdError, match="member two") as unknown:
                 admin.remove_group_members(busy, ["one", "two"], reason="a test")
             assert list(unknown.value.results) == ["one"]
             assert admin.describe_classic_groups(busy)[busy].members == ()
@@ -231,7 +234,9 @@ def test_share_groups(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
     admin.alter_share_group_offsets(group, {at: 1})  # that makes the group
     described = admin.describe_share_groups([group])[group]
     assert (described.type, described.members) == ("Share", ())
-    assert o.GroupListing(group, "share", "Empty", "Share") in admin.list_groups(types=["Share"])
+    assert o.admin.GroupListing(group, "share", "Empty", "Share") in admin.list_groups(
+        types=["Share"]
+    )
     admin.alter_share_group_offsets(group, {at: 2})
     found = admin.list_share_group_offsets(group)[group]
     assert found[at].start_offset == 2
@@ -241,9 +246,9 @@ def test_share_groups(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
         admin.delete_share_group_offsets(group, ["no-such-topic", topic])
     assert list(refused.value.results) == [topic]
     assert admin.list_share_group_offsets(group) == {group: {}}
-    with pytest.raises(o.GroupIdNotFoundError, match="share group nobody"):
+    with pytest.raises(o.errors.GroupIdNotFoundError, match="share group nobody"):
         admin.describe_share_groups(["nobody"])
-    with pytest.raises(o.GroupIdNotFoundError, match="Streams group nobody"):
+    with pytest.raises(o.errors.GroupIdNotFoundError, match="Streams group nobody"):
         admin.describe_streams_groups(["nobody"])
     admin.delete_groups(group)
 
@@ -260,24 +265,26 @@ def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
     assert 0 < level <= features.features["transaction.version"].highest
     assert features.features["metadata.version"].level > 20
     assert (features.epoch or 0) > 0
-    admin.update_features({"transaction.version": o.FeatureUpdate(level)}, validate_only=True)
+    admin.update_features({"transaction.version": o.admin.FeatureUpdate(level)}, validate_only=True)
     with pytest.raises(o.KafkaError, match=r"transaction\.version") as refused:
-        admin.update_features({"transaction.version": o.FeatureUpdate(99)})
-    assert isinstance(refused.value, o.InvalidUpdateVersionError)
+        admin.update_features({"transaction.version": o.admin.FeatureUpdate(99)})
+    assert isinstance(refused.value, o.errors.InvalidUpdateVersionError)
     quorum = admin.describe_metadata_quorum()
     assert [v.id for v in quorum.voters] == [0, 1, 2]
     assert quorum.leader_id in (0, 1, 2)
     assert quorum.high_watermark > 0
     assert sorted(quorum.nodes) == [0, 1, 2]
-    with pytest.raises(o.BrokerIdNotRegisteredError, match="broker 77"):
+    with pytest.raises(o.errors.BrokerIdNotRegisteredError, match="broker 77"):
         admin.unregister_broker(77)
     with pytest.raises(o.KafkaError, match="controller 77"):
         admin.unregister_controller(77)
     directory = UUID(int=9)
     # Its voters are written into the brokers' configuration, so none comes or goes by request.
-    with pytest.raises(o.UnsupportedVersionError, match="voter 77"):
-        admin.add_raft_voter(77, directory, [o.RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 1)])
-    with pytest.raises(o.UnsupportedVersionError, match="voter 77"):
+    with pytest.raises(o.errors.UnsupportedVersionError, match="voter 77"):
+        admin.add_raft_voter(
+            77, directory, [o.admin.RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 1)]
+        )
+    with pytest.raises(o.errors.UnsupportedVersionError, match="voter 77"):
         admin.remove_raft_voter(77, directory)
 
 
@@ -296,11 +303,14 @@ def test_replicas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     assert directory.replicas[first].size > 0
     assert second not in directory.replicas
     assert (directory.total_bytes or 0) >= (directory.usable_bytes or 0) > 0
-    here, nowhere = o.TopicPartitionReplica(topic, 0, 0), o.TopicPartitionReplica(topic, 1, 0)
+    here, nowhere = (
+        o.admin.TopicPartitionReplica(topic, 0, 0),
+        o.admin.TopicPartitionReplica(topic, 1, 0),
+    )
     places = admin.describe_replica_log_dirs([here, nowhere])
     assert [p.current for p in places.values()] == [path, None]
     assert places[here].future is None
-    with pytest.raises(o.LogDirNotFoundError, match=f"{topic}-0 on broker 0") as refused:
+    with pytest.raises(o.errors.LogDirNotFoundError, match=f"{topic}-0 on broker 0") as refused:
         admin.alter_replica_log_dirs({here: "/no/such/place"})
     assert list(refused.value.errors) == [here]
     admin.alter_replica_log_dirs({here: path})
@@ -308,10 +318,12 @@ def test_replicas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     until(lambda: not admin.list_partition_reassignments([first]))
     until(lambda: admin.list_partition_reassignments() == {})  # brokers hear of it one by one
     until(lambda: admin.describe_topics(topic)[topic].partitions[0].replicas == (2, 1))
-    with pytest.raises(o.NoReassignmentInProgressError, match=f"partition {topic}-0") as ended:
+    with pytest.raises(
+        o.errors.NoReassignmentInProgressError, match=f"partition {topic}-0"
+    ) as ended:
         admin.alter_partition_reassignments({first: None, second: [0, 2]})
     assert list(ended.value.results) == [second]
-    with pytest.raises(o.InvalidReplicaAssignmentError, match=f"partition {topic}-1"):
+    with pytest.raises(o.errors.InvalidReplicaAssignmentError, match=f"partition {topic}-1"):
         admin.alter_partition_reassignments({second: [9]})
     until(lambda: not admin.list_partition_reassignments())
     assert admin.elect_leaders("PREFERRED", [first, second]) in ([], [first], [second])
@@ -343,7 +355,7 @@ def test_transactions(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
         assert state.transaction_start_offset == 0
         leader = admin.describe_topics(topic)[topic].partitions[0].leader
         assert admin.describe_producers([first], broker=leader)[first] == (state,)
-        listed = o.TransactionListing(topic, found.producer_id, "Ongoing")
+        listed = o.admin.TransactionListing(topic, found.producer_id, "Ongoing")
         assert listed in admin.list_transactions()
         assert admin.list_transactions(states=["Ongoing"], producer_ids=[found.producer_id]) == [
             listed
@@ -351,7 +363,7 @@ def test_transactions(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
         assert admin.list_transactions(pattern=f"{topic}|none") == [listed]
         # Those that others have ended stand there, too: they began at no time.
         assert listed not in admin.list_transactions(running_longer_than=3600)
-        with pytest.raises(o.TransactionalIdNotFoundError, match="transactional id nobody"):
+        with pytest.raises(o.errors.TransactionalIdNotFoundError, match="transactional id nobody"):
             admin.describe_transactions(["nobody", topic])
         assert admin.find_hanging_transactions(topic, older_than=0) == []
         fenced = admin.fence_producers(topic)[topic]
@@ -374,7 +386,7 @@ def test_a_transaction_is_aborted_by_force(
         (state,) = admin.describe_producers([at])[at]
         assert admin.list_offsets({at: "LATEST"}, isolation_level="read_committed")[at].offset == 0
         admin.abort_transaction(
-            o.AbortTransactionSpec(
+            o.admin.AbortTransactionSpec(
                 at, state.producer_id, state.producer_epoch, state.coordinator_epoch
             )
         )
@@ -391,10 +403,10 @@ def test_a_transaction_is_aborted_by_force(
 
 
 def test_quotas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
-    user, client = o.ClientQuotaEntity(user=topic), o.ClientQuotaEntity(client_id=topic)
-    both = o.ClientQuotaEntity(user=topic, client_id=o.ClientQuotaEntity.DEFAULT)
-    address = o.ClientQuotaEntity(ip="127.0.0.77")
-    quotas: dict[o.ClientQuotaEntity, dict[str, float | None]] = {
+    user, client = o.admin.ClientQuotaEntity(user=topic), o.admin.ClientQuotaEntity(client_id=topic)
+    both = o.admin.ClientQuotaEntity(user=topic, client_id=o.admin.ClientQuotaEntity.DEFAULT)
+    address = o.admin.ClientQuotaEntity(ip="127.0.0.77")
+    quotas: dict[o.admin.ClientQuotaEntity, dict[str, float | None]] = {
         user: {"producer_byte_rate": 1e6, "request_percentage": 50.5},
         client: {"consumer_byte_rate": 2e6},
         both: {"controller_mutation_rate": 10},
@@ -405,11 +417,11 @@ def test_quotas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     until(lambda: admin.describe_client_quotas(user) == {user: quotas[user], both: quotas[both]})
     assert admin.describe_client_quotas(user, strict=True) == {user: quotas[user]}
     assert admin.describe_client_quotas(address) == {address: quotas[address]}
-    anybody = o.ClientQuotaEntity(client_id=o.ClientQuotaEntity.ANY)
+    anybody = o.admin.ClientQuotaEntity(client_id=o.admin.ClientQuotaEntity.ANY)
     assert set(admin.describe_client_quotas(anybody)) >= {client, both}
-    with pytest.raises(o.InvalidRequestError, match="bandwidth") as refused:
+    with pytest.raises(o.errors.InvalidRequestError, match="bandwidth") as refused:
         admin.alter_client_quotas({user: {"bandwidth": 1}, client: {"consumer_byte_rate": None}})
     assert list(refused.value.results) == [client]
     gone = {at: dict.fromkeys(quotas[at]) for at in (user, both, address)}
     admin.alter_client_quotas(gone)
-    until(lambda: admin.describe_client_quotas(o.ClientQuotaEntity(user=topic)) == {})
+    until(lambda: admin.describe_client_quotas(o.admin.ClientQuotaEntity(user=topic)) == {})

@@ -41,27 +41,33 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def test_acls(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
-    read = o.AclBinding("TOPIC", topic, "User:bob", "READ")
-    prefix = o.AclBinding("TOPIC", topic[:3], "User:dave", "WRITE", "DENY", "PREFIXED", "10.0.0.1")
-    cluster = o.AclBinding("CLUSTER", "kafka-cluster", "User:dave", "DESCRIBE")
-    with pytest.raises(o.InvalidRequestError, match="of-no-type") as refused:
-        admin.create_acls([read, o.AclBinding("TOPIC", topic, "of-no-type", "READ"), prefix])
+    read = o.admin.AclBinding("TOPIC", topic, "User:bob", "READ")
+    prefix = o.admin.AclBinding(
+        "TOPIC", topic[:3], "User:dave", "WRITE", "DENY", "PREFIXED", "10.0.0.1"
+    )
+    cluster = o.admin.AclBinding("CLUSTER", "kafka-cluster", "User:dave", "DESCRIBE")
+    with pytest.raises(o.errors.InvalidRequestError, match="of-no-type") as refused:
+        admin.create_acls([read, o.admin.AclBinding("TOPIC", topic, "of-no-type", "READ"), prefix])
     assert list(refused.value.results) == [read, prefix]
     admin.create_acls([cluster, read])
-    daves = o.AclBindingFilter(principal="User:dave")
+    daves = o.admin.AclBindingFilter(principal="User:dave")
     until(lambda: admin.describe_acls(daves) == sorted([cluster, prefix]))
-    concerning = o.AclBindingFilter("TOPIC", topic, pattern_type="MATCH")
+    concerning = o.admin.AclBindingFilter("TOPIC", topic, pattern_type="MATCH")
     assert admin.describe_acls(concerning) == sorted([prefix, read])
     assert set(admin.describe_acls()) >= {read, prefix, cluster}
     gone = admin.delete_acls(
-        [daves, o.AclBindingFilter("TOPIC", topic), o.AclBindingFilter("USER")]
+        [daves, o.admin.AclBindingFilter("TOPIC", topic), o.admin.AclBindingFilter("USER")]
     )
     assert list(gone.values()) == [sorted([cluster, prefix]), [read], []]
     until(lambda: admin.describe_acls(daves) == [])
     with o.Admin(guarded.client_config("bob")) as bob:
-        with pytest.raises(o.ClusterAuthorizationError, match="'bob' needs ALTER on the cluster"):
+        with pytest.raises(
+            o.errors.ClusterAuthorizationError, match="'bob' needs ALTER on the cluster"
+        ):
             bob.create_acls([read], timeout=PATIENCE)
-        with pytest.raises(o.ClusterAuthorizationError, match="needs DESCRIBE on the cluster"):
+        with pytest.raises(
+            o.errors.ClusterAuthorizationError, match="needs DESCRIBE on the cluster"
+        ):
             bob.describe_acls(timeout=PATIENCE)
 
 
@@ -72,7 +78,7 @@ def test_what_a_user_may_not_do_is_named(guarded: LocalCluster, admin: o.Admin, 
             (lambda: bob.describe_consumer_groups(topic), f"DESCRIBE on group '{topic}'"),
             (lambda: bob.delete_groups(topic), f"DESCRIBE on group '{topic}'"),
             (
-                lambda: bob.describe_configs([o.ConfigResource("TOPIC", topic)]),
+                lambda: bob.describe_configs([o.admin.ConfigResource("TOPIC", topic)]),
                 f"DESCRIBE_CONFIGS on topic '{topic}'",
             ),
             (
@@ -91,30 +97,30 @@ def test_passwords(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
     mechanism, password = "SCRAM-SHA-256", f"secret of {topic}"
     admin.alter_user_scram_credentials(
         [
-            o.UserScramCredentialUpsertion(topic, mechanism, password, 8192),
-            o.UserScramCredentialUpsertion(topic, "SCRAM-SHA-512", password),
+            o.admin.UserScramCredentialUpsertion(topic, mechanism, password, 8192),
+            o.admin.UserScramCredentialUpsertion(topic, "SCRAM-SHA-512", password),
         ]
     )
     until(lambda: topic in admin.describe_user_scram_credentials())
     assert admin.describe_user_scram_credentials([topic])[topic] == (
-        o.ScramCredentialInfo(mechanism, 8192),
-        o.ScramCredentialInfo("SCRAM-SHA-512", 4096),
+        o.admin.ScramCredentialInfo(mechanism, 8192),
+        o.admin.ScramCredentialInfo("SCRAM-SHA-512", 4096),
     )
     new = {**guarded.client_config("bob"), "sasl.username": topic, "sasl.password": password}
     del new["sasl.jaas.config"]
     with o.Admin(new) as somebody:
         assert somebody.cluster_id(PATIENCE) == guarded.cluster_id
-    with pytest.raises(o.ResourceNotFoundError, match="user nobody") as refused:
+    with pytest.raises(o.errors.ResourceNotFoundError, match="user nobody") as refused:
         admin.describe_user_scram_credentials(["nobody", "bob"])
     assert list(refused.value.results) == ["bob"]
-    gone = o.UserScramCredentialDeletion(topic, "SCRAM-SHA-512")
-    with pytest.raises(o.ResourceNotFoundError, match="user nobody") as not_there:
+    gone = o.admin.UserScramCredentialDeletion(topic, "SCRAM-SHA-512")
+    with pytest.raises(o.errors.ResourceNotFoundError, match="user nobody") as not_there:
         admin.alter_user_scram_credentials(
-            [gone, o.UserScramCredentialDeletion("nobody", mechanism)]
+            [gone, o.admin.UserScramCredentialDeletion("nobody", mechanism)]
         )
     assert list(not_there.value.results) == [topic]
     until(lambda: len(admin.describe_user_scram_credentials(topic)[topic]) == 1)
-    admin.alter_user_scram_credentials([o.UserScramCredentialDeletion(topic, mechanism)])
+    admin.alter_user_scram_credentials([o.admin.UserScramCredentialDeletion(topic, mechanism)])
 
 
 def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
@@ -136,16 +142,16 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
         with o.Admin(as_bob) as by_token:
             assert by_token.cluster_id(PATIENCE) == guarded.cluster_id
             # Who has come in by a token gets no other one.
-            with pytest.raises(o.DelegationTokenRequestNotAllowedError):
+            with pytest.raises(o.errors.DelegationTokenRequestNotAllowedError):
                 by_token.create_delegation_token(timeout=PATIENCE)
-        with pytest.raises(o.DelegationTokenNotFoundError):
+        with pytest.raises(o.errors.DelegationTokenNotFoundError):
             bob.renew_delegation_token(b"no such token")
         bob.expire_delegation_token(token.hmac)
         until(lambda: bob.describe_delegation_tokens() == [])
     for_carol = admin.create_delegation_token(owner="User:carol")
     assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
-    with pytest.raises(o.DelegationTokenOwnerMismatchError):  # only she and renewers may
+    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # only she and renewers may
         admin.expire_delegation_token(for_carol.hmac)
 
 

@@ -28,15 +28,14 @@ from odradek import (
     AsyncConsumer,
     AsyncProducer,
     ClientClosedError,
-    ClientForkedError,
     IllegalStateError,
     KafkaTimeoutError,
     NewTopic,
     TopicPartition,
-    WakeupError,
 )
 from odradek.clients.admin import cluster as cluster_calls
 from odradek.compat.confluent_kafka.aio import AIOProducer
+from odradek.errors import ClientForkedError, WakeupError
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import waited
 from odradek.testing import FakeCluster

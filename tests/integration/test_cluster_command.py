@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from odradek import RegistryUnreachableError, Schema, SchemaRegistryClient
 from odradek.api.admin import Admin
 from odradek.common.types import Address
+from odradek.errors import RegistryUnreachableError
 from odradek.runtime.properties import read_properties
+from odradek.serialization import Schema, SchemaRegistryClient
 from odradek.testing.brokers import probe
 from odradek.testing.brokers.detached import start_time
 

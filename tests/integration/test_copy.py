@@ -21,11 +21,9 @@ import typer
 from typer.testing import CliRunner
 
 from odradek import (
-    AbortableTransactionError,
     Admin,
     ConfigurationError,
     Consumer,
-    FatalTransactionError,
     KafkaTimeoutError,
     NewTopic,
     Producer,
@@ -38,6 +36,7 @@ from odradek.cli.copy.copying import FAILURES, CopyBooks, Copying
 from odradek.cli.copy.planning import CopiedTopics, CopyPlan
 from odradek.cli.copy.report import CopyReport, size
 from odradek.cli.copy.writers import TransactionalWriter
+from odradek.errors import AbortableTransactionError, FatalTransactionError
 from odradek.testing import FakeCluster, LocalCluster
 
 ODRADEK = Path(sys.executable).parent / "odradek"

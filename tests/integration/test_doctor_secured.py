@@ -18,7 +18,8 @@ from tests.integration.test_doctor_command import doctor as told_at_once
 from tests.integration.test_doctor_command import first, wrong
 from tests.integration.test_explain_command import listening
 
-from odradek import AclBinding, Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.admin import AclBinding
 from odradek.cli.console.properties import read_client_file
 from odradek.cli.doctor import surroundings
 from odradek.cli.doctor.findings import STATUSES, Trouble

@@ -383,7 +383,7 @@ def test_acls(odr: Command) -> None:
 def test_acls_that_came_meanwhile_stay(
     odr: Command, admin: odradek.Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown, later = (odradek.AclBinding("TOPIC", "flights", f"User:{u}", "READ") for u in "ab")
+    shown, later = (odradek.admin.AclBinding("TOPIC", "flights", f"User:{u}", "READ") for u in "ab")
     admin.create_acls([shown])
 
     def confirm(run: object, what: str) -> None:
@@ -393,7 +393,7 @@ def test_acls_that_came_meanwhile_stay(
     code, found = odr.json("acls", "delete", "--topic", "flights")
     assert (code, [one["principal"] for one in found["deleted"]]) == (0, ["User:a"])
     assert admin.describe_acls() == [later]
-    admin.delete_acls([odradek.AclBindingFilter()])
+    admin.delete_acls([odradek.admin.AclBindingFilter()])
 
 
 def test_users(odr: Command, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_late_offsets_of_a_transaction_replace_no_newer_ones(
     producer.begin_transaction()
     proxy.keep(TxnOffsetCommitRequest.API_KEY)
     producer.send_offsets_to_transaction({place: 30}, name, PATIENCE)
-    with pytest.raises(odradek.AbortableTransactionError, match="offset 30 had no answer"):
+    with pytest.raises(odradek.errors.AbortableTransactionError, match="offset 30 had no answer"):
         producer.send_offsets_to_transaction({place: 40}, name, PATIENCE)
     end(producer, commit=False)
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from odradek import AclBinding, Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.admin import AclBinding
 from odradek.common.errors import AuthorizationError, KafkaError
 from odradek.common.errors.kafka import (
     ClusterAuthorizationError,

@@ -46,7 +46,7 @@ USE = {"auto.register.schemas": False, **BY_TOPIC}
 
 
 def compared(url: str, mock: Any) -> dict[str, Any]:
-    mine = ours.SchemaRegistryClient({"schema.registry.url": url})
+    mine = ours.serialization.SchemaRegistryClient({"schema.registry.url": url})
     yours = theirs.SchemaRegistryClient({"url": url})
     avro, newer, schema = json.dumps(FLIGHT), json.dumps(NEWER), json.dumps(OBJECT)
     plain = {"id": 5, "to": "ä"}
@@ -59,32 +59,32 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
         known = {"skip.known.types": True}
         return [
             message,
-            ours.ProtobufSerializer(kind, mine, REGISTER | known),
+            ours.serialization.ProtobufSerializer(kind, mine, REGISTER | known),
             their_protobuf.ProtobufSerializer(kind, yours, USE | conf | known),
-            ours.ProtobufDeserializer(kind),
+            ours.serialization.ProtobufDeserializer(kind),
             their_protobuf.ProtobufDeserializer(kind, conf),
         ]
 
     cases = {
         "avro": [
             VALUE,
-            ours.AvroSerializer(mine, avro, conf=REGISTER),
+            ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
             their_avro.AvroSerializer(yours, avro, conf=USE),
-            ours.AvroDeserializer(mine),
+            ours.serialization.AvroDeserializer(mine),
             their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
         ],
         "avro-evolved": [
             VALUE,
-            ours.AvroSerializer(mine, avro, conf=REGISTER),
+            ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
             their_avro.AvroSerializer(yours, avro, conf=USE),
-            ours.AvroDeserializer(mine, newer),
+            ours.serialization.AvroDeserializer(mine, newer),
             their_avro.AvroDeserializer(yours, newer, conf=BY_TOPIC),
         ],
         "json": [
             plain,
-            ours.JSONSerializer(schema, mine, conf=REGISTER),
+            ours.serialization.JSONSerializer(schema, mine, conf=REGISTER),
             their_json.JSONSerializer(schema, yours, conf=USE),
-            ours.JSONDeserializer(schema, None, mine),
+            ours.serialization.JSONDeserializer(schema, None, mine),
             their_json.JSONDeserializer(schema, None, yours, BY_TOPIC),
         ],
         "protobuf": protobuf(stamp),

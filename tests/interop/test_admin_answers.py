@@ -46,10 +46,10 @@ def topics(admin: o.Admin, topic: str, _: str, __: str) -> Iterator[str]:
     for name in admin.list_topics(include_internal=True):
         yield line("name", name)
     resources = [
-        o.ConfigResource("TOPIC", topic),
-        o.ConfigResource("BROKER", "0"),
-        o.ConfigResource("BROKER_LOGGER", "0"),
-        o.ConfigResource("CLIENT_METRICS", topic),
+        o.admin.ConfigResource("TOPIC", topic),
+        o.admin.ConfigResource("BROKER", "0"),
+        o.admin.ConfigResource("BROKER_LOGGER", "0"),
+        o.admin.ConfigResource("CLIENT_METRICS", topic),
     ]
     for at, options in admin.describe_configs(resources, include_synonyms=True).items():
         for e in options.values():
@@ -113,7 +113,9 @@ def transactions(admin: o.Admin, topic: str, _: str, transactional_id: str) -> I
     for entity, quotas in admin.describe_client_quotas().items():
         kinds = {"client-id": entity.client_id, "ip": entity.ip, "user": entity.user}
         parts = {
-            k: "null" if v == o.ClientQuotaEntity.DEFAULT else v for k, v in kinds.items() if v
+            k: "null" if v == o.admin.ClientQuotaEntity.DEFAULT else v
+            for k, v in kinds.items()
+            if v
         }
         yield line("quota", _map(parts), _map({k: quotas[k] for k in sorted(quotas)}))
 
@@ -148,13 +150,15 @@ def scene(cluster: LocalCluster, topic: str) -> Iterator[tuple[o.Admin, str]]:
         admin.alter_group_offsets(f"{topic}-idle", {first: o.OffsetAndMetadata(1, "a note", 0)})
         admin.incremental_alter_configs(
             {
-                o.ConfigResource("CLIENT_METRICS", topic): [o.AlterConfigOp("interval.ms", 60000)],  # type: ignore[arg-type]  # a number is written as Kafka reads it
-                o.ConfigResource("GROUP", topic): [
-                    o.AlterConfigOp("consumer.heartbeat.interval.ms", "6000")
+                o.admin.ConfigResource("CLIENT_METRICS", topic): [
+                    o.admin.AlterConfigOp("interval.ms", 60000)  # type: ignore[arg-type]  # a number is written as Kafka reads it
+                ],
+                o.admin.ConfigResource("GROUP", topic): [
+                    o.admin.AlterConfigOp("consumer.heartbeat.interval.ms", "6000")
                 ],
             }
         )
-        both = o.ClientQuotaEntity(user=topic, client_id=o.ClientQuotaEntity.DEFAULT)
+        both = o.admin.ClientQuotaEntity(user=topic, client_id=o.admin.ClientQuotaEntity.DEFAULT)
         admin.alter_client_quotas({both: {"producer_byte_rate": 1e6, "request_percentage": 50.5}})
         with (
             o.Consumer(settings, group_id=f"{topic}-classic") as classic,

@@ -52,14 +52,14 @@ def scene(cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterator[tuple[s
                 time_ms = BEGIN + n // 2 * HOUR
                 producer.send(topic, value=b"x", partition=n % 2, timestamp_ms=time_ms)
         admin.alter_group_offsets(f"{topic}-idle", {both[0]: 2, both[1]: 4})
-        allowed = o.AclBinding("TOPIC", topic, "User:alice", "READ")
-        denied = o.AclBinding("TOPIC", topic, "User:bob", "WRITE", "DENY", host="10.0.0.1")
+        allowed = o.admin.AclBinding("TOPIC", topic, "User:alice", "READ")
+        denied = o.admin.AclBinding("TOPIC", topic, "User:bob", "WRITE", "DENY", host="10.0.0.1")
         admin.create_acls([allowed, denied])
         admin.alter_user_scram_credentials(
-            [o.UserScramCredentialUpsertion(topic, "SCRAM-SHA-512", "a password", 5000)]
+            [o.admin.UserScramCredentialUpsertion(topic, "SCRAM-SHA-512", "a password", 5000)]
         )
         quotas = {"producer_byte_rate": 1048576.0, "request_percentage": 12.5}
-        admin.alter_client_quotas({o.ClientQuotaEntity(topic): quotas})
+        admin.alter_client_quotas({o.admin.ClientQuotaEntity(topic): quotas})
         consumer.subscribe([topic])
         read = 0
         while read < 10:

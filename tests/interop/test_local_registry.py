@@ -10,20 +10,18 @@ import pyarrow as pa
 import pytest
 from tests.unit.spark.test_registry_protobuf import files
 
-from odradek import (
-    IncompatibleSchemaError,
-    InvalidSchemaError,
+from odradek.cli.console.decoding import Decoding, WireFormat, decoder
+from odradek.cli.console.encoding import LineFormat
+from odradek.cli.console.produce import parser_of
+from odradek.errors import IncompatibleSchemaError, InvalidSchemaError, SchemaNotFoundError
+from odradek.serialization import (
     MessageField,
     ProtobufSerializer,
     Schema,
-    SchemaNotFoundError,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
 )
-from odradek.cli.console.decoding import Decoding, WireFormat, decoder
-from odradek.cli.console.encoding import LineFormat
-from odradek.cli.console.produce import parser_of
 from odradek.spark.options.source_options import BATCH, parse_options
 from odradek.spark.problems import OptionError
 from odradek.spark.sink.encoding import encoded

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.interop.group_members import end_program, java_program
 
-from odradek import Admin, Consumer, Metric, Producer
+from odradek import Admin, Consumer, Producer
 from odradek.clients.metrics.catalogue import OURS, SCOPES
+from odradek.monitoring import Metric
 from odradek.testing import FakeCluster
 
 RECORDS = 20

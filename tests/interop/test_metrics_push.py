@@ -20,7 +20,8 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from tests.interop.group_members import end_program, java_program
 
-from odradek import Admin, AlterConfigOp, ConfigResource, Consumer, NewTopic, Producer
+from odradek import Admin, Consumer, NewTopic, Producer
+from odradek.admin import AlterConfigOp, ConfigResource
 from odradek.record.compression import decompress
 from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.testing import FakeCluster, LocalCluster, jars

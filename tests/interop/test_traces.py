@@ -7,7 +7,8 @@ from opentelemetry.trace import format_span_id
 from tests.interop.other_client import Row, read_all, write_all
 from tests.simulation.traced import Exported, attributes, identity, linked_to, parent, trace_of
 
-from odradek import Consumer, OpenTelemetryTraces, Producer, TopicPartition
+from odradek import Consumer, Producer, TopicPartition
+from odradek.monitoring import OpenTelemetryTraces
 from odradek.testing import LocalCluster
 
 

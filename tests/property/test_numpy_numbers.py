@@ -24,15 +24,8 @@ from tests.property.test_hostile_arguments import (
     parameters,
 )
 
-from odradek import (
-    Admin,
-    ClientQuotaEntity,
-    ConsumerRecord,
-    NewPartitions,
-    NewTopic,
-    OffsetAndMetadata,
-    TopicPartition,
-)
+from odradek import Admin, ConsumerRecord, NewTopic, OffsetAndMetadata, TopicPartition
+from odradek.admin import ClientQuotaEntity, NewPartitions
 from odradek.api.base import on_host
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError

@@ -19,7 +19,8 @@ from tests.property.interrupting import OURS, Interruption
 from tests.property.test_one_ctrl_c import CtrlC, in_step, looks
 from tests.volume import PART
 
-from odradek import KafkaError, OpenTelemetryTraces, TopicPartition
+from odradek import KafkaError, TopicPartition
+from odradek.monitoring import OpenTelemetryTraces
 from odradek.testing.simulated import KafkaSimulation
 
 WHERE = ("/clients/calls/", "/monitoring/")

@@ -13,20 +13,16 @@ import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.test_admin_async import CALLS
 
-from odradek import (
+from odradek import Admin, KafkaError, KafkaTimeoutError, NewTopic, TopicPartition
+from odradek.admin import (
     AclBinding,
-    Admin,
     AlterConfigOp,
     ClientQuotaEntity,
     ConfigResource,
     FeatureUpdate,
-    KafkaError,
-    KafkaTimeoutError,
-    NewTopic,
-    NonEmptyGroupError,
-    TopicPartition,
     UserScramCredentialUpsertion,
 )
+from odradek.errors import NonEmptyGroupError
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.simulation.brokers.injected_errors import Injection
 

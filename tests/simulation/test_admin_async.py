@@ -13,12 +13,12 @@ import odradek as o
 from odradek.testing import KafkaSimulation
 
 T0, T1 = (o.TopicPartition("t", p) for p in range(2))
-TOPIC = o.ConfigResource("TOPIC", "t")
-ACL = o.AclBinding("TOPIC", "t", "User:alice", "READ")
-ALICE = o.ClientQuotaEntity(user="alice")
+TOPIC = o.admin.ConfigResource("TOPIC", "t")
+ACL = o.admin.AclBinding("TOPIC", "t", "User:alice", "READ")
+ALICE = o.admin.ClientQuotaEntity(user="alice")
 VOTER = (7, UUID(int=7))
-REPLICA = o.TopicPartitionReplica("t", 0, 1)
-SPEC = o.AbortTransactionSpec(T0, 1000, 0, 0)
+REPLICA = o.admin.TopicPartitionReplica("t", 0, 1)
+SPEC = o.admin.AbortTransactionSpec(T0, 1000, 0, 0)
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("create_topics", ([o.NewTopic("n", 2, 1)],), {}),
     ("create_topics", ([o.NewTopic("m", 2, 1)],), {"validate_only": True}),
@@ -29,7 +29,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("delete_records", ({T0: 0, T1: -1},), {}),
     ("delete_topics", ("n",), {}),
     ("describe_configs", ([TOPIC],), {"names": ["retention.ms"], "include_synonyms": True}),
-    ("incremental_alter_configs", ({TOPIC: [o.AlterConfigOp("retention.ms", "1")]},), {}),
+    ("incremental_alter_configs", ({TOPIC: [o.admin.AlterConfigOp("retention.ms", "1")]},), {}),
     ("list_config_resources", (["TOPIC"],), {}),
     ("alter_group_offsets", ("g", {T0: 1}), {}),
     ("list_group_offsets", ("g",), {"require_stable": True}),
@@ -47,9 +47,9 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("list_offsets", ({T0: "LATEST"},), {"isolation_level": "read_committed"}),
     ("describe_cluster", (), {"include_fenced_brokers": True}),
     ("describe_features", (), {}),
-    ("update_features", ({"group.version": o.FeatureUpdate(1)},), {"validate_only": True}),
+    ("update_features", ({"group.version": o.admin.FeatureUpdate(1)},), {"validate_only": True}),
     ("describe_metadata_quorum", (), {}),
-    ("add_raft_voter", (*VOTER, [o.RaftVoterEndpoint("C", "h", 1)]), {}),
+    ("add_raft_voter", (*VOTER, [o.admin.RaftVoterEndpoint("C", "h", 1)]), {}),
     ("remove_raft_voter", VOTER, {}),
     ("unregister_broker", (9,), {}),
     ("unregister_controller", (9,), {}),
@@ -66,11 +66,11 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("abort_transaction", (SPEC,), {}),
     ("find_hanging_transactions", (), {"older_than": 0}),
     ("create_acls", ([ACL],), {}),
-    ("describe_acls", (o.AclBindingFilter("TOPIC"),), {}),
-    ("delete_acls", ([o.AclBindingFilter()],), {}),
+    ("describe_acls", (o.admin.AclBindingFilter("TOPIC"),), {}),
+    ("delete_acls", ([o.admin.AclBindingFilter()],), {}),
     (
         "alter_user_scram_credentials",
-        ([o.UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "p")],),
+        ([o.admin.UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "p")],),
         {},
     ),
     ("describe_user_scram_credentials", (), {}),

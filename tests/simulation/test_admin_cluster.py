@@ -7,27 +7,26 @@ from uuid import UUID
 import pytest
 from tests.simulation.scene import Stage
 
-from odradek import (
-    Admin,
+from odradek import Admin, ConfigurationError, TopicPartition, UnknownTopicOrPartitionError
+from odradek.admin import (
+    FeatureUpdate,
+    PartitionReassignment,
+    RaftVoterEndpoint,
+    TopicPartitionReplica,
+)
+from odradek.common.errors import KafkaTimeoutError
+from odradek.errors import (
     BrokerIdNotRegisteredError,
-    ConfigurationError,
     ControllerIdNotRegisteredError,
     DuplicateVoterError,
-    FeatureUpdate,
     InvalidReplicaAssignmentError,
     InvalidUpdateVersionError,
     LogDirNotFoundError,
     NoReassignmentInProgressError,
-    PartitionReassignment,
     PreferredLeaderNotAvailableError,
-    RaftVoterEndpoint,
     ReplicaNotAvailableError,
-    TopicPartition,
-    TopicPartitionReplica,
-    UnknownTopicOrPartitionError,
     VoterNotFoundError,
 )
-from odradek.common.errors import KafkaTimeoutError
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
 DIRECTORY = UUID(int=9)

@@ -11,16 +11,11 @@ import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek import (
-    Admin,
-    GroupAuthorizationError,
-    GroupIdNotFoundError,
-    KafkaTimeoutError,
-    TopicPartition,
-)
+from odradek import Admin, KafkaTimeoutError, TopicPartition
 from odradek.clients.admin import coordinators
 from odradek.clients.asking import AT_ONCE
 from odradek.clients.coordinator import CoordinatorKind
+from odradek.errors import GroupAuthorizationError, GroupIdNotFoundError
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest

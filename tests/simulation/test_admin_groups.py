@@ -11,21 +11,22 @@ from tests.simulation.spoilt_answers import spoil_answers
 from odradek import (
     Admin,
     ConfigurationError,
-    GroupIdNotFoundError,
-    GroupListing,
-    GroupSubscribedToTopicError,
     KafkaError,
-    NonEmptyGroupError,
     OffsetAndMetadata,
-    StreamsTask,
-    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from odradek.admin import GroupListing, StreamsTask
 from odradek.common.errors.kafka import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationError,
 )
 from odradek.common.types import TopicPartition
+from odradek.errors import (
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    NonEmptyGroupError,
+    UnknownMemberIdError,
+)
 from odradek.protocol.messages import describe_share_group_offsets as sl
 from odradek.protocol.messages import streams_group_describe as s
 from odradek.simulation.brokers.broker_handlers import BY_KEY

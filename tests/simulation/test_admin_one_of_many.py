@@ -12,15 +12,8 @@ import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek import (
-    Admin,
-    AlterConfigOp,
-    ConfigResource,
-    KafkaError,
-    KafkaTimeoutError,
-    NewTopic,
-    TopicPartition,
-)
+from odradek import Admin, KafkaError, KafkaTimeoutError, NewTopic, TopicPartition
+from odradek.admin import AlterConfigOp, ConfigResource
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)

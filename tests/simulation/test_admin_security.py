@@ -8,22 +8,17 @@ from typing import Any
 import pytest
 from tests.simulation.scene import Stage
 
-from odradek import (
+from odradek import Admin, ArgumentError, ConfigurationError, KafkaTimeoutError
+from odradek.admin import (
     AclBinding,
     AclBindingFilter,
-    Admin,
     AlterConfigOp,
-    ArgumentError,
     ClientQuotaEntity,
-    ConfigurationError,
-    DelegationTokenNotFoundError,
-    InvalidRequestError,
-    KafkaTimeoutError,
-    ResourceNotFoundError,
     ScramCredentialInfo,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from odradek.errors import DelegationTokenNotFoundError, InvalidRequestError, ResourceNotFoundError
 
 READ = AclBinding("TOPIC", "orders", "User:alice", "READ")
 ALL = AclBinding("TOPIC", "*", "User:admin", "ALL")

@@ -9,19 +9,19 @@ from tests.simulation.scene import Stage
 
 from odradek import (
     Admin,
-    AlterConfigOp,
-    ConfigResource,
     ConfigurationError,
+    NewTopic,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from odradek.admin import AlterConfigOp, ConfigResource, NewPartitions
+from odradek.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
-    NewPartitions,
-    NewTopic,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
-    TopicPartition,
     UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from odradek.protocol.messages.list_config_resources import ListConfigResourcesRequest

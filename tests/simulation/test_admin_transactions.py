@@ -6,15 +6,9 @@ import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 from tests.simulation.transactional import Scene
 
-from odradek import (
-    AbortTransactionSpec,
-    Admin,
-    KafkaError,
-    NotLeaderOrFollowerError,
-    TopicPartition,
-    TransactionalIdNotFoundError,
-    TransactionListing,
-)
+from odradek import Admin, KafkaError, TopicPartition
+from odradek.admin import AbortTransactionSpec, TransactionListing
+from odradek.errors import NotLeaderOrFollowerError, TransactionalIdNotFoundError
 from odradek.protocol.messages import list_transactions as lt
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))

@@ -16,7 +16,7 @@ class Weighted:
     """Gives each member as much as it says that it bears."""
 
     name = "weighted"
-    protocol = odradek.RebalanceProtocol.EAGER
+    protocol = odradek.types.RebalanceProtocol.EAGER
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
@@ -27,7 +27,7 @@ class Weighted:
         return bytes([self.weight])
 
     def assign(
-        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+        self, members: Mapping[str, odradek.types.MemberSubscription], topics: Mapping[str, int]
     ) -> Mapping[str, Sequence[TopicPartition]]:
         turns = [
             m for m, said in sorted(members.items()) for _ in range((said.user_data or b"")[0])
@@ -41,7 +41,7 @@ class Weighted:
 
 class Broken(Weighted):
     def assign(
-        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+        self, members: Mapping[str, odradek.types.MemberSubscription], topics: Mapping[str, int]
     ) -> Mapping[str, Sequence[TopicPartition]]:
         raise ZeroDivisionError("no weights")
 
@@ -50,7 +50,7 @@ class Scene(Stage):
     def __init__(self) -> None:
         super().__init__(5, partitions=8)
 
-    def member(self, name: str, assignor: odradek.Assignor) -> Consumer:
+    def member(self, name: str, assignor: odradek.types.Assignor) -> Consumer:
         consumer = self.consumer(
             name=name,
             group_id="g",
@@ -89,14 +89,14 @@ def test_an_assignor_that_never_ends_is_the_leaders_error_and_the_client_goes_on
     a._host.worker_delay = 1e6  # type: ignore[attr-defined]
     scene.world.advance(20)
     assert a.partitions_for("t")  # other calls aren't held up
-    with pytest.raises(odradek.AssignorError, match=r"'weighted' didn't finish .*\(45 s\)"):
+    with pytest.raises(odradek.errors.AssignorError, match=r"'weighted' didn't finish .*\(45 s\)"):
         scene.poll(a, until=lambda: scene.world.now > 60)
     a.close()
 
 
 class Nonsense(Weighted):
     def assign(
-        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+        self, members: Mapping[str, odradek.types.MemberSubscription], topics: Mapping[str, int]
     ) -> Mapping[str, Sequence[TopicPartition]]:
         return {member: [7] for member in members}  # type: ignore[list-item]
 
@@ -111,6 +111,6 @@ class Nonsense(Weighted):
 def test_an_assignor_that_fails_is_the_leaders_error(kind: type[Weighted], says: str) -> None:
     scene = Scene()
     a = scene.member("a", kind(1))
-    with pytest.raises(odradek.AssignorError, match=says):
+    with pytest.raises(odradek.errors.AssignorError, match=says):
         scene.poll(a, until=lambda: False)
     a.close()

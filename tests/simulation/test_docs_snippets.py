@@ -156,11 +156,11 @@ def test_objects_through_a_registry(
         if len(worked) == 2:
             raise KeyboardInterrupt
 
-    read = odradek.AvroDeserializer(names["registry"])
+    read = odradek.serialization.AvroDeserializer(names["registry"])
     with odradek.Consumer(config, value_deserializer=read) as consumer:
         consumer.assign([odradek.TopicPartition("flights", 0)])
         kafka_simulation.send("flights", kafka_simulation.values("flights")[0]).result()
-        given = {"RecordDeserializationError": odradek.RecordDeserializationError}
+        given = {"RecordDeserializationError": odradek.errors.RecordDeserializationError}
         with pytest.raises(KeyboardInterrupt):
             run(loop, consumer=consumer, work=work, **given)
     assert worked == [{"to": "JFK"}, {"to": "JFK"}]
@@ -168,7 +168,7 @@ def test_objects_through_a_registry(
     with odradek.Consumer(config) as consumer, odradek.Producer(servers) as producer:
         consumer.assign([odradek.TopicPartition("flights", 0)])
         given = {"registry": names["registry"], "write": names["write"], "pyarrow": pyarrow}
-        given |= {name: getattr(odradek, name) for name in ("avro_to_arrow", "arrow_to_avro")}
+        given |= {n: getattr(odradek.serialization, n) for n in ("avro_to_arrow", "arrow_to_avro")}
         run(columns, consumer=consumer, producer=producer, **given)
         producer.flush(5.0)
     assert capsys.readouterr().out.startswith("1 ")  # the row that is no Avro
@@ -177,7 +177,11 @@ def test_objects_through_a_registry(
         None,
         kafka_simulation.values("flights")[0],
     ]
-    here = {"registry": names["registry"], "Schema": odradek.Schema, "schema": names["schema"]}
+    here = {
+        "registry": names["registry"],
+        "Schema": odradek.serialization.Schema,
+        "schema": names["schema"],
+    }
     *kept, compatible, level = asking.splitlines()
     run("\n".join(kept), **here)
     registry.wrong = [(200, {"is_compatible": True}), (200, {"compatibility": "FULL"})]

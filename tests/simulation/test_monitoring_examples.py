@@ -19,8 +19,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.simulation.test_lag_exporter import INTERVAL, Scene
 
-from odradek import AsyncConsumer, AsyncProducer, AsyncWorkers, ConsumerRecord, prometheus_text
+from odradek import AsyncConsumer, AsyncProducer, AsyncWorkers, ConsumerRecord
 from odradek.common.errors import KafkaTimeoutError
+from odradek.monitoring import prometheus_text
 from odradek.testing import KafkaSimulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.simulation.produce_script import PARTITIONS, leader_of, make, values
 
-from odradek import SerializationContext, SerializationError
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
@@ -24,9 +23,11 @@ from odradek.common.errors import (
 )
 from odradek.common.errors.kafka import InvalidProducerEpochError
 from odradek.common.errors.records import SchemaNotAtHandError
+from odradek.errors import SerializationError
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.list_send import PIECE_RECORDS
 from odradek.runtime.hosts.record_future import ManyFuture
+from odradek.serialization import SerializationContext
 from odradek.simulation import SimulatedCluster, World
 from odradek.testing import VirtualLoop
 

@@ -37,14 +37,13 @@ from odradek import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    OpenTelemetryMetrics,
-    OpenTelemetryTraces,
     Producer,
     RecordTooLargeError,
-    StringSerializer,
     TopicPartition,
 )
 from odradek.common.errors import BrokerError
+from odradek.monitoring import OpenTelemetryMetrics, OpenTelemetryTraces
+from odradek.serialization import StringSerializer
 from odradek.testing import KafkaSimulation
 
 THEIRS = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")

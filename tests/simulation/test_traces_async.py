@@ -13,14 +13,8 @@ from tests.simulation.traced import Exported, attributes, identity, linked_to, p
 from tests.simulation.traced import exported as exported
 from tests.simulation.traced import simulation as simulation
 
-from odradek import (
-    ArgumentError,
-    AsyncConsumer,
-    AsyncProducer,
-    KafkaTimeoutError,
-    OpenTelemetryTraces,
-    TopicPartition,
-)
+from odradek import ArgumentError, AsyncConsumer, AsyncProducer, KafkaTimeoutError, TopicPartition
+from odradek.monitoring import OpenTelemetryTraces
 from odradek.simulation.world.host import SimulatedHost
 from odradek.testing import KafkaSimulation
 

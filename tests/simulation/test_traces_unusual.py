@@ -12,13 +12,9 @@ from tests.simulation.traced import Exported, attributes
 from tests.simulation.traced import exported as exported
 from tests.simulation.traced import simulation as simulation
 
-from odradek import (
-    AsyncProducer,
-    OpenTelemetryTraces,
-    Producer,
-    RecordTooLargeError,
-    StringSerializer,
-)
+from odradek import AsyncProducer, Producer, RecordTooLargeError
+from odradek.monitoring import OpenTelemetryTraces
+from odradek.serialization import StringSerializer
 from odradek.testing import KafkaSimulation
 
 

@@ -21,10 +21,10 @@ from odradek import (
     AsyncWorkers,
     Consumer,
     ConsumerRecord,
-    OpenTelemetryTraces,
     Producer,
     Workers,
 )
+from odradek.monitoring import OpenTelemetryTraces
 from odradek.testing import FakeCluster, KafkaSimulation
 
 GROUP: dict[str, Any] = {

@@ -24,7 +24,11 @@ from tests.spark.conftest import Query, Row, Topics
 from tests.unit.spark.test_registry_protobuf import files
 from tests.unit.spark.test_registry_values import AT, ID, NOTE, WIDE, record
 
-from odradek import (
+from odradek.cli.pipeline.display import JsonLines
+from odradek.cli.pipeline.document import read as read_spec
+from odradek.cli.pipeline.running import Running, Stop
+from odradek.cli.pipeline.spec import parse
+from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,
     JSONDeserializer,
@@ -35,10 +39,6 @@ from odradek import (
     SchemaRegistryClient,
     SerializationContext,
 )
-from odradek.cli.pipeline.display import JsonLines
-from odradek.cli.pipeline.document import read as read_spec
-from odradek.cli.pipeline.running import Running, Stop
-from odradek.cli.pipeline.spec import parse
 from odradek.testing import LocalCluster, LocalRegistry
 
 VERSIONS = (

@@ -26,7 +26,7 @@ class Blocked:
             raise ModuleNotFoundError("No module named " + name, name=name)
 
 sys.meta_path.insert(0, Blocked())
-from odradek import MissingExtraError
+from odradek.errors import MissingExtraError
 try:
     {code}
 except MissingExtraError as error:
@@ -35,14 +35,18 @@ except MissingExtraError as error:
 ONES = {
     "cryptography": "from odradek.testing import LocalCluster\n"
     "    LocalCluster(1, security='SSL').__enter__()",
-    "fastavro": "from odradek import AvroDeserializer, SchemaRegistryClient\n"
+    "fastavro": "from odradek.serialization import AvroDeserializer, SchemaRegistryClient\n"
     "    client = SchemaRegistryClient({'schema.registry.url': 'http://127.0.0.1:1'})\n"
     "    AvroDeserializer(client)",
-    "google.protobuf": "from odradek import ProtobufDeserializer\n    ProtobufDeserializer(object)",
-    "jsonschema_rs": "from odradek import JSONDeserializer\n    JSONDeserializer('{}')",
-    "opentelemetry": "from odradek import OpenTelemetryTraces, Producer\n"
+    "google.protobuf": "from odradek.serialization import ProtobufDeserializer\n"
+    "    ProtobufDeserializer(object)",
+    "jsonschema_rs": "from odradek.serialization import JSONDeserializer\n"
+    "    JSONDeserializer('{}')",
+    "opentelemetry": "from odradek import Producer\n"
+    "    from odradek.monitoring import OpenTelemetryTraces\n"
     "    OpenTelemetryTraces(Producer({'bootstrap.servers': '127.0.0.1:1'}))",
-    "prometheus_client": "from odradek import Producer, PrometheusCollector\n"
+    "prometheus_client": "from odradek import Producer\n"
+    "    from odradek.monitoring import PrometheusCollector\n"
     "    PrometheusCollector(Producer({'bootstrap.servers': '127.0.0.1:1'}))",
     "pyarrow": "from odradek import Producer\n"
     "    Producer({'bootstrap.servers': '127.0.0.1:1'}).send_arrow('t', [])",

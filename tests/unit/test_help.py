@@ -15,6 +15,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 
 import polars
@@ -22,9 +23,15 @@ import pytest
 from tests.registry_server import registry_server
 
 import odradek
+from odradek.common.public_names import APART, PLACES
 from odradek.testing import FakeCluster, KafkaSimulation
 
-CLASSES = [c for n in odradek.__all__ if isinstance(c := getattr(odradek, n), type)]
+PUBLIC: dict[str, Any] = {
+    name: getattr(import_module(place), name)
+    for name, place in PLACES.items()
+    if place not in APART
+}
+CLASSES = [value for value in PUBLIC.values() if isinstance(value, type)]
 RULE = re.compile(r"\bR-[A-Z]{2}-\d+")
 OF_ALL = (
     "client_instance_id cluster_id close ended explain health listen metrics set_sasl_credentials"
@@ -69,11 +76,11 @@ METHODS = {
     odradek.Workers: "progress run stop",
     odradek.AsyncWorkers: "progress run stop",
     odradek.RecordFuture: FUTURE,
-    odradek.ArrowFuture: f"{FUTURE} acknowledged errors rows",
-    odradek.ManyFuture: f"{FUTURE} acknowledged errors rows",
+    odradek.types.ArrowFuture: f"{FUTURE} acknowledged errors rows",
+    odradek.types.ManyFuture: f"{FUTURE} acknowledged errors rows",
     odradek.DeliveryFuture: LOOP_FUTURE,
-    odradek.ArrowDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
-    odradek.ManyDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
+    odradek.types.ArrowDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
+    odradek.types.ManyDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
 }
 METHODS |= {
     odradek.AsyncAdmin: METHODS[odradek.Admin],
@@ -168,8 +175,8 @@ def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
         kafka.create_topic("flights", partitions=1)
         kafka.create_topic("arrivals", partitions=1)
         kafka.produce("arrivals", [b"JFK", b"LGA"])
-        names: dict[str, Any] = {n: getattr(odradek, n) for n in odradek.__all__}
-        names["registry"] = odradek.SchemaRegistryClient({"url": server.url})
+        names = dict(PUBLIC)
+        names["registry"] = odradek.serialization.SchemaRegistryClient({"url": server.url})
         options = {"transactional.id": "t"} if example.name in TRANSACTIONAL else {}
         producer = names["producer"] = kafka.producer(options)
         if options:

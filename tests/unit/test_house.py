@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from tests.source_trees import PACKAGE, parsed
 
+from odradek.common import public_names
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = PACKAGE.parent
 MODULE_LINES = 800
@@ -421,12 +423,12 @@ def used_in_tests(wanted: set[str]) -> set[str]:
 
 
 def test_nothing_is_dead() -> None:
-    """Each name of the sources is used there, called by a library, or shown in a page."""
+    """Each name of the sources is used there, public, called by a library, or shown in a page."""
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     generated = [path for folder in GENERATED for path in [*folder.glob("*.py"), folder]]
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
     plain = [*pages, *(path for path in generated if path.suffix == ".py")]
-    living = set(HOOKS).union(*map(words, plain))
+    living = {*HOOKS, *public_names.PLACES}.union(*map(words, plain))
     for path in [*sources, *(ROOT / "tools").glob("*.py"), ROOT / "setup.py"]:
         if path.suffix == ".py":
             living.update(used(path))

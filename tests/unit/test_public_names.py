@@ -1,8 +1,14 @@
-"""Every public class and error is importable from `odradek`, and importing it stays light."""
+"""Every public name is importable from its public module, and importing that stays light."""
 
 from __future__ import annotations
 
 import ast
+import pydoc
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -12,6 +18,7 @@ from tests.unit.tools.loading import load_tool
 
 import odradek
 from odradek.common.config import OPTIONS, Config
+from odradek.common.public_names import ALSO, APART, HOMES, MODULES, MOVED, PARTS, REMOVED_IN, TOP
 
 INSIDE = {
     "AgainError": "a lookup of offsets that is made again",
@@ -27,13 +34,132 @@ ROOMS_OF_THEIR_OWN = ("cli", "compat", "simulation", "testing")
 """Commands print their errors, and the others' are importable from their own rooms."""
 
 
-def test_every_listed_name_is_there() -> None:
-    assert len(set(odradek.__all__)) == len(odradek.__all__) > 200
-    assert sorted(odradek.__all__) == dir(odradek)
-    for name in odradek.__all__:
-        found = getattr(odradek, name)
-        assert name == "__version__" or found.__name__ == name
-    assert issubclass(odradek.NoSuchOffsetError, odradek.OffsetOutOfRangeError)
+@pytest.mark.parametrize("place", HOMES)
+def test_every_listed_name_is_there(place: str) -> None:
+    module = import_module(place)
+    listed = set(module.__all__) - {"__version__"}
+    assert listed == set(HOMES[place])
+    parts = PARTS if place == TOP else ()
+    assert dir(module) == sorted([*module.__all__, *parts])
+    assert module.__doc__
+    for name in listed:
+        found = getattr(module, name)
+        assert found.__name__ == name
+        assert getattr(module, name) is found
+        if isinstance(found, type):  # pickles name the module that defines a class
+            assert found.__module__.startswith(HOMES[place][name])
+    space: dict[str, Any] = {}
+    exec(f"from {place} import *", space)  # noqa: S102 - our own text
+    assert set(space) - {"__builtins__", "__version__"} == listed
+
+
+def test_odradek_itself_has_few_names() -> None:
+    assert len(set(odradek.__all__)) == len(odradek.__all__) <= 40
+    assert set(MOVED).isdisjoint(dir(odradek))
+    assert len(MOVED) > 300
+
+
+def test_a_name_is_in_one_module_and_in_another_on_purpose_only() -> None:
+    own = [name for homes in MODULES.values() for names in homes.values() for name in names.split()]
+    assert len(own) == len(set(own))
+    for place, names in ALSO.items():
+        for name in names.split():
+            assert name in own
+            assert name not in " ".join(MODULES[place].values()).split()
+
+
+def test_every_error_and_nothing_else_is_in_errors() -> None:
+    errors = [getattr(odradek.errors, name) for name in odradek.errors.__all__]
+    assert {one for one in errors if not issubclass(one, odradek.KafkaError)} == set()
+    listed = {name for place in set(HOMES) - {*APART} for name in HOMES[place]}
+    assert {name for name in listed if name.endswith("Error")} == set(odradek.errors.__all__)
+    assert issubclass(odradek.errors.NoSuchOffsetError, odradek.errors.OffsetOutOfRangeError)
+
+
+def test_a_moved_name_warns_once_in_each_line_that_uses_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    lines = [line for name in MOVED for line in (f"from odradek import {name}", f"odradek.{name}")]
+    program.write_text("\n".join(["import odradek", *lines]))
+    space: dict[str, Any] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exec(compile(program.read_text(), str(program), "exec"), space)  # noqa: S102
+    assert {one.category for one in caught} == {DeprecationWarning}
+    assert {one.filename for one in caught} == {str(program)}
+    assert [one.lineno for one in caught] == [number + 2 for number in range(len(lines))]
+    expected = [
+        f"import {name} from {place}; odradek.{name} will be removed in {REMOVED_IN}"
+        for name, place in MOVED.items()
+        for _ in ("from", "attribute")
+    ]
+    assert [str(one.message) for one in caught] == expected
+    for name, place in MOVED.items():
+        assert space[name] is getattr(import_module(place), name)
+
+
+TYPOS = [
+    ("odradek", "Prodcuer", "odradek.Producer"),
+    ("odradek", "KafkaEror", "odradek.KafkaError"),
+    ("odradek", "NotLeaderOrFolowerError", "odradek.errors.NotLeaderOrFollowerError"),
+    ("odradek", "erors", "odradek.errors"),
+    ("odradek", "KafkaDataSource", "odradek.spark.KafkaDataSource"),
+    ("odradek.errors", "KafkaEror", "odradek.errors.KafkaError"),
+    ("odradek.errors", "Producer", "odradek.Producer"),
+    ("odradek.admin", "AclBindings", "odradek.admin.AclBinding"),
+    ("odradek.monitoring", "prometheus_txt", "odradek.monitoring.prometheus_text"),
+    ("odradek.serialization", "AvroSerialiser", "odradek.serialization.AvroSerializer"),
+    ("odradek.spark", "write_batches", "odradek.spark.write_batch"),
+    ("odradek.testing", "FakeKluster", "odradek.testing.FakeCluster"),
+    ("odradek.types", "OffsetRanges", "odradek.types.OffsetRange"),
+    ("odradek.workers", "AsyncWorker", "odradek.workers.AsyncWorkers"),
+]
+
+
+@pytest.mark.parametrize(("place", "name", "meant"), TYPOS)
+def test_a_typo_is_answered_with_the_name_that_is_meant(place: str, name: str, meant: str) -> None:
+    said = f"^module '{place}' has no attribute '{name}'; did you mean {meant}\\?$"
+    with pytest.raises(AttributeError, match=said):
+        getattr(import_module(place), name)
+    assert not hasattr(import_module(place), name)
+    many = "\n".join(f"name_{number} = {number}" for number in range(300))  # wide arguments
+    for code in (f"from {place} import {name}", f"{many}\nfrom {place} import {name} as other"):
+        with pytest.raises(ImportError, match=said):
+            exec(code, {})  # noqa: S102 - our own text
+
+
+@pytest.mark.slow
+def test_public_modules_load_nothing_before_a_name_is_used() -> None:
+    code = (
+        f"import sys, {', '.join(HOMES)};"
+        "print(*sorted(name for name in sys.modules if name.startswith('odradek')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    table = {"odradek.common", "odradek.common.public_names", "odradek.spark.versions"}
+    assert set(done.stdout.split()) == {*HOMES, *table}
+
+
+@pytest.mark.slow
+def test_parts_and_rooms_are_imported_without_a_detour() -> None:
+    code = (
+        "import odradek;"
+        f"[getattr(odradek, part) for part in {PARTS}];"
+        "from odradek import errors, testing, record, api;"
+        "print(errors.TlsError.__name__, testing.__name__, record.__name__, api.__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split() == ["TlsError", "odradek.testing", "odradek.record", "odradek.api"]
+
+
+def test_help_shows_the_names_of_a_module_and_no_deprecated_one() -> None:
+    text = pydoc.plain(pydoc.render_doc(odradek))
+    assert "class Producer(" in text
+    assert "class AclBinding(" not in text
+    assert "class AclBinding(" in pydoc.plain(pydoc.render_doc(odradek.admin))
 
 
 def errors_in_the_sources() -> set[str]:
@@ -56,13 +182,7 @@ def test_every_error_is_listed() -> None:
     errors = errors_in_the_sources()
     assert len(errors) > 180
     assert {"KafkaError", "LogTruncationError", "DataLossError", "SinkRowError"} <= errors
-    assert errors - set(odradek.__all__) == set(INSIDE)
-
-
-def test_what_is_not_there_is_an_attribute_error() -> None:
-    for name in ("Consumers", "NoSuchThingError"):
-        with pytest.raises(AttributeError, match=name):
-            getattr(odradek, name)
+    assert errors - set(odradek.errors.__all__) == set(INSIDE)
 
 
 @pytest.mark.parametrize("tool", ["generate_front", "generate_asyncio"])
@@ -71,10 +191,12 @@ def test_generated_modules_are_what_their_tool_writes(tool: str) -> None:
         assert path.read_text() == text, f"run tools/{tool}.py: {path.name} is old"
 
 
-def test_the_stub_has_these_names_and_no_others() -> None:
-    tree = ast.parse((SOURCE / "__init__.pyi").read_text())
+@pytest.mark.parametrize("place", HOMES)
+def test_a_stub_has_these_names_and_no_others(place: str) -> None:
+    tree = ast.parse(load_tool("generate_front").stub_path(place).read_text())
     names = {a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    assert names | {"__version__"} == set(odradek.__all__)
+    parts = {*PARTS, "*"} if place == TOP else set()
+    assert names == {*HOMES[place], *parts}
     assert not [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 

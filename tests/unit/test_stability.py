@@ -13,6 +13,7 @@ import pytest
 from tests.source_trees import PACKAGE
 from tests.unit.tools.loading import load_tool
 
+from odradek.common.public_names import MOVED, REMOVED_IN
 from odradek.spark.versions import LEAST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,8 @@ PAGE = ROOT / "docs/stability.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 STEPS = 2
 """Minor releases that something deprecated stays."""
+MOVED_ROW = "odradek.common.public_names.MOVED"
+"""The row for all names in this table."""
 Version = tuple[int, ...]
 
 
@@ -64,7 +67,10 @@ def table(text: str) -> dict[str, tuple[Version, Version]]:
     part = text.split("### Deprecated now")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \| .+ \|$", part, re.MULTILINE)
     assert len(rows) == len(re.findall(r"^\| `", part, re.MULTILINE)), "a row can't be read"
-    return {name: (numbers(since), numbers(goes)) for name, since, goes in rows}
+    found = {name: (numbers(since), numbers(goes)) for name, since, goes in rows}
+    if MOVED_ROW in found:
+        found |= dict.fromkeys((f"names/{name}" for name in MOVED), found.pop(MOVED_ROW))
+    return found
 
 
 def names(row: str, place: str) -> bool:
@@ -166,6 +172,13 @@ def test_a_deprecation_lasts() -> None:
     assert too_early(table(row.replace("0.5", "0.4")), (0, 5)) == ["Consumer/seek"]
     with pytest.raises(AssertionError, match="can't be read"):
         table(row.replace("0.5", "soon"))
+
+
+def test_one_row_has_all_moved_names() -> None:
+    rows = table(PAGE.read_text())
+    assert {name: rows[f"names/{name}"][1] for name in MOVED} == dict.fromkeys(
+        MOVED, numbers(REMOVED_IN)
+    )
 
 
 def test_the_page_names_the_versions_that_are_supported() -> None:

@@ -26,11 +26,21 @@ import json
 from typing import Any, assert_type
 
 from odradek import (
-    Admin, AdminOptions, Consumer, ConsumerRecord, DataLossError, KafkaError, LogTruncationError,
-    NewTopic, NotLeaderOrFollowerError, Producer, ProducerOptions, RecordMetadata, TopicPartition,
-    AsyncConsumer, AsyncProducer, AsyncWorkers, SerializationContext, StringDeserializer,
-    StringSerializer, Workers,
+    Admin, AdminOptions, AsyncConsumer, AsyncProducer, AsyncWorkers, Consumer, ConsumerRecord,
+    KafkaError, NewTopic, Producer, ProducerOptions, RecordMetadata, TopicPartition, Workers,
 )
+from odradek import AclBinding, DataLossError as Lost, OpenTelemetryMetrics  # deprecated
+from odradek.admin import ConfigResource, TopicDescription
+from odradek.errors import DataLossError, LogTruncationError, NotLeaderOrFollowerError
+from odradek.monitoring import Health, prometheus_text
+from odradek.serialization import (
+    AvroDeserializer, SchemaRegistryClient, SerializationContext, StringDeserializer,
+    StringSerializer,
+)
+from odradek.spark import lag
+from odradek.testing import FakeCluster
+from odradek.types import ManyFuture, PartitionFunction
+from odradek.workers import WorkProgress
 import odradek
 
 options: ProducerOptions = {"bootstrap_servers": ["a:1", "b:2"], "transactional_id": "t"}
@@ -60,6 +70,16 @@ try:
 except (DataLossError, LogTruncationError, NotLeaderOrFollowerError) as error:
     known: KafkaError = error
 more: AdminOptions = {"request_timeout_ms": 1}
+function: PartitionFunction = chosen
+binding: odradek.admin.AclBinding = AclBinding("TOPIC", "t", "User:a", "READ")
+lost: type[odradek.errors.DataLossError] = Lost
+topics: dict[str, TopicDescription] = admin.describe_topics(["t"])
+many: ManyFuture = producer.send_many("t", [b"v"])
+health: Health = producer.health()
+text: str = prometheus_text(producer)
+with FakeCluster(brokers=1) as cluster:
+    servers: str = cluster.bootstrap_servers
+old: odradek.TlsError
 
 Flight = dict[str, int]
 
@@ -147,9 +167,13 @@ import odradek
 from odradek import Admin, Consumer, NewTopic, Producer, ProducerOptions, TopicPartition
 from odradek import ConsumerRecord, Workers
 from odradek import KafkaEror  # wrong: KafkaEror
+from odradek.errors import TlsEror  # wrong: TlsEror
+from odradek.spark import lags  # wrong: lags
 
 odradek.Prodcuer  # wrong: Prodcuer
 odradek.HOMES  # wrong: HOMES
+odradek.admin.KafkaError  # wrong: KafkaError
+odradek.types.OffsetRange(1, 2, 3, 4)  # wrong: TopicPartition
 producer = Producer(bootstrap_servers="h:1", aks="all")  # wrong: aks
 Producer(bootstrap_servers="h:1", acks=2)  # wrong: acks
 Producer(bootstrap_servers="h:1", acks="al")  # wrong: acks

@@ -1,8 +1,7 @@
 """The pages on classes, functions and errors: headings, cures and marks here, the rest by autodoc.
 
-In: the tables of public names (`api/public_names.py`, `odradek.testing`, `odradek.spark`). Out:
-Markdown, a page for each area, whose directives Sphinx' autodoc fills. Must not: list a name twice,
-or leave a public one out.
+In: the table of public names (`common/public_names.py`). Out: Markdown, a page for each area, whose
+directives Sphinx' autodoc fills. Must not: list a name twice, or leave a public one out.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-import odradek
-import odradek.spark
-import odradek.testing
-from odradek.api.public_names import HOMES
 from odradek.common.errors import BrokerError, ExplainedError
+from odradek.common.public_names import APART, HOMES, PLACES
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,11 @@ AREAS = (
     )),
 )  # fmt: skip
 OTHERS = {
-    "testing": ("odradek.testing", "Clusters for tests, simulated and real.", odradek.testing),
-    "spark": ("odradek.spark", 'Beside `format("odradek")`.', odradek.spark),
+    "odradek.testing": "Clusters for tests, simulated and real.",
+    "odradek.spark": 'Beside `format("odradek")`.',
 }
+DEFINED = {name: home for homes in HOMES.values() for name, home in homes.items()}
+"""From a public name to the module that defines it."""
 
 
 def is_error(value: object) -> bool:
@@ -73,37 +72,44 @@ def is_error(value: object) -> bool:
 def api_pages() -> dict[str, str]:
     """All pages by their names, below `api/`."""
     found = {area.name: "\n".join(area_page(area)) for area in AREAS}
-    for name, (title, about, module) in OTHERS.items():
-        members = {one: getattr(module, one) for one in public_of(module)}
-        found[name] = "\n".join(names_page(title, about, module.__name__, members))
+    for module, about in OTHERS.items():
+        page = names_page(module, about, sorted(HOMES[module]))
+        found[module.rpartition(".")[2]] = "\n".join(page)
     found["errors"] = "\n".join(errors_page())
     return found
 
 
-def public_of(module: Any) -> list[str]:
-    """The names that a module says it has."""
-    return sorted(getattr(module, "__all__", None) or vars(module)["_HOME"])
+def public(name: str) -> Any:
+    """Return what has this name, from the module that users import it from."""
+    return getattr(import_module(PLACES[name]), name)
+
+
+def area_names() -> Iterator[str]:
+    """Return the names that the areas share: all but errors and those of other pages."""
+    for name, place in PLACES.items():
+        if place not in APART and not is_error(public(name)):
+            yield name
 
 
 def area_page(area: Area) -> Iterator[str]:
-    """The page of an area: what `odradek` has of its modules, in the table's order."""
-    members = {
-        name: getattr(odradek, name)
+    """Return the page of an area: the public names of its modules, in the table's order."""
+    names = [
+        name
         for module in area.modules
-        for name, home in HOMES.items()
-        if (home == module or home.startswith(f"{module}."))
-        and not is_error(getattr(odradek, name))
-    }
-    yield from names_page(area.title, area.about, "odradek", members)
+        for name in area_names()
+        if DEFINED[name] == module or DEFINED[name].startswith(f"{module}.")
+    ]
+    yield from names_page(area.title, area.about, names)
 
 
-def names_page(title: str, about: str, home: str, members: Mapping[str, Any]) -> Iterator[str]:
+def names_page(title: str, about: str, names: Iterable[str]) -> Iterator[str]:
     """A page on some names."""
     yield from (f"# {title}", "", about, "")
-    yield f"All of it is imported from `{home}`; errors have [a page of their own](errors.md)."
+    yield "Import each name from the module that it is shown with."
+    yield "Errors have [a page of their own](errors.md)."
     yield ""
-    for name, value in members.items():
-        yield from entry(home, name, value)
+    for name in names:
+        yield from entry(PLACES[name], name, public(name))
 
 
 def entry(home: str, name: str, value: Any) -> Iterator[str]:
@@ -165,8 +171,7 @@ def cell_code(text: str) -> str:
 
 def errors() -> Iterator[type[BaseException]]:
     """All public errors, those of brokers last."""
-    found = [getattr(odradek, name) for name in HOMES]
-    classes = [value for value in found if is_error(value)]
+    classes = [public(name) for name in HOMES["odradek.errors"]]
     yield from sorted(classes, key=lambda one: (issubclass(one, BrokerError), one.__name__))
 
 
@@ -174,8 +179,9 @@ def errors_page() -> Iterator[str]:
     """Return the page of all errors: meaning, cure, and the client's reaction."""
     yield from ("# Errors", "")
     yield textwrap.dedent("""\
-        Every error that Odradek raises on purpose is a `KafkaError` and is imported from `odradek`.
-        Its text names the address or the partition, what happened, and usually what to do;
+        Every error that Odradek raises on purpose is a `KafkaError` and is imported from
+        `odradek.errors`; the most common ones are also in `odradek`. Its text names the address or
+        the partition, what happened, and usually what to do;
         [`odradek doctor`](../docs/doctor.md) finds out more. The marks mean:
 
         - **tries again**: the client repeats the request until the call's deadline; after the
@@ -203,7 +209,7 @@ def errors_page() -> Iterator[str]:
 
 def error_words(one: type[BaseException]) -> Iterator[str]:
     """One error of the client: its text, its cure, its marks and bases."""
-    yield from directive("exception", f"odradek.{one.__name__}", {"members": ""})
+    yield from directive("exception", f"{PLACES[one.__name__]}.{one.__name__}", {"members": ""})
     if issubclass(one, ExplainedError) and one.usual_cure:
         yield from (f"**What to do:** {as_markdown(one.usual_cure)}", "")
     bases = [base.__name__ for base in one.__bases__ if base is not object]
@@ -224,5 +230,5 @@ def marks(one: type[BaseException]) -> list[str]:
 
 def left_out() -> set[str]:
     """Public names that no page has."""
-    shown = {name for area in AREAS for name in HOMES if HOMES[name].startswith(area.modules)}
-    return {name for name in HOMES if name not in shown and not is_error(getattr(odradek, name))}
+    modules = tuple(module for area in AREAS for module in area.modules)
+    return {name for name in area_names() if not DEFINED[name].startswith(modules)}

@@ -10,38 +10,24 @@ Must not start a thread or open a socket when imported: Spark forks workers afte
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
+from odradek.common.public_names import lazy_names
 from odradek.spark.versions import check_version
 
-if TYPE_CHECKING:
-    from odradek.spark.driver.progress import lag
-    from odradek.spark.driver.source import KafkaDataSource
-    from odradek.spark.sink.foreach_batch import write_batch
 
-__all__ = ["KafkaDataSource", "lag", "write_batch"]
-_ELSEWHERE = {
-    "KafkaDataSource": "odradek.spark.driver.source",
-    "lag": "odradek.spark.driver.progress",
-    "write_batch": "odradek.spark.sink.foreach_batch",
-}
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use; an ImportError says what is missing."""
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _load(home: str) -> ModuleType:
+    """Import a module of this package; an ImportError says what is missing."""
     try:
         import pyspark
 
         check_version(pyspark.__version__)
-        return getattr(import_module(_ELSEWHERE[name]), name)
+        return import_module(home)
     except ImportError as error:
         raise ImportError(
             "odradek.spark needs PySpark 4.2 or newer, pandas and pyarrow in the Python of the "
             f"driver and the executors: pip install 'odradek[spark]' ({error})"
         ) from error
+
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, _load)

@@ -9,7 +9,7 @@ It lacks GUIDs of schemas, compatibility levels with explanations, contexts, dat
 exporters; a JSON schema must have a `$schema`. Its content is in memory.
 
     with LocalRegistry() as registry:
-        client = odradek.SchemaRegistryClient({"schema.registry.url": registry.url})
+        client = SchemaRegistryClient({"schema.registry.url": registry.url})
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LocalRegistry:
     without the details; a JSON schema must have a `$schema`.
 
         with LocalRegistry() as registry:
-            client = odradek.SchemaRegistryClient({"schema.registry.url": registry.url})
+            client = SchemaRegistryClient({"schema.registry.url": registry.url})
     """
 
     def __init__(self, port: int = 0, *, report: Callable[[str], None] = lambda _: None) -> None:

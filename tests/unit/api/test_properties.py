@@ -87,7 +87,7 @@ def test_what_nobody_knows_stays_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="did you mean security.protocol"):
         odradek.Admin(found)
     with pytest.raises(
-        odradek.UnsupportedFeatureError, match=r"such as \$\{file:…\} aren't resolved"
+        odradek.errors.UnsupportedFeatureError, match=r"such as \$\{file:…\} aren't resolved"
     ):
         odradek.Admin(odradek.read_properties(written(tmp_path, "config.providers=file\n")))
 

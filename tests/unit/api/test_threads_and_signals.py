@@ -281,7 +281,8 @@ def test_the_same_of_a_rebalance_callback() -> None:
 
 LIMITED = """
 import os, resource, sys
-from odradek import Producer, SystemLimitError
+from odradek import Producer
+from odradek.errors import SystemLimitError
 producer = Producer(bootstrap_servers=sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 held = [os.open("/dev/null", os.O_RDONLY)]

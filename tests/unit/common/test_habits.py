@@ -28,6 +28,7 @@ from odradek.common.errors import (
 )
 from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS
 from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.public_names import PLACES
 
 FROZEN: dict[str, dict[str, list[str]]] = json.loads(
     Path(__file__).with_name("settings_of_others.json").read_text()
@@ -135,10 +136,12 @@ def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_of_another_client_is_answered_with_ours(name: str) -> None:
-    module: Any = odradek
-    with pytest.raises(ImportError, match=f"^{name} is a name of another client: write ") as caught:
-        getattr(module, name)
+    text = f"^{name} is a name of another client: write "
+    with pytest.raises(AttributeError, match=text) as caught:
+        getattr(odradek, name)
     assert caught.value.name == name
+    with pytest.raises(ImportError, match=text):
+        exec(f"from odradek import {name}", {})  # noqa: S102 - our own text
     kept = re.search(r"`from (\S+) import (\w+)`", str(caught.value))
     if kept is not None:
         assert hasattr(import_module(kept[1]), kept[2])
@@ -153,7 +156,7 @@ def test_an_import_of_another_clients_class_says_what_to_write() -> None:
 
 def test_the_cures_name_what_is_there() -> None:
     """Methods stand with their parentheses, options with their dots."""
-    there = {name for cls in HERE.values() for name in dir(cls)} | set(dir(odradek))
+    there = {name for cls in HERE.values() for name in dir(cls)} | set(PLACES)
     outside = {"dumps", "encode", "getLogger", "function", "len", "sum"}
     texts = [
         *CURES.values(),
@@ -165,8 +168,9 @@ def test_the_cures_name_what_is_there() -> None:
         for called in re.findall(r"(\w+)\(", text):
             assert called in there | outside, text
         for called, given in re.findall(r"(\w+)\(([^()]*)\)", text):
-            owners = [*HERE.values(), odradek]  # methods, and clients that are made
-            takers = [getattr(owner, called) for owner in owners if hasattr(owner, called)]
+            takers = [getattr(cls, called) for cls in HERE.values() if hasattr(cls, called)]
+            if called in PLACES:  # a client that is created
+                takers.append(getattr(import_module(PLACES[called]), called))
             for keyword in re.findall(r"(\w+)=", given):
                 assert any(keyword in inspect.signature(take).parameters for take in takers), text
         for option in re.findall(r"give ([a-z]+(?:\.[a-z]+)+)", text):

@@ -16,14 +16,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from odradek import (
-    AuthenticationError,
-    ClusterDescription,
-    DelegationToken,
-    Producer,
-    TopicDescription,
-    TopicPartition,
-)
+from odradek import AuthenticationError, Producer, TopicPartition
+from odradek.admin import ClusterDescription, DelegationToken, TopicDescription
 from odradek.clients.admin.reachability import Reachability
 from odradek.clients.descriptions import PartitionDescription
 from odradek.common.notebooks.display import ShownDict, ShownList, shown

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek import Admin, InvalidTopicExceptionError, NewTopic, Producer
+from odradek import Admin, NewTopic, Producer
 from odradek.common.topic_names import LONGEST, check_sendable, check_topic, is_topic_name
+from odradek.errors import InvalidTopicExceptionError
 from odradek.testing import FakeCluster
 
 GOOD = ("a", "A.b_c-9", "...", "-", "x" * LONGEST)

@@ -13,9 +13,10 @@ from opentelemetry.semconv._incubating.attributes import messaging_attributes as
 from opentelemetry.semconv._incubating.metrics import messaging_metrics as conventions
 from tests.unit.monitoring.test_prometheus import Client
 
-from odradek import Admin, OpenTelemetryMetrics
+from odradek import Admin
 from odradek.clients.metrics.catalogue import SCOPES
 from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.monitoring import OpenTelemetryMetrics
 from odradek.monitoring.opentelemetry import CONVENTIONS
 
 

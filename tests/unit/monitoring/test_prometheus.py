@@ -9,9 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek import Admin, Metrics, PrometheusCollector, prometheus_text
+from odradek import Admin
 from odradek.clients.metrics.found_metrics import FoundMetrics
 from odradek.common.errors import ArgumentError, ClientForkedError
+from odradek.monitoring import Metrics, PrometheusCollector, prometheus_text
 
 
 def snapshot(client_id: str = "c", sent: int = 7, topic: str = "t") -> Metrics:

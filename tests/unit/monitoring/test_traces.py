@@ -162,7 +162,7 @@ consumer = odradek.Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
 producer.send("t", b"x")
 with contextlib.suppress(odradek.KafkaError):
     consumer.poll(0)
-odradek.OpenTelemetryTraces, odradek.OpenTelemetryMetrics
+odradek.monitoring.OpenTelemetryTraces, odradek.monitoring.OpenTelemetryMetrics
 found = [name for name in sys.modules if name.startswith("opentelemetry")]
 sys.stdout.write(repr(found))
 sys.stdout.flush()

@@ -13,8 +13,8 @@ from tests.fuzz.avro import Answers, Avros, parsed, without_kernel
 from tests.fuzz.kernels import native
 from tests.fuzz.sent import exact
 
-from odradek import avro_to_arrow
 from odradek.common.errors import KafkaError
+from odradek.serialization import avro_to_arrow
 from odradek.serialization.avro.plan import program
 from odradek.serialization.avro.types import arrow_type
 from odradek.serialization.columns.column_layout import Columns, array_of

@@ -24,10 +24,10 @@ from odradek import (
     Producer,
     TopicPartition,
     Workers,
-    WorkFailedError,
 )
 from odradek.clients.workers.work_queue import WorkItem
 from odradek.clients.workers.work_run import WorkRun
+from odradek.errors import WorkFailedError
 from odradek.runtime.hosts.worker_threads import WorkerThreads
 from odradek.testing import FakeCluster
 

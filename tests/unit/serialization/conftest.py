@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.registry_server import RegistryServer, registry_server
 
-from odradek import SchemaRegistryClient
+from odradek.serialization import SchemaRegistryClient
 
 
 @pytest.fixture

@@ -20,25 +20,25 @@ from odradek import (
     ArgumentError,
     AsyncConsumer,
     AsyncProducer,
-    AvroDeserializer,
-    AvroSerializer,
     ClientClosedError,
     ConfigurationError,
     Consumer,
     ConsumerRecord,
-    IntegerSerializer,
-    MessageField,
     Producer,
-    RecordDeserializationError,
-    RegistryUnreachableError,
-    Schema,
-    SchemaRegistryClient,
-    SerializationContext,
-    SerializationError,
-    StringDeserializer,
     TopicPartition,
 )
 from odradek.common.errors.records import SchemaNotAtHandError
+from odradek.errors import RecordDeserializationError, RegistryUnreachableError, SerializationError
+from odradek.serialization import (
+    AvroDeserializer,
+    AvroSerializer,
+    IntegerSerializer,
+    MessageField,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+    StringDeserializer,
+)
 from odradek.serialization.record_reading import RecordReading
 from odradek.serialization.record_writing import RecordWriting, serialized_put
 from odradek.testing import FakeCluster

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from tests.registry_server import RegistryServer
 from tests.volume import examples
 
-from odradek import (
+from odradek.errors import InvalidSchemaError, MissingExtraError, RegistryUnreachableError
+from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,
-    InvalidSchemaError,
     MessageField,
-    MissingExtraError,
-    RegistryUnreachableError,
     Schema,
     SchemaRegistryClient,
     SerializationContext,

@@ -26,27 +26,29 @@ from tests.fuzz.avro import without_kernel
 from tests.registry_server import RegistryServer
 from tests.volume import examples
 
-from odradek import (
-    AvroDeserializer,
-    AvroSerializer,
+from odradek.common.types import FREE_THREADS
+from odradek.errors import (
     DeserializationError,
     InvalidSchemaError,
+    RegistryUnreachableError,
+    SerializationError,
+)
+from odradek.runtime.hosts.in_thread import at_hand
+from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
+from odradek.serialization import (
+    AvroDeserializer,
+    AvroSerializer,
     JSONDeserializer,
     JSONSerializer,
     MessageField,
-    RegistryUnreachableError,
     Schema,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
-    SerializationError,
     arrow_to_avro,
     avro_to_arrow,
+    schema_limits,
 )
-from odradek.common.types import FREE_THREADS
-from odradek.runtime.hosts.in_thread import at_hand
-from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
-from odradek.serialization import schema_limits
 from odradek.serialization.avro.reading import AvroReading
 from odradek.serialization.columns import column_room
 from odradek.serialization.context import NO_WAITING
@@ -184,7 +186,7 @@ def test_values_that_lie_too_deep_are_not_written_and_no_crash(
 def test_values_as_deep_as_is_allowed_are_written_in_a_small_stack() -> None:
     code = f"""
 import threading
-from odradek import AvroSerializer, SchemaRegistryClient
+from odradek.serialization import AvroSerializer, SchemaRegistryClient
 schema = {json.dumps(json.dumps(record("N", field(["null", "N"]))))}
 write = AvroSerializer(SchemaRegistryClient({{"url": "http://localhost:1"}}), schema)
 value = {{"n": None}}

@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 from tests.registry_server import RegistryServer
 from tests.volume import examples
 
-from odradek import (
-    ConfigurationError,
-    DeserializationError,
-    InvalidSchemaError,
+from odradek import ConfigurationError
+from odradek.errors import DeserializationError, InvalidSchemaError, RegistryUnreachableError
+from odradek.serialization import (
     JSONDeserializer,
     JSONSerializer,
     MessageField,
     PlainJSONSerializer,
-    RegistryUnreachableError,
     Schema,
     SchemaRegistryClient,
     SerializationContext,

@@ -19,12 +19,11 @@ from tests.fuzz.protobuf import Answers, Case, differ, drive, message_class
 from tests.registry_server import RegistryServer
 from tests.unit.spark.test_registry_protobuf import files, written
 
-from odradek import (
-    ConfigurationError,
-    InvalidSchemaError,
+from odradek import ConfigurationError
+from odradek.errors import InvalidSchemaError, RegistryUnreachableError
+from odradek.serialization import (
     ProtobufDeserializer,
     ProtobufSerializer,
-    RegistryUnreachableError,
     Schema,
     SchemaRegistryClient,
     arrow_to_protobuf,

@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 from tests.registry_server import RegistryServer, registry_server
 
-from odradek import (
-    ArgumentError,
-    AsyncSchemaRegistryClient,
-    ConfigurationError,
+from odradek import ArgumentError, ConfigurationError, Secret
+from odradek.errors import (
     IncompatibleSchemaError,
     InvalidSchemaError,
     RegistryAuthenticationError,
     RegistryUnreachableError,
-    Schema,
     SchemaNotFoundError,
-    SchemaReference,
-    SchemaRegistryClient,
     SchemaRegistryError,
-    Secret,
 )
 from odradek.runtime.credentials.allowed_sources import ALLOWED_URLS
+from odradek.serialization import (
+    AsyncSchemaRegistryClient,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+)
 from odradek.testing import Authority
 
 TEXT = Schema('{"type": "string"}')

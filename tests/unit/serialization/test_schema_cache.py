@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek import SchemaNotFoundError
 from odradek.common.errors.records import SchemaNotAtHandError
+from odradek.errors import SchemaNotFoundError
 from odradek.serialization.context import NO_WAITING
 from odradek.serialization.registry import schema_cache
 from odradek.serialization.registry.schema_cache import Lookups, kept

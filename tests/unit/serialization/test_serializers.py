@@ -14,28 +14,30 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tests.registry_server import RegistryServer
 
-from odradek import (
+from odradek import ConfigurationError
+from odradek.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    MissingExtraError,
+    SchemaNotFoundError,
+    SerializationError,
+)
+from odradek.serialization import (
     AsyncSchemaRegistryClient,
     AvroDeserializer,
     AvroSerializer,
-    ConfigurationError,
-    DeserializationError,
-    InvalidSchemaError,
     JSONDeserializer,
     JSONSerializer,
     MessageField,
-    MissingExtraError,
     PlainJSONDeserializer,
     ProtobufDeserializer,
     ProtobufSerializer,
     Schema,
-    SchemaNotFoundError,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
-    SerializationError,
+    plain,
 )
-from odradek.serialization import plain
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.protobuf.serializers import message_indexes
 

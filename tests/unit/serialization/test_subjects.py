@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek import ConfigurationError, MessageField, SerializationContext, SerializationError
+from odradek import ConfigurationError
+from odradek.errors import SerializationError
+from odradek.serialization import MessageField, SerializationContext
 from odradek.serialization.registry.subjects import STRATEGIES, strategy
 
 CONTEXT = SerializationContext("t", MessageField.KEY)

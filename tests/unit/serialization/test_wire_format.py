@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek import DeserializationError, MessageField, SerializationContext, SerializationError
+from odradek.errors import DeserializationError, SerializationError
+from odradek.serialization import MessageField, SerializationContext
 from odradek.serialization.wire_format import SchemaId, add_header, schema_of
 
 GUID = "89791762-2336-4186-9674-299b90a802e2"

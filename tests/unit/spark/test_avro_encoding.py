@@ -22,12 +22,12 @@ from tests.unit.spark.test_registry_values import (
 )
 from tests.unit.spark.test_registry_values import asked as source_asked
 
-from odradek import (
+from odradek import ConfigurationError
+from odradek.errors import SchemaNotFoundError
+from odradek.serialization import (
     AvroDeserializer,
-    ConfigurationError,
     MessageField,
     Schema,
-    SchemaNotFoundError,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,

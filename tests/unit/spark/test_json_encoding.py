@@ -14,8 +14,8 @@ from tests.unit.spark.test_avro_encoding import asked, written
 from tests.unit.spark.test_registry_values import asked as source_asked
 from tests.unit.spark.test_registry_values import decoder
 
-from odradek import (
-    InvalidSchemaError,
+from odradek.errors import InvalidSchemaError
+from odradek.serialization import (
     JSONDeserializer,
     MessageField,
     Schema,

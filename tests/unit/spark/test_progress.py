@@ -44,4 +44,4 @@ def test_what_users_import_is_there_and_nothing_else() -> None:
     assert odradek.spark.lag is lag
     assert odradek.spark.write_batch.__name__ == "write_batch"
     with pytest.raises(AttributeError, match="has no attribute 'nosuch'"):
-        _ = odradek.spark.nosuch
+        _ = odradek.spark.nosuch  # type: ignore[attr-defined]

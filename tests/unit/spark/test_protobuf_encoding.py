@@ -15,7 +15,7 @@ from tests.unit.spark.test_registry_protobuf import written as serialized
 from tests.unit.spark.test_registry_values import asked as source_asked
 from tests.unit.spark.test_registry_values import decoder
 
-from odradek import ProtobufDeserializer, Schema, SchemaRegistryClient
+from odradek.serialization import ProtobufDeserializer, Schema, SchemaRegistryClient
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 
 

@@ -20,8 +20,8 @@ from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP
 from tests.registry_server import RegistryServer
 from tests.unit.spark.test_registry_values import FIRST, asked, decoder
 
-from odradek import (
-    ConfigurationError,
+from odradek import ConfigurationError
+from odradek.serialization import (
     MessageField,
     ProtobufSerializer,
     Schema,

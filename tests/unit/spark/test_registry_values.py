@@ -15,13 +15,12 @@ import pytest
 from tests.registry_server import RegistryServer
 from tests.unit.spark.avro_examples import EVERYTHING
 
-from odradek import (
+from odradek.errors import RegistryUnreachableError, SchemaNotFoundError
+from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,
     MessageField,
-    RegistryUnreachableError,
     Schema,
-    SchemaNotFoundError,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,

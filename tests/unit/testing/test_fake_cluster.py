@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek import AclBinding, Admin, Consumer, Producer, TopicPartition
+from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek.admin import AclBinding
 from odradek.common.errors import BrokerError
 from odradek.common.errors import kafka as kafka_errors
 from odradek.testing import ClusterStartError, FakeCluster

@@ -48,7 +48,7 @@ def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
     done.assert_outcomes(passed=1)
     loaded = next(line for line in done.stdout.lines if "odradek.testing.plugin" in line)
     names = {word for word in loaded.split() if word.startswith("odradek")}
-    light = {"odradek", "odradek.api", "odradek.api.public_names"}
+    light = {"odradek", "odradek.common", "odradek.common.public_names"}
     assert names == light | {"odradek.testing", "odradek.testing.plugin"}
 
 

@@ -12,8 +12,8 @@ import pytest
 from tools.website import api_pages, build, check, links, stage, traces, versions
 from tools.website.command_pages import command_pages, overview
 
-from odradek.api.public_names import HOMES
 from odradek.cli import COMMANDS
+from odradek.common.public_names import PLACES
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +33,7 @@ def test_every_public_name_has_its_place(written: dict[str, str]) -> None:
     assert api_pages.left_out() == set()
     headings = re.findall(r"^##+ (\w+)$", "\n".join(written.values()), re.MULTILINE)
     rows = re.findall(r"^\| `(\w+)` \|", written["errors"], re.MULTILINE)
-    assert set(HOMES) - set(headings) - set(rows) == set()
+    assert set(PLACES) - set(headings) - set(rows) == set()
     assert len(headings) == len(set(headings))
 
 

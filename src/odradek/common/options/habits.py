@@ -8,7 +8,7 @@ accepted without effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from types import FunctionType
 from typing import Any, Never, ParamSpec, TypeVar, cast
@@ -299,16 +299,24 @@ _COMPAT = {
 """Where other clients' names are, for programs that keep them."""
 
 
-def missing_name(module: str, name: str) -> AttributeError | ImportError:
-    """Return the error for an unknown name of a module, with the replacement if known.
+def missing_name(
+    module: str, name: str, places: Mapping[str, str], *, imported: bool
+) -> AttributeError | ImportError:
+    """Return the error for an unknown name of a public module, with the name that may be meant.
 
-    The error is then an `ImportError`, because `import` hides the text of an `AttributeError`.
+    `places` has the module of each public name. For `from module import name` the error is an
+    ImportError, because Python replaces the text of an AttributeError there.
     """
-    if name not in CLASSES:
-        return AttributeError(f"module {module!r} has no attribute {name!r}")
-    stay = _STAY.format(_COMPAT[name], name) if name in _COMPAT else ""
-    text = f"{name} is a name of another client: write {CLASSES[name]}{stay} (docs/switching.md)"
-    return ImportError(text, name=name)
+    from difflib import get_close_matches  # only here: most clients start without it
+
+    text = f"module {module!r} has no attribute {name!r}"
+    if name in CLASSES:
+        stay = _STAY.format(_COMPAT[name], name) if name in _COMPAT else ""
+        text = f"{name} is a name of another client: write {CLASSES[name]}{stay}"
+        text += " (docs/switching.md)"
+    elif close := get_close_matches(name, places, n=1):
+        text += f"; did you mean {places[close[0]]}.{close[0]}?"
+    return ImportError(text, name=name) if imported else AttributeError(text, name=name)
 
 
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:

@@ -421,7 +421,7 @@ class AssignedConsumer:
     def _forget_deleted(self, error: odradek.KafkaError) -> None:
         """Forget offsets of topics that were deleted and created again: no commit takes them."""
         errors = error.errors.items()
-        gone = [tuple(p) for p, e in errors if isinstance(e, odradek.TopicRecreatedError)]
+        gone = [tuple(p) for p, e in errors if isinstance(e, odradek.errors.TopicRecreatedError)]
         if gone:
             self._books.forget(gone)
 

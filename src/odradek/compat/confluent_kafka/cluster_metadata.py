@@ -86,8 +86,8 @@ class PartitionMetadata:
 
 NO_TOPIC = (
     odradek.UnknownTopicOrPartitionError,
-    odradek.TopicAuthorizationError,
-    odradek.InvalidTopicExceptionError,
+    odradek.errors.TopicAuthorizationError,
+    odradek.errors.InvalidTopicExceptionError,
 )
 """Errors that become part of a topic's description."""
 
@@ -149,7 +149,7 @@ class ClusterQuestions(AnyClusterQuestions):
             self._admin.close()
 
 
-def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
+def cluster_metadata(described: odradek.admin.ClusterDescription) -> ClusterMetadata:
     """Return a cluster without its topics."""
     found = ClusterMetadata()
     found.cluster_id = described.cluster_id
@@ -164,7 +164,7 @@ def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
     return found
 
 
-def topic_metadata(described: odradek.TopicDescription) -> TopicMetadata:
+def topic_metadata(described: odradek.admin.TopicDescription) -> TopicMetadata:
     """Return a topic with its partitions."""
     found = TopicMetadata()
     found.topic = described.name

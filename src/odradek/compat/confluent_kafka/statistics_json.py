@@ -65,7 +65,7 @@ class StatisticsJson:
     def numbers(self, owner: Any) -> dict[str, Any]:
         """Return all values as a dict for JSON."""
         client = self._client(owner)
-        found: odradek.Metrics = client.metrics()
+        found: odradek.monitoring.Metrics = client.metrics()
         now = monotonic()
         numbers: dict[str, Any] = {
             "name": f"{found.client_id}#{self._kind}-{self._number}",
@@ -99,7 +99,7 @@ class StatisticsJson:
         return numbers
 
 
-def _brokers(found: odradek.Metrics) -> Iterator[tuple[str, dict[str, Any]]]:
+def _brokers(found: odradek.monitoring.Metrics) -> Iterator[tuple[str, dict[str, Any]]]:
     for metric in found.find("request-total"):
         node = metric.tags.get("node-id")
         if node is not None:
@@ -131,7 +131,7 @@ def _topics(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _partitions(
-    found: odradek.Metrics, ends: dict[odradek.TopicPartition, int | None]
+    found: odradek.monitoring.Metrics, ends: dict[odradek.TopicPartition, int | None]
 ) -> dict[str, Any]:
     """Return the values of each assigned partition; -1 for unknown ones."""
     topics = _topics(topic for topic, _ in ends)
@@ -151,7 +151,9 @@ def _partitions(
     return topics
 
 
-def _group(found: odradek.Metrics, group: odradek.GroupHealth | None) -> dict[str, Any]:
+def _group(
+    found: odradek.monitoring.Metrics, group: odradek.monitoring.GroupHealth | None
+) -> dict[str, Any]:
     state = "none" if group is None else group.state
     age = found.value("last-rebalance-seconds-ago")
     return {

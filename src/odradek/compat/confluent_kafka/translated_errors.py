@@ -16,30 +16,30 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaExceptio
 _LOCAL: tuple[tuple[type[BaseException], int], ...] = (
     (odradek.NoBrokerAvailableError, KafkaError._TIMED_OUT),
     (odradek.KafkaTimeoutError, KafkaError._TIMED_OUT),
-    (odradek.ResponseTimeoutError, KafkaError._TIMED_OUT),
+    (odradek.errors.ResponseTimeoutError, KafkaError._TIMED_OUT),
     (odradek.AuthenticationError, KafkaError._AUTHENTICATION),
-    (odradek.TlsError, KafkaError._SSL),
-    (odradek.DnsError, KafkaError._RESOLVE),
-    (odradek.ConnectionFailedError, KafkaError._TRANSPORT),
-    (odradek.DisconnectedError, KafkaError._TRANSPORT),
-    (odradek.NotKafkaError, KafkaError._TRANSPORT),
-    (odradek.NoSuchOffsetError, KafkaError._AUTO_OFFSET_RESET),
-    (odradek.NoOffsetForPartitionError, KafkaError._AUTO_OFFSET_RESET),
-    (odradek.LogTruncationError, KafkaError._LOG_TRUNCATION),
+    (odradek.errors.TlsError, KafkaError._SSL),
+    (odradek.errors.DnsError, KafkaError._RESOLVE),
+    (odradek.errors.ConnectionFailedError, KafkaError._TRANSPORT),
+    (odradek.errors.DisconnectedError, KafkaError._TRANSPORT),
+    (odradek.errors.NotKafkaError, KafkaError._TRANSPORT),
+    (odradek.errors.NoSuchOffsetError, KafkaError._AUTO_OFFSET_RESET),
+    (odradek.errors.NoOffsetForPartitionError, KafkaError._AUTO_OFFSET_RESET),
+    (odradek.errors.LogTruncationError, KafkaError._LOG_TRUNCATION),
     (odradek.RecordTooLargeError, KafkaError.MSG_SIZE_TOO_LARGE),
     (odradek.BufferExhaustedError, KafkaError._QUEUE_FULL),
     (odradek.TransactionAbortedError, KafkaError._PURGE_QUEUE),
     (odradek.ClientClosedError, KafkaError._DESTROY),
-    (odradek.ClientBrokenError, KafkaError._FATAL),
-    (odradek.ClusterIdMismatchError, KafkaError._FATAL),
+    (odradek.errors.ClientBrokenError, KafkaError._FATAL),
+    (odradek.errors.ClusterIdMismatchError, KafkaError._FATAL),
     (odradek.IllegalStateError, KafkaError._STATE),
-    (odradek.ClientForkedError, KafkaError._STATE),
-    (odradek.PartitionerError, KafkaError._INVALID_ARG),
+    (odradek.errors.ClientForkedError, KafkaError._STATE),
+    (odradek.errors.PartitionerError, KafkaError._INVALID_ARG),
     (odradek.ConfigurationError, KafkaError._INVALID_ARG),
-    (odradek.UnsupportedFeatureError, KafkaError._UNSUPPORTED_FEATURE),
-    (odradek.CorruptRecordError, KafkaError._BAD_MSG),
-    (odradek.MalformedMessageError, KafkaError._BAD_MSG),
-    (odradek.SystemLimitError, KafkaError._CRIT_SYS_RESOURCE),
+    (odradek.errors.UnsupportedFeatureError, KafkaError._UNSUPPORTED_FEATURE),
+    (odradek.errors.CorruptRecordError, KafkaError._BAD_MSG),
+    (odradek.errors.MalformedMessageError, KafkaError._BAD_MSG),
+    (odradek.errors.SystemLimitError, KafkaError._CRIT_SYS_RESOURCE),
 )
 """Codes by class; the first class that fits counts."""
 
@@ -52,10 +52,10 @@ def translated(error: BaseException, *, transactional: bool = False) -> KafkaErr
     `transactional`: the call is transactional, so the error says whether it may be retried.
     """
     code, text = code_of(error), str(error)
-    if isinstance(error, odradek.FatalTransactionError):
+    if isinstance(error, odradek.errors.FatalTransactionError):
         code = KafkaError._FENCED if code in _FENCED else code
         return KafkaError(code, text, fatal=True)
-    if isinstance(error, odradek.AbortableTransactionError):
+    if isinstance(error, odradek.errors.AbortableTransactionError):
         return KafkaError(code, text, txn_requires_abort=True)
     ours = isinstance(error, odradek.KafkaError)
     retriable = transactional and ours and getattr(error, "retriable", False)
@@ -67,10 +67,10 @@ def code_of(error: BaseException) -> int:
     for kind, code in _LOCAL:
         if isinstance(error, kind):
             return code
-    if isinstance(error, odradek.UnknownErrorCodeError):
+    if isinstance(error, odradek.errors.UnknownErrorCodeError):
         return error.number
     number = getattr(error, "code", None)
-    if isinstance(error, odradek.BrokerError) and isinstance(number, int):
+    if isinstance(error, odradek.errors.BrokerError) and isinstance(number, int):
         return number
     cause = error.__cause__
     if cause is None and isinstance(error, odradek.CommitFailedError):

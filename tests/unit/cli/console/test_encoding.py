@@ -18,14 +18,6 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.registry_server import registry_server
 from tests.unit.cli.console.test_format_strings import REGISTERING, flights
 
-from odradek import (
-    MessageField,
-    ProtobufSerializer,
-    Schema,
-    SchemaRegistryClient,
-    SerializationContext,
-    SerializationError,
-)
 from odradek.cli.console import waiting
 from odradek.cli.console.avro_lines import of_json
 from odradek.cli.console.decoding import Decoding, FormatError, WireFormat, decoder, plain
@@ -33,6 +25,14 @@ from odradek.cli.console.encoding import LineFormat
 from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.produce import parser_of
 from odradek.cli.console.properties import UsageError
+from odradek.errors import SerializationError
+from odradek.serialization import (
+    MessageField,
+    ProtobufSerializer,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+)
 
 FLIGHT = {
     "type": "record",

@@ -19,13 +19,6 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.registry_server import registry_server
 from tests.unit.cli.console.test_formatting import BARE, HOSTILE, RECORD
 
-from odradek import (
-    MessageField,
-    ProtobufSerializer,
-    Schema,
-    SchemaRegistryClient,
-    SerializationContext,
-)
 from odradek.cli.console.decoding import (
     Decoding,
     FormatError,
@@ -37,6 +30,13 @@ from odradek.cli.console.decoding import (
 from odradek.cli.console.format_strings import TOKENS, FormatString
 from odradek.cli.console.formatting import JsonFormatter, RecordFormatter
 from odradek.cli.console.properties import UsageError
+from odradek.serialization import (
+    MessageField,
+    ProtobufSerializer,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+)
 
 PLAIN = WireFormat.PLAIN
 REGISTERING = {"auto.register.schemas": True}

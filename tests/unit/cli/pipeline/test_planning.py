@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.registry_server import registry_server
 
-from odradek import Schema, SchemaRegistryClient
 from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.document import SpecError, read
 from odradek.cli.pipeline.planning import PipelinePlan, ask_clusters
 from odradek.cli.pipeline.spec import Pipeline, parse
 from odradek.common.errors import ConfigurationError
+from odradek.serialization import Schema, SchemaRegistryClient
 from odradek.testing import KafkaSimulation
 
 SPEC = """\

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from odradek import Metric, MetricName, Metrics
 from odradek.clients.metrics.catalogue import MEANINGS
+from odradek.monitoring import Metric, MetricName, Metrics
 
 
 def metric(name: str, value: float, group: str = "producer-metrics", **tags: str) -> Metric:

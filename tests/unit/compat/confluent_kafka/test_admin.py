@@ -233,7 +233,7 @@ def test_results_beside_errors_are_given() -> None:
         low, high = odradek.TopicPartition("t", 0), odradek.TopicPartition("t", 1)
 
         def partly(*_: Any) -> Any:
-            wrong = odradek.OffsetOutOfRangeError("t-1")
+            wrong = odradek.errors.OffsetOutOfRangeError("t-1")
             raise wrong.beside({low: 5}, {high: wrong})
 
         given = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -248,4 +248,4 @@ def test_results_beside_errors_are_given() -> None:
         error = found[given[1]].exception(10)
         assert isinstance(error, KafkaException)
         assert error.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
-        assert isinstance(error.__cause__, odradek.OffsetOutOfRangeError)
+        assert isinstance(error.__cause__, odradek.errors.OffsetOutOfRangeError)

@@ -25,22 +25,22 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
     [
         (odradek.KafkaTimeoutError("x"), KafkaError._TIMED_OUT),
         (odradek.NoBrokerAvailableError("x"), KafkaError._TIMED_OUT),
-        (odradek.ResponseTimeoutError("x"), KafkaError._TIMED_OUT),
-        (odradek.ConnectionRefusedByPeerError("x"), KafkaError._TRANSPORT),
-        (odradek.CredentialsRefusedError("x"), KafkaError._AUTHENTICATION),
-        (odradek.CertificateUntrustedError("x"), KafkaError._SSL),
-        (odradek.DnsError("x"), KafkaError._RESOLVE),
-        (odradek.NotKafkaError("x"), KafkaError._TRANSPORT),
+        (odradek.errors.ResponseTimeoutError("x"), KafkaError._TIMED_OUT),
+        (odradek.errors.ConnectionRefusedByPeerError("x"), KafkaError._TRANSPORT),
+        (odradek.errors.CredentialsRefusedError("x"), KafkaError._AUTHENTICATION),
+        (odradek.errors.CertificateUntrustedError("x"), KafkaError._SSL),
+        (odradek.errors.DnsError("x"), KafkaError._RESOLVE),
+        (odradek.errors.NotKafkaError("x"), KafkaError._TRANSPORT),
         (odradek.RecordTooLargeError("x"), KafkaError.MSG_SIZE_TOO_LARGE),
         (odradek.BufferExhaustedError("x"), KafkaError._QUEUE_FULL),
         (odradek.ConfigurationError("x"), KafkaError._INVALID_ARG),
         (odradek.ArgumentError("x"), KafkaError._INVALID_ARG),
         (odradek.IllegalStateError("x"), KafkaError._STATE),
         (odradek.ClientClosedError("x"), KafkaError._DESTROY),
-        (odradek.UnsupportedFeatureError("x"), KafkaError._UNSUPPORTED_FEATURE),
-        (odradek.CorruptRecordError("x"), KafkaError._BAD_MSG),
-        (odradek.UnknownErrorCodeError(999), 999),
-        (odradek.TopicRecreatedError(odradek.TopicPartition("t", 0), "x", "a", "b"), 100),
+        (odradek.errors.UnsupportedFeatureError("x"), KafkaError._UNSUPPORTED_FEATURE),
+        (odradek.errors.CorruptRecordError("x"), KafkaError._BAD_MSG),
+        (odradek.errors.UnknownErrorCodeError(999), 999),
+        (odradek.errors.TopicRecreatedError(odradek.TopicPartition("t", 0), "x", "a", "b"), 100),
         (odradek.KafkaError("x"), KafkaError._FAIL),
     ],
 )
@@ -55,15 +55,17 @@ def test_an_error_without_a_code_has_that_of_its_cause() -> None:
 
 
 def test_what_ends_a_client_is_fatal() -> None:
-    found = translated(odradek.ClusterIdMismatchError("mine", "another", None))
+    found = translated(odradek.errors.ClusterIdMismatchError("mine", "another", None))
     assert (found.name(), found.fatal()) == ("_FATAL", True)
 
 
-class FencedError(odradek.FatalTransactionError, odradek.ProducerFencedError):
+class FencedError(odradek.errors.FatalTransactionError, odradek.ProducerFencedError):
     """As the producer raises it."""
 
 
-class StaleMemberError(odradek.AbortableTransactionError, odradek.IllegalGenerationError):
+class StaleMemberError(
+    odradek.errors.AbortableTransactionError, odradek.errors.IllegalGenerationError
+):
     """As the producer raises it."""
 
 

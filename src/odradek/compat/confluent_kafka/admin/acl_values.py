@@ -105,9 +105,9 @@ class AclBindingFilter(AclBinding):
     _forbidden = frozenset(("UNKNOWN",))
 
 
-def our_acl(acl: AclBinding) -> odradek.AclBinding:
+def our_acl(acl: AclBinding) -> odradek.admin.AclBinding:
     """Return an ACL to create, for Odradek's admin client."""
-    return odradek.AclBinding(
+    return odradek.admin.AclBinding(
         _our_resource(acl.restype),
         acl.name or "",
         acl.principal or "",
@@ -118,9 +118,9 @@ def our_acl(acl: AclBinding) -> odradek.AclBinding:
     )
 
 
-def our_filter(given: AclBindingFilter) -> odradek.AclBindingFilter:
+def our_filter(given: AclBindingFilter) -> odradek.admin.AclBindingFilter:
     """Return a filter for Odradek's admin client."""
-    return odradek.AclBindingFilter(
+    return odradek.admin.AclBindingFilter(
         _our_resource(given.restype),
         given.name,
         given.principal,
@@ -131,7 +131,7 @@ def our_filter(given: AclBindingFilter) -> odradek.AclBindingFilter:
     )
 
 
-def acl_of(found: odradek.AclBinding) -> AclBinding:
+def acl_of(found: odradek.admin.AclBinding) -> AclBinding:
     """Return Odradek's ACL as confluent-kafka's; kinds unknown there are UNKNOWN."""
     kind = "BROKER" if found.resource_type == "CLUSTER" else found.resource_type
     return AclBinding(

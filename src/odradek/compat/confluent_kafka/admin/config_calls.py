@@ -127,23 +127,25 @@ def _both(call: Callable[[], Mapping[Any, Any] | None]) -> tuple[Mapping[Any, An
 
 
 def _replacing(
-    values: dict[str, str], entries: dict[str, odradek.ConfigEntry], at: odradek.ConfigResource
-) -> list[odradek.AlterConfigOp]:
+    values: dict[str, str],
+    entries: dict[str, odradek.admin.ConfigEntry],
+    at: odradek.admin.ConfigResource,
+) -> list[odradek.admin.AlterConfigOp]:
     """Return the changes after which a resource has exactly these values of its own."""
-    kept = [odradek.AlterConfigOp(name, value) for name, value in values.items()]
+    kept = [odradek.admin.AlterConfigOp(name, value) for name, value in values.items()]
     return kept + [
-        odradek.AlterConfigOp(name, None, "DELETE")
+        odradek.admin.AlterConfigOp(name, None, "DELETE")
         for name, entry in entries.items()
         if entry.source == _OWN[at.type] and name not in values
     ]
 
 
-def _legal(resource: ConfigResource) -> odradek.ConfigResource:
+def _legal(resource: ConfigResource) -> odradek.admin.ConfigResource:
     """Return a resource that has options; raises as a broker does."""
     if resource.restype.name not in _OWN or (
         resource.restype is ResourceType.BROKER and not resource.name.isdecimal()
     ):
-        raise odradek.InvalidRequestError(
+        raise odradek.errors.InvalidRequestError(
             f"{resource} has no options: use the broker's id as its name"
         )
     return our_resource(resource)

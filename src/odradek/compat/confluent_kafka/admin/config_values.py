@@ -124,17 +124,17 @@ class ConfigResource:
         return self.restype < other.restype or self.name < other.name
 
 
-def our_resource(resource: ConfigResource) -> odradek.ConfigResource:
+def our_resource(resource: ConfigResource) -> odradek.admin.ConfigResource:
     """Return a resource for Odradek's admin client."""
-    return odradek.ConfigResource(resource.restype.name, resource.name)
+    return odradek.admin.ConfigResource(resource.restype.name, resource.name)
 
 
-def entries_of(found: dict[str, odradek.ConfigEntry]) -> dict[str, ConfigEntry]:
+def entries_of(found: dict[str, odradek.admin.ConfigEntry]) -> dict[str, ConfigEntry]:
     """Return a resource's options as confluent-kafka's."""
     return {name: _entry(entry) for name, entry in found.items()}
 
 
-def _entry(found: odradek.ConfigEntry) -> ConfigEntry:
+def _entry(found: odradek.admin.ConfigEntry) -> ConfigEntry:
     return ConfigEntry(
         found.name,
         found.value,
@@ -154,7 +154,7 @@ def _number(source: str) -> int:
     return int(member.value)
 
 
-def our_changes(entries: Sequence[Any]) -> list[odradek.AlterConfigOp]:
+def our_changes(entries: Sequence[Any]) -> list[odradek.admin.AlterConfigOp]:
     """Return changes for Odradek's admin client; raises `TypeError` and `ValueError`."""
     if not entries:
         raise ValueError("expected non-empty list of ConfigEntry to alter incrementally")
@@ -172,7 +172,7 @@ def our_changes(entries: Sequence[Any]) -> list[odradek.AlterConfigOp]:
         value = None if operation is AlterConfigOpType.DELETE else entry.value
         if operation is not AlterConfigOpType.DELETE and not isinstance(value, str):
             raise TypeError(f"Expected .value to be str type, not {type(value).__name__}")
-        found.append(odradek.AlterConfigOp(entry.name, value, operation.name))
+        found.append(odradek.admin.AlterConfigOp(entry.name, value, operation.name))
     return found
 
 

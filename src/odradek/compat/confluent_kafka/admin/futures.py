@@ -158,7 +158,7 @@ def _of(answer: Mapping[Any, Any] | BaseException, item: Any) -> Any:
 def answered(error: odradek.KafkaError) -> bool:
     """Return whether the brokers returned an error for each item, or else the whole call failed."""
     found = error.errors.values()
-    return bool(found) and all(isinstance(one, odradek.BrokerError) for one in found)
+    return bool(found) and all(isinstance(one, odradek.errors.BrokerError) for one in found)
 
 
 def failure(error: BaseException) -> BaseException:

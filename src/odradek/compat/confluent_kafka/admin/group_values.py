@@ -146,7 +146,7 @@ class GroupMetadata:
         return str(self.id)
 
 
-def listed(found: Iterable[odradek.GroupListing]) -> list[ConsumerGroupListing]:
+def listed(found: Iterable[odradek.admin.GroupListing]) -> list[ConsumerGroupListing]:
     """Return Odradek's listings as confluent-kafka's."""
     return [
         ConsumerGroupListing(
@@ -160,7 +160,7 @@ def listed(found: Iterable[odradek.GroupListing]) -> list[ConsumerGroupListing]:
 
 
 def description(
-    found: odradek.GroupDescription, nodes: Mapping[int, Node]
+    found: odradek.admin.GroupDescription, nodes: Mapping[int, Node]
 ) -> ConsumerGroupDescription:
     """Return Odradek's group as confluent-kafka's; an unknown coordinator has no host."""
     coordinator = -1 if found.coordinator is None else found.coordinator
@@ -177,14 +177,14 @@ def description(
     )
 
 
-def _member(m: odradek.GroupMember) -> MemberDescription:
+def _member(m: odradek.admin.GroupMember) -> MemberDescription:
     target = None if m.target_assignment is None else MemberAssignment(theirs(m.target_assignment))
     assignment = MemberAssignment(theirs(m.assignment))
     return MemberDescription(m.member_id, m.client_id, m.host, assignment, m.instance_id, target)
 
 
 def group_metadata(
-    found: odradek.GroupDescription, brokers: Mapping[int, BrokerMetadata]
+    found: odradek.admin.GroupDescription, brokers: Mapping[int, BrokerMetadata]
 ) -> GroupMetadata:
     """Return Odradek's group as `list_groups()` does."""
     made = GroupMetadata()

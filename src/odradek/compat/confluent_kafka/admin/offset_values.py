@@ -91,7 +91,7 @@ class DeletedRecords:
         self.low_watermark = low_watermark
 
 
-def offset_found(found: odradek.OffsetListing) -> ListOffsetsResultInfo:
+def offset_found(found: odradek.admin.OffsetListing) -> ListOffsetsResultInfo:
     """Return Odradek's result as confluent-kafka's."""
     return ListOffsetsResultInfo(
         -1 if found.offset is None else found.offset,

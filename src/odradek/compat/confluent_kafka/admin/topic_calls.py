@@ -287,7 +287,7 @@ def legal(name: str) -> str:
 def once(item: K, of: Iterable[Any]) -> K:
     """Return an item that may occur once in a call; raises as a broker does for a duplicate."""
     if sum(other == item for other in of) > 1:
-        raise odradek.InvalidRequestError(f"{item} was passed twice")
+        raise odradek.errors.InvalidRequestError(f"{item} was passed twice")
     return item
 
 

@@ -149,7 +149,7 @@ def our_topic(topic: NewTopic) -> odradek.NewTopic:
     )
 
 
-def our_partitions(more: NewPartitions) -> odradek.NewPartitions:
+def our_partitions(more: NewPartitions) -> odradek.admin.NewPartitions:
     """Return partitions to add, for Odradek's admin client; raises `ValueError`."""
     if not 1 <= more.new_total_count <= MOST_PARTITIONS:
         raise ValueError(
@@ -157,9 +157,9 @@ def our_partitions(more: NewPartitions) -> odradek.NewPartitions:
             f"1..{MOST_PARTITIONS}"
         )
     if more.replica_assignment is None:
-        return odradek.NewPartitions(more.new_total_count)
+        return odradek.admin.NewPartitions(more.new_total_count)
     brokers = _assignment(more.replica_assignment, "the number of new partitions")
-    return odradek.NewPartitions(more.new_total_count, brokers)
+    return odradek.admin.NewPartitions(more.new_total_count, brokers)
 
 
 def _assignment(given: Any, size: str) -> list[list[int]]:
@@ -170,12 +170,12 @@ def _assignment(given: Any, size: str) -> list[list[int]]:
     return given
 
 
-def nodes_of(described: odradek.ClusterDescription) -> dict[int, Node]:
+def nodes_of(described: odradek.admin.ClusterDescription) -> dict[int, Node]:
     """Return the brokers by id."""
     return {b.id: Node(b.id, b.host, b.port, b.rack) for b in described.brokers}
 
 
-def cluster_result(described: odradek.ClusterDescription) -> DescribeClusterResult:
+def cluster_result(described: odradek.admin.ClusterDescription) -> DescribeClusterResult:
     """Return Odradek's cluster as confluent-kafka's."""
     nodes = nodes_of(described)
     controller = None if described.controller is None else nodes.get(described.controller)
@@ -184,7 +184,7 @@ def cluster_result(described: odradek.ClusterDescription) -> DescribeClusterResu
 
 
 def topic_result(
-    described: odradek.TopicDescription, nodes: Mapping[int, Node]
+    described: odradek.admin.TopicDescription, nodes: Mapping[int, Node]
 ) -> TopicDescription:
     """Return Odradek's topic as confluent-kafka's; unknown brokers have no host."""
 

@@ -65,7 +65,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 
 
 def credentials_of(
-    user: str, found: Iterable[odradek.ScramCredentialInfo]
+    user: str, found: Iterable[odradek.admin.ScramCredentialInfo]
 ) -> UserScramCredentialsDescription:
     """Return a user's credentials as confluent-kafka's."""
     infos = [
@@ -84,16 +84,18 @@ def user_name(user: Any) -> str:
     return user
 
 
-OurAlteration = odradek.UserScramCredentialUpsertion | odradek.UserScramCredentialDeletion
+OurAlteration = (
+    odradek.admin.UserScramCredentialUpsertion | odradek.admin.UserScramCredentialDeletion
+)
 
 
 def acceptable(user: str, alterations: Iterable[OurAlteration]) -> str:
     """Return a user if the number of iterations is in the brokers' range; raises as brokers do."""
     for one in alterations:
-        if one.user != user or isinstance(one, odradek.UserScramCredentialDeletion):
+        if one.user != user or isinstance(one, odradek.admin.UserScramCredentialDeletion):
             continue
         if not LEAST_ITERATIONS <= one.iterations <= MOST_ITERATIONS:
-            raise odradek.UnacceptableCredentialError(
+            raise odradek.errors.UnacceptableCredentialError(
                 f"user {user}: {one.iterations} iterations, expected {LEAST_ITERATIONS} "
                 f"to {MOST_ITERATIONS}"
             )
@@ -108,7 +110,7 @@ def our_alteration(given: Any) -> OurAlteration:
         )
     user = user_name(given.user)
     if isinstance(given, UserScramCredentialDeletion):
-        return odradek.UserScramCredentialDeletion(user, _word(given.mechanism))
+        return odradek.admin.UserScramCredentialDeletion(user, _word(given.mechanism))
     if not isinstance(given, UserScramCredentialUpsertion):
         raise TypeError(
             "Expected each element of list 'alterations' to be either a "
@@ -133,7 +135,7 @@ def our_alteration(given: Any) -> OurAlteration:
         password = ""
     if not password:
         raise ValueError("'password' must be UTF-8, as SCRAM asks for (RFC 5802)")
-    return odradek.UserScramCredentialUpsertion(
+    return odradek.admin.UserScramCredentialUpsertion(
         user, _word(info.mechanism), password, info.iterations, salt
     )
 
