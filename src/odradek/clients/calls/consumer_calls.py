@@ -100,8 +100,7 @@ class ConsumerCalls(GroupCalls):
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
         self._whole_rows: tuple[bool, str, Callable[[float], pa.RecordBatch | None]] | None = None
-        """Function that returns Arrow batches of all columns, for the last arguments.
-        """
+        """Function that returns Arrow batches of all columns, for the last arguments."""
         self._reader = reader
         self._seconds_noted = False
         self._left_at = -math.inf
@@ -303,8 +302,7 @@ class ConsumerCalls(GroupCalls):
                     now = yield START
                 if found:
                     break
-                # Markers and aborted transactions aren't processed by a program, so they count as
-                # finished.
+                # No program processes markers and aborted transactions: they are finished.
                 if group is not None and group.entered(now, None if of is None else of()):
                     host.wake()
                 ready = delivery.ready(None if of is None else of())
