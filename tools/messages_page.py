@@ -11,6 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +103,11 @@ def arguments(nodes: list[ast.expr]) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
+def placeholder(value: str, _: object) -> str:
+    """Return the placeholder of a value in a log message."""
+    return f"{{{value}}}"
+
+
 class Texts(ast.NodeVisitor):
     """Collects a module's texts, each with its kind: an error's class, a log level or help."""
 
@@ -137,7 +143,7 @@ class Texts(ast.NodeVisitor):
             self._kind = f"log {logged[1]}"
             text = text_of(node.args[0]) or ""
             for value in arguments(node.args[1:]):
-                text = FORMAT.sub(lambda _, shown=value: f"{{{shown}}}", text, count=1)
+                text = FORMAT.sub(partial(placeholder, value), text, count=1)
             self._add(text, self._kind)
             self._kind = ""
             self.visit_all(node.args[1:])
@@ -145,8 +151,8 @@ class Texts(ast.NodeVisitor):
             self._kind = name.rpartition(".")[2] if ERROR.search(name) else ""
             self.visit(node.func)
             for keyword in node.keywords:
-                if keyword.arg == "help" and (text := text_of(keyword.value)):
-                    self._add(text, "help")
+                if keyword.arg == "help" and (shown := text_of(keyword.value)):
+                    self._add(shown, "help")
                 else:
                     self.visit(keyword.value)
             self.visit_all(node.args)

@@ -89,10 +89,11 @@ def with_cure(error: KafkaError, group_id: str) -> KafkaError:
 
     Errors that this client raises itself (without a broker's code in the text) have both already.
     """
-    cure = CURES.get(type(error)) if isinstance(error, BrokerError) else None
-    if cure is None or not str(error).startswith(f"{error.name} "):
+    if not isinstance(error, BrokerError) or type(error) not in CURES:
         return error
-    said = str(error).rstrip(".")
+    if not str(error).startswith(f"{error.name} "):
+        return error
+    said, cure = str(error).rstrip("."), CURES[type(error)]
     found = type(error)(f"{said}. {cure.format(group=group_id, quoted=quote(group_id))}")
     found.__cause__ = error.__cause__
     return found
