@@ -124,6 +124,15 @@ def test_a_coroutine_function_stays_one(call: str) -> None:
         method(None, **{keyword: 1}).send(None)
 
 
+def test_a_class_of_the_programs_answers_as_its_base() -> None:
+    class Mine(odradek.Producer):
+        pass
+
+    mine: Any = Mine(bootstrap_servers="h:1")
+    with pytest.raises(AttributeError, match="^'Mine' object has no attribute 'produce': write"):
+        _ = mine.produce
+
+
 def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
     producer: Any = odradek.Producer(bootstrap_servers="h:1")
     with pytest.raises(AttributeError, match="^'Producer' object has no attribute 'nonsense'$"):
