@@ -51,7 +51,7 @@ def _settings() -> Iterator[str]:
     idle = [n for n in found if is_idle(n, None)]
     yield "### Settings"
     yield ""
-    yield f"{len(same)} settings of theirs are ours, by the same name. Others, in dots:"
+    yield f"{len(same)} of their settings have the same name here. Others, in dots:"
     yield ""
     yield "| there | of | here |"
     yield "|---|---|---|"
