@@ -52,7 +52,7 @@ AREAS = {
     "Connections and clients": ("",),
 }
 """Areas, and how the paths of their modules begin; a module belongs to the first that fits."""
-LEFT_OUT = ("protocol/messages/", "api/public_names.py")
+LEFT_OUT = ("protocol/messages/", "common/public_names.py")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
 LOGGED = re.compile(
     r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
