@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.time_limits import HANG_S
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1"
 MODULE = "tests.fuzz.targets"
@@ -67,9 +69,9 @@ def library_of(command: Sequence[str], folder: Path) -> str | None:
     program = folder / "try"
     done = subprocess.run(
         [*command, *FLAGS.split(), str(source), "-o", str(program)],
-        capture_output=True, check=False, timeout=60,
+        capture_output=True, check=False, timeout=HANG_S,
     )  # fmt: skip
-    if done.returncode or subprocess.run([program], check=False, timeout=60).returncode:
+    if done.returncode or subprocess.run([program], check=False, timeout=HANG_S).returncode:
         return None
     for name in ("libasan.so", "libclang_rt.asan-x86_64.so", "libclang_rt.asan.so"):
         asked = [*command, f"-print-file-name={name}"]
@@ -132,7 +134,7 @@ def run_code(made: Build, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         env=made.environment(), cwd=made.folder, capture_output=True, text=True, check=False,
-        timeout=60,
+        timeout=HANG_S,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pytest
 import uvloop
+from tests.time_limits import HANG_S
 from tests.volume import third
 
 import odradek
@@ -625,7 +626,11 @@ def test_each_forgotten_client_is_warned_of_once_however_it_ends(fake: FakeClust
     """And nothing else is: no socket of theirs, for example."""
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", FORGOTTEN]
     done = subprocess.run(
-        [*command, fake.bootstrap_servers], capture_output=True, text=True, timeout=60, check=True
+        [*command, fake.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
     )
     warned = sorted(line for line in done.stderr.splitlines() if "ResourceWarning" in line)
     expected = sorted(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.api.admin import Admin
 from odradek.common.types import Address
@@ -25,7 +26,7 @@ ODRADEK = Path(sys.executable).parent / "odradek"
 def odradek(tmp_path: Path) -> object:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [ODRADEK, *arguments], capture_output=True, text=True, check=False, timeout=120,
+            [ODRADEK, *arguments], capture_output=True, text=True, check=False, timeout=HANG_S,
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
         )  # fmt: skip
 
@@ -111,5 +112,5 @@ def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek
         (tmp_path / "odradek" / "cluster.json").write_text(json.dumps(state))
         assert odradek("cluster", "stop").stdout == "no cluster is running\n"
         assert innocent.poll() is None
-        innocent.communicate(b"\n", timeout=10)
+        innocent.communicate(b"\n", timeout=HANG_S)
     assert innocent.returncode == 0

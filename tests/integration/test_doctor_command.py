@@ -22,6 +22,7 @@ import pytest
 from tests.integration.doctor_page import LOOPBACK, PAGE, SECURED, questions, shows
 from tests.integration.test_explain_command import listening
 from tests.proxy_server import ProxyServer
+from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 from odradek import Consumer, Producer
@@ -479,6 +480,6 @@ def test_ctrl_c() -> None:
     ):
         assert dialled.wait(60.0)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert "Traceback" not in error + out

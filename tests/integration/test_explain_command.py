@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 from odradek.cli import build
@@ -342,7 +343,7 @@ def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer
 
 def test_watch_for_people_ends_by_its_timeout(nobody: str) -> None:
     command = [str(COMMAND), "explain", nobody, "--watch", "0.1", "--timeout", "0.5"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1
     assert "nothing listens there" in " ".join(done.stdout.split())
 
@@ -356,6 +357,6 @@ def test_a_short_watch_tells_of_a_part_that_says_nothing(server: LoopbackServer)
         server.call(partial(setattr, broker, "address", Address(host, int(port))))
         words = [cluster.bootstrap_servers, "--watch", "0.1", "--timeout", "4", "--json"]
         command = [str(COMMAND), "explain", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 3, done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["trouble"][0] == "2 of 3 brokers answer."

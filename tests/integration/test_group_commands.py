@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 import odradek
@@ -155,7 +156,7 @@ def test_a_watch_ends_by_ctrl_c(odr: Command, idle: str) -> None:
         assert process.stdout is not None
         assert idle.encode() in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert b"Traceback" not in err
 
@@ -485,7 +486,7 @@ def test_an_outage_does_not_end_a_watch(cluster: FakeCluster, odr: Command, idle
         while b"lag 3" not in process.stdout.readline():
             assert time.monotonic() - began < 30
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=HANG_S)
     assert process.returncode == 130
 
 
@@ -509,7 +510,7 @@ def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
         assert (code, told["error"]["error"]) == (1, "ConfigurationError")
         assert "Address already in use" in told["error"]["message"]
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, err) == (0, "")
     assert "idle" in out, "the last look"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.admin_commands import as_json, run
+from tests.time_limits import HANG_S
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
@@ -158,7 +159,7 @@ def shell(words: list[str], environment: Mapping[str, str], given: bytes = b"") 
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     return done.returncode, done.stdout.decode()

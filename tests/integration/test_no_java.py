@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.testing.java import cache_directory
 
@@ -55,7 +56,7 @@ def test_setup_spark_and_a_broker_need_no_java(tmp_path: Path) -> None:
     assert setup.returncode == 0, setup.stdout + setup.stderr
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, cwd=tmp_path / "empty",
-        capture_output=True, text=True, check=False, timeout=110,
+        capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

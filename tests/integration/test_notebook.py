@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.time_limits import HANG_S
+
 from odradek import Producer
 from odradek.testing import FakeCluster
 
@@ -65,7 +67,7 @@ def test_the_cells_show_tables(tmp_path: Path) -> None:
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")

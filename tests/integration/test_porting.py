@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.testing import LocalCluster
 
@@ -21,7 +22,7 @@ def output(program: str, *arguments: str) -> Any:
         [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

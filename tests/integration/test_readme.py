@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.testing import LocalCluster
 
@@ -67,7 +68,7 @@ def output(text: str, said: str = "") -> str:
     A broker that is slow to answer its first client, as on a busy machine, is warned about, too.
     """
     command = [sys.executable, "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     printed = re.sub(SLOW_BROKER, "", done.stderr, count=1)
     assert re.fullmatch(said, printed), done.stderr
@@ -142,7 +143,7 @@ def test_objects(run: Callable[..., str]) -> None:
 def test_the_test(tmp_path: Path) -> None:
     (tmp_path / "test_move.py").write_text(snippets()["test"])
     command = [sys.executable, "-m", "pytest", "-q", "test_move.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
 

@@ -13,6 +13,7 @@ from typing import IO, cast
 
 import pytest
 from tests.integration.test_readme import PAGES, PRINTED, printed_port
+from tests.time_limits import HANG_S
 
 BIN = Path(sys.executable).parent
 START = ".venv/bin/odradek cluster start"
@@ -84,7 +85,7 @@ class Shell:
     def run(self, line: str) -> str:
         with self.start(line) as process:
             try:
-                out, err = process.communicate(timeout=180)
+                out, err = process.communicate(timeout=HANG_S)
             finally:
                 process.kill()
         assert process.returncode == 0, f"{line}\n{out}\n{err}"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks.scorecard.clients import CLIENTS
 from benchmarks.scorecard.table import OURS
+from tests.time_limits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.integration
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.integration
 def cell(row: str, *command: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.scorecard.cell", row, "--", *command],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -85,7 +86,7 @@ asyncio.run(main())
 def test_verbs_of_an_address_do_what_they_say_and_every_dial_is_counted() -> None:
     done = subprocess.run(
         [sys.executable, "-c", VERBS],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert found["refuse"] == ["ConnectionRefusedError"] * 2

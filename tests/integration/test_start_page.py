@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.test_readme import printed_port
+from tests.time_limits import HANG_S
 
 PAGE = (Path(__file__).parents[2] / "docs/start.md").read_text()
 BIN = Path(sys.executable).parent
@@ -47,7 +48,7 @@ def address(tmp_path: Path) -> Iterator[str]:
             yield f"localhost:{found[1]}"
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=HANG_S)
 
 
 def test_every_block_is_run() -> None:
@@ -65,7 +66,7 @@ def test_a_newcomers_ten_minutes(address: str, tmp_path: Path) -> None:
             continue
         done = subprocess.run(
             ["bash", "-ec", text.replace("localhost:9092", address)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_S,
         )  # fmt: skip
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         for words in SAYS[name]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.group_members import end_program, java_program
+from tests.time_limits import HANG_S
 from tests.unit.test_admin_page import names
 
 import odradek as o
@@ -133,7 +134,7 @@ QUESTIONS: tuple[Callable[[o.Admin, str, str, str], Iterator[str]], ...] = (
 def java_says(servers: str, *words: str) -> Lines:
     process = java_program(Path(__file__).with_name("AdminAnswers.java"), servers, *words)
     try:
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 0
         return said.splitlines()
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import building
+from tests.time_limits import HANG_S
 from tests.unit.testing.test_docs_testing import blocks
 
 LOCK = Path(__file__).with_name("async_packages.lock")
@@ -38,7 +39,7 @@ def run(folder: Path, packages: Path, *arguments: str) -> str:
         env={**os.environ, "PYTHONPATH": f"{packages}{os.pathsep}{folder}"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )  # fmt: skip
     return done.stdout + done.stderr

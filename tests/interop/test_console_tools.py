@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.protocol.api_keys import GENERATED
 from odradek.testing import LocalCluster
@@ -44,8 +45,8 @@ READING = ["--from-beginning", "--max-messages", "306", *FORMATTER]
 def odradek(command: str, cluster: LocalCluster, *words: str, given: bytes = b"") -> str:
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
     done = subprocess.run(
-        [ODRADEK, *command.split(), *servers, *words], input=given, capture_output=True, timeout=60,
-        check=False,
+        [ODRADEK, *command.split(), *servers, *words], input=given, capture_output=True,
+        check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 import odradek as o
@@ -83,7 +84,7 @@ def kafka(cluster: LocalCluster, *commands: tuple[str, ...]) -> list[str]:
         ],
         input="\n".join(lines).encode(),
         capture_output=True,
-        timeout=240,  # 17 tools of Java's; CI's machine may be four times as slow
+        timeout=HANG_S,  # 17 tools of Java's; CI's machine may be four times as slow
         check=True,
     ).stdout.decode()
     found = said.split("\n=== \n")[1:]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.group_members import end_program, java_program
+from tests.time_limits import HANG_S
 
 from odradek import Admin, Consumer, Producer
 from odradek.clients.metrics.catalogue import OURS, SCOPES
@@ -59,7 +60,7 @@ def javas(brokers: FakeCluster) -> dict[Key, float]:
     words = brokers.bootstrap_servers, "java", str(RECORDS), "java-group", "0"
     process = java_program(Path(__file__).with_name("MetricNames.java"), *words)
     try:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 0
     finally:
         end_program(process)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from tests.interop.group_members import end_program, java_program
+from tests.time_limits import HANG_S
 
 from odradek import Admin, Consumer, NewTopic, Producer
 from odradek.admin import AlterConfigOp, ConfigResource
@@ -53,7 +54,7 @@ def compiled(folder: Path) -> Path:
     clients = jars.fetch(jars.DEFAULT_VERSION) / "*"
     source = Path(__file__).with_name("PushReceiver.java")
     command = [str(javac), "--release", "17", "-cp", str(clients), "-d", str(folder), str(source)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=HANG_S)
     made = folder / "receiver.jar"
     with zipfile.ZipFile(made, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nPremain-Class: PushReceiver\n")

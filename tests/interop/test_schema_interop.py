@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from benchmarks import building
+from tests.time_limits import HANG_S
 
 from odradek.testing import LocalRegistry
 
@@ -31,7 +32,7 @@ def found() -> Iterator[dict[str, Any]]:
             env={**os.environ, "PYTHONPATH": str(packages)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Committed offsets of idle partitions don't expire while the group is used (R-GR-9)."""
+"""Committed offsets of idle partitions don't expire while the group is used."""
 
 from __future__ import annotations
 

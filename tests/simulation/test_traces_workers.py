@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.simulation.traced import Exported, attributes, identity, linked_to, parent, trace_of
 from tests.simulation.traced import exported as exported
 from tests.simulation.traced import simulation as simulation
+from tests.time_limits import HANG_S
 
 from odradek import (
     AsyncConsumer,
@@ -148,7 +149,7 @@ def test_the_page_sets_up_a_provider() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=HANG_S,
         )
     traces = dict(
         re.findall(r'"name": "(\w+ flights)",\s+"context": {\s+"trace_id": "(\w+)"', run.stdout)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +34,7 @@ def test_a_small_demo_ends_well(tmp_path: Path) -> None:
         "--output",
         str(output),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert result == json.loads((output / "result.json").read_text())

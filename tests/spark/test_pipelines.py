@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.interop.other_client import read_all
 from tests.spark.conftest import Row, Topics
+from tests.time_limits import HANG_S
 
 from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.display import JsonLines
@@ -128,7 +129,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_line(
 def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "moving.py", "600"],
-        capture_output=True, text=True, timeout=220, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     result = json.loads(done.stdout)
@@ -215,7 +216,7 @@ def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: P
     command += ["--conf", "spark.driver.memory=1g"]
     done = subprocess.run(
         [*command, "--conf", f"spark.sql.warehouse.dir={tmp_path / 'tables'}"],
-        cwd=tmp_path, env=environment, text=True, check=False, timeout=110,
+        cwd=tmp_path, env=environment, text=True, check=False, timeout=HANG_S,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.integration.test_readme import README, snippets
 from tests.integration.test_readme_console import console_lines
+from tests.time_limits import HANG_S
 from tests.volume import WHOLE
 
 import odradek
@@ -37,7 +38,11 @@ def test_the_spark_snippets_in_a_venv_that_is_not_activated(
     path = [p for p in environment["PATH"].split(os.pathsep) if p != here]
     environment["PATH"] = os.pathsep.join(path)
     done = subprocess.run(
-        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=180
+        [sys.executable, "-c", text],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     table = re.findall(r"\|\s+(\d)\|\s+(\d+)\|", done.stdout)
@@ -80,7 +85,7 @@ def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Pat
             consumer.seek_to_beginning(partitions)
             read = [record.value for record in consumer.poll(timeout=150.0, max_records=1)]
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=HANG_S)
     assert read == [b'{"cents": 2000}'], said
     assert not WHOLE or "pipeline large-orders could start" in said, said
     assert "stopped" in said, said

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.time_limits import HANG_S
 
 from odradek.cli.demo import bare
 from odradek.common.extras import DISTRIBUTIONS, OPTIONAL, require_extra
@@ -89,7 +90,7 @@ def test_spark_pipelines_and_the_demo_bring_what_they_use() -> None:
 def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> None:
     code = BLOCKED.format(package=package, code=ONES[package])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANG_S
     )
     top = package.partition(".")[0]
     what, extra = OPTIONAL[top]
@@ -103,7 +104,7 @@ def test_the_command_says_what_it_needs(package: str) -> None:
     code = BLOCKED.format(package=package, code="from odradek.__main__ import main; main()")
     done = subprocess.run(
         [sys.executable, "-c", code, "version"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 1
     line = f"The command odradek needs the package {package}: pip install 'odradek[cli]'"
@@ -121,7 +122,7 @@ def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> N
     words = ["demo", "--simulated", *more, "--output", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "\n     matches_reference  True\n" in done.stdout

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from tests.source_trees import PACKAGE, parsed
+from tests.time_limits import HANG_S
 
 from odradek.common import public_names
 
@@ -222,7 +223,7 @@ def ruff(code: str, where: str) -> str:
     return subprocess.run(
         [BIN / "ruff", "check", "--select", "TID251", "--output-format", "concise",
          "--no-cache", "--stdin-filename", ROOT / where, "-"],
-        input=code, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60,
+        input=code, capture_output=True, text=True, cwd=ROOT, check=False, timeout=HANG_S,
     ).stdout  # fmt: skip
 
 
@@ -267,7 +268,7 @@ def test_rooms_that_reach_too_far_break_the_build(tmp_path: Path) -> None:
     done = subprocess.run(
         [BIN / "lint-imports", "--no-cache"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     # The module itself, not only one above it that would reach as far through it.
@@ -288,7 +289,7 @@ HEAVY = {"pyarrow", "pyspark", "pandas", "numpy", "matplotlib", "polars", "typer
 def test_import_odradek_is_light(code: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=HANG_S,
     )  # fmt: skip
     modules = set(done.stdout.split())
     assert "odradek" in modules
@@ -333,7 +334,7 @@ def test_a_client_starts_without_what_few_need(client: str, other_half: str) -> 
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=HANG_S,
     )  # fmt: skip
     compiled, *modules = done.stdout.split()
     assert set(modules) & (FEW_NEED | {other_half}) == set()

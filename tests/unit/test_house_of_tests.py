@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
+from tests.source_trees import parsed
+from tests.time_limits import HANG_S
 from tools import compact_json, flaky_tests
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +86,32 @@ def test_wrong_entries_of_the_flaky_list_are_named(tmp_path: Path) -> None:
     ]
     (tmp_path / flaky_tests.LISTED).write_text(json.dumps([twice]))
     assert flaky_tests.listed_wrong(tmp_path) == []
+
+
+def limits_of_processes(tree: ast.Module) -> list[int]:
+    """Return the lines of waits for child processes with a number as their timeout."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            runs = isinstance(owner, ast.Name) and owner.id == "subprocess"
+            if runs or node.func.attr == "communicate":
+                found += [
+                    keyword.value.lineno
+                    for keyword in node.keywords
+                    if keyword.arg == "timeout"
+                    and isinstance(keyword.value, ast.Constant)
+                    and 10 <= keyword.value.value < HANG_S
+                ]
+    return found
+
+
+def test_waits_for_processes_have_the_limit_for_hangs() -> None:
+    """On a busy machine, shorter ones fail at random; a Spark job once took over 110 s."""
+    assert limits_of_processes(ast.parse("subprocess.run([], timeout=60)")) == [1]
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if (lines := limits_of_processes(parsed(path)))
+    }
+    assert found == {}, "use tests.time_limits.HANG_S"

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 from tests.source_trees import PACKAGE as SOURCE
 from tests.source_trees import parsed
+from tests.time_limits import HANG_S
 from tests.unit.tools.loading import load_tool
 
 import odradek
@@ -134,7 +135,7 @@ def test_public_modules_load_nothing_before_a_name_is_used() -> None:
         "print(*sorted(name for name in sys.modules if name.startswith('odradek')))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     table = {"odradek.common", "odradek.common.public_names", "odradek.spark.versions"}
     assert set(done.stdout.split()) == {*HOMES, *table}
@@ -150,7 +151,7 @@ def test_parts_and_rooms_are_imported_without_a_detour() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=HANG_S,
     )  # fmt: skip
     assert done.stdout.split() == ["TlsError", "odradek.testing", "odradek.record", "odradek.api"]
 

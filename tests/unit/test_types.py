@@ -70,6 +70,8 @@ try:
 except (DataLossError, LogTruncationError, NotLeaderOrFollowerError) as error:
     known: KafkaError = error
 more: AdminOptions = {"request_timeout_ms": 1}
+used = (AvroDeserializer, ConfigResource, OpenTelemetryMetrics, SchemaRegistryClient, WorkProgress)
+print(used, lag)
 function: PartitionFunction = chosen
 binding: odradek.admin.AclBinding = AclBinding("TOPIC", "t", "User:a", "READ")
 lost: type[odradek.errors.DataLossError] = Lost

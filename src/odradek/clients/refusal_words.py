@@ -5,7 +5,6 @@ In: the request. Out: words after the error's name. Must not: decide what happen
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import BrokerError, KafkaError
@@ -93,6 +92,8 @@ def with_cure(error: KafkaError, group_id: str) -> KafkaError:
         return error
     if not str(error).startswith(f"{error.name} "):
         return error
+    from shlex import quote  # only here: most clients start without it
+
     said, cure = str(error).rstrip("."), CURES[type(error)]
     found = type(error)(f"{said}. {cure.format(group=group_id, quoted=quote(group_id))}")
     found.__cause__ = error.__cause__

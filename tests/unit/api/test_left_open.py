@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
 
 from odradek.api.consumer import Consumer
@@ -243,7 +244,7 @@ def test_a_child_of_multiprocessing_delivers_everything(how: str, tmp_path: Path
     script.write_text(CHILDREN)
     with one_broker() as (_, servers):
         command = [sys.executable, str(script), servers, how]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert written(servers) == (2000 if how == "parent" else 1000)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
 
 from odradek.api.consumer import Consumer
@@ -306,7 +307,7 @@ producer.close()
 def test_a_producer_without_descriptors_at_its_first_call_works_at_the_next() -> None:
     with one_broker() as (_, servers):
         command = [sys.executable, "-c", LIMITED, servers]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (ended.stdout, ended.stderr) == (f"{errno.EMFILE}\n0\n", "")
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from benchmarks.rows import ALL_OF_OURS
+from tests.time_limits import HANG_S
 
 MADE = """
 import importlib, sys
@@ -25,6 +26,6 @@ print(*(name for name in set(sys.modules) - before if name.startswith("odradek")
 def test_nothing_is_loaded_when_a_client_is_made() -> None:
     done = subprocess.run(
         [sys.executable, "-c", MADE, *ALL_OF_OURS.split()],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=HANG_S,
     )  # fmt: skip
     assert done.stdout.split() == []

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek import Admin, NewTopic, Producer
 from odradek.testing import FakeCluster
@@ -28,7 +29,7 @@ def servers() -> Iterator[str]:
 
 def run(servers: str, *words: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "odradek", *words, "--bootstrap-server", servers]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=HANG_S)
     return done.returncode, done.stdout, done.stderr
 
 

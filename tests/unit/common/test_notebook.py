@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from tests.time_limits import HANG_S
 
 from odradek import AuthenticationError, Producer, TopicPartition
 from odradek.admin import ClusterDescription, DelegationToken, TopicDescription
@@ -171,6 +172,6 @@ def test_whoever_uses_no_notebook_loads_none_of_it() -> None:
         " if name in sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     assert done.stdout == "\n"

@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from tests.simulation.traced import Exported, attributes
+from tests.time_limits import HANG_S
 
 from odradek import TopicPartition
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -168,5 +169,5 @@ sys.stdout.write(repr(found))
 sys.stdout.flush()
 os._exit(len(found))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.common.types import FREE_THREADS
 from odradek.compat.confluent_kafka.sent_messages import Reports, SentMessages
@@ -44,7 +45,7 @@ def often() -> Iterator[None]:
 def test_the_kernels_leave_the_gil_off() -> None:
     code = f"import sys, {', '.join(kernel_sources.KERNELS)}; assert not sys._is_gil_enabled()"
     free = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=free)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S, env=free)
 
 
 def at_once(*calls: Callable[[], object]) -> None:

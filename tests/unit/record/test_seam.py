@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.record import KERNEL, kernel_sources
@@ -22,7 +23,8 @@ RECORD = Path(kernel_sources.__file__).parent
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+        timeout=HANG_S,
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+from tests.time_limits import HANG_S
+
 from odradek.testing.java import java_home
 
 
@@ -12,5 +14,5 @@ def keytool(*words: str) -> None:
         [java_home() / "bin" / "keytool", *words, "-noprompt"],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError
@@ -48,7 +49,7 @@ def test_keys_chains_and_trust_in_any_shape(
 ) -> None:
     shape, old = SHAPES[name], tmp_path / "old.pem"
     words = ("ec", "-in", alice.key, "-aes128", "-out", old, "-passout", f"pass:{KEY_PASSWORD}")
-    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=HANG_S)
     assert "Proc-Type: 4,ENCRYPTED" in old.read_text()
     chain, trust = (shape(path.read_text()) for path in (alice.certificate, authority.certificate))
     made = build(settings(shape(alice.key.read_text()), chain, trust))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
 from odradek.network.flow import Completion
@@ -250,7 +251,7 @@ assert host.run(done, host.now() + 20)
 @pytest.mark.slow
 def test_what_was_logged_before_the_programs_end_is_there() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == [str(number) for number in range(20)]

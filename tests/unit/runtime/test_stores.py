@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.time_limits import HANG_S
 from tests.unit.runtime.keytool import keytool
 from tests.volume import examples
 
@@ -47,7 +48,7 @@ def import_into(path: Path, authority: Authority) -> Path:
 
 
 def openssl(*words: str | Path) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=HANG_S)
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +351,7 @@ def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
     source.write_text(TWO_IN_ONE)
     words = [str(alice.keystore("PKCS12")), str(path), STORE_PASSWORD, KEY_PASSWORD]
     java = java_home() / "bin" / "java"
-    subprocess.run([java, source, *words], check=True, capture_output=True, timeout=100)
+    subprocess.run([java, source, *words], check=True, capture_output=True, timeout=HANG_S)
     return import_into(path, other)
 
 

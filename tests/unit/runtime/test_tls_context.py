@@ -16,6 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from tests.time_limits import HANG_S
 from tests.unit.network.tls_peers import server_context, shake
 from tests.unit.runtime.peers import ScriptedEngine, echo, peer, run
 
@@ -85,7 +86,7 @@ def hashed(authority: Authority, folder: Path) -> Path:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     (folder / f"{done.stdout.strip()}.0").write_bytes(authority.certificate.read_bytes())
     return folder

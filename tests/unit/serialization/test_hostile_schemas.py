@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.avro import without_kernel
 from tests.registry_server import RegistryServer
+from tests.time_limits import HANG_S
 from tests.volume import examples
 
 from odradek.common.types import FREE_THREADS
@@ -160,7 +161,7 @@ thread.start()
 thread.join()
 assert read
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S)
 
 
 @pytest.mark.parametrize("depth", [None, 10_000, 151])
@@ -200,7 +201,7 @@ thread.start()
 thread.join()
 assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructType
+from tests.time_limits import HANG_S
 from tests.unit.spark.conftest import ID_1, P0, P1
 
 import odradek.spark
@@ -73,7 +74,7 @@ except ImportError as error:
 )
 def test_what_importing_the_room_does(program: str, told: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(told, done.stdout.strip(), re.DOTALL)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
+from tests.time_limits import HANG_S
 
 from odradek.testing import Authority, KeyAndCertificate, java_home
 from odradek.testing.brokers.authority import STORE_PASSWORD
@@ -112,7 +113,7 @@ def test_java_reads_every_store(authority: Authority) -> None:
             "sun.security.tools.keytool.Main", "-list",
             "-keystore", str(path), "-storepass", STORE_PASSWORD,
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)
         assert done.returncode == 0, done.stdout
         assert entry in done.stdout
     assert alice.keystore("JKS").read_bytes()[:4] == b"\xfe\xed\xfe\xed"

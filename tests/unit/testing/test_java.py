@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.testing import JavaNotFoundError, ensure_java_environment, java, java_home
 
@@ -80,7 +81,11 @@ def test_the_wheel_is_the_last_resort_and_loses_the_option_it_lacks(
     assert home.is_relative_to(tmp_path / "cache" / "odradek")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b/*", "Main", ""]
     done = subprocess.run(
-        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, timeout=20
+        [home / "bin" / "java", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_S,
     )
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b/*", "Main", ""]
 

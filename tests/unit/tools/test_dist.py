@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import FREE_THREADS
@@ -280,7 +281,7 @@ def test_without_posix_and_on_purpose_everything_but_the_kernels_is_built(
     command = {"Windows": ["-c", WINDOWS], "plain": ["setup.py"]}[way]
     done = subprocess.run(
         [sys.executable, *command, "bdist_wheel"], cwd=tmp_path, capture_output=True, text=True,
-        check=False, timeout=120, env={"ODRADEK_BUILD": "plain"} if way == "plain" else {},
+        check=False, timeout=HANG_S, env={"ODRADEK_BUILD": "plain"} if way == "plain" else {},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (wheel,) = (tmp_path / "dist").iterdir()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 from tools import run_tests, suite_progress
 from tools.run_tests import Result, Run, Suite, read_report, tell
 
@@ -100,7 +101,7 @@ def test_what_gives_way_does_so_for_all_sessions() -> None:
         run_tests.give_way(process.pid)
         group = Path(f"/proc/{process.pid}/autogroup")
         niceness = group.read_text().split()[-1] if group.exists() else "19"
-        said, _ = process.communicate(b"\n", timeout=30)
+        said, _ = process.communicate(b"\n", timeout=HANG_S)
     assert int(said) == os.SCHED_IDLE
     assert niceness == "19"
 
@@ -112,7 +113,7 @@ def test_progress_counts_done_and_failed_tests(tmp_path: Path, processes: list[s
     file = tmp_path / "progress"
     assert str(suite_progress.read(file)) == "collecting"
     command = [sys.executable, str(run_tests.PROGRESS), str(file), "-p", "no:odradek", *processes]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=HANG_S, check=False)
     assert done.returncode == run_tests.TESTS_FAILED
     assert suite_progress.read(file) == suite_progress.Progress(done=2, total=2, failed=1)
     assert str(suite_progress.read(file)) == "2 of 2 tests, 1 failed"

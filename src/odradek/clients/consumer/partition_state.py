@@ -63,15 +63,13 @@ class PartitionState:
         self.ownership = Ownership()
         self.position: int | None = None
         """The offset that is handed out next; None until it is reset."""
-        self.position_epoch = -1
-        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.position_epoch = -1  # the leader epoch of the record before it, if known
         self.consumed: int | None = None
         """The offset that auto-commit may commit: the caller is through with all before it."""
         self.consumed_epoch = -1
         self.committed: OffsetAndMetadata | None = None
-        """The offset that the group has, as far as this client knows."""
         self.committed_since = math.inf
-        """Time of the commit of that offset; infinite if another client may replace the offset."""
+        """Offset that the group has, if known, and the time of its commit; inf if others commit."""
         self.said: tuple[OffsetAndMetadata, int | None] | None = None
         """The offset that the caller itself committed last. With the position of then if it was
         less than what it was through with, or more than it was handed: then it meant just that."""

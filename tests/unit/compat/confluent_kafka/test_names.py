@@ -15,6 +15,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import confluent_kafka.aio
 import pytest
+from tests.time_limits import HANG_S
 
 import odradek.compat.confluent_kafka as ours
 from odradek.compat.confluent_kafka import KafkaError, admin, aio, cimpl
@@ -431,7 +432,7 @@ def test_an_admin_client_has_their_methods() -> None:
 def test_imports_are_light(code: str, absent: set[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=HANG_S,
     )  # fmt: skip
     assert set(done.stdout.split()) & absent == set()
 

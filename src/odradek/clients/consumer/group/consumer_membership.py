@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from shlex import quote
 
 from odradek.clients.consumer.group.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.group.member_states import CONSUMER, MEMBER, Life, MemberEvent
@@ -311,6 +310,8 @@ class ConsumerMembership(Life):
         if self._unreleased_since is None:
             self._unreleased_since, self._unreleased_told = now, False
         waited, group_id = now - self._unreleased_since, self._group.group_id
+        from shlex import quote  # only here: most consumers never wait
+
         words = self._group.instance_id, group_id, quote(group_id)
         if waited >= UNRELEASED_PATIENCE:
             text = f"waited {waited:.0f} s: {UNRELEASED % words}"
