@@ -1,4 +1,4 @@
-"""Time limits of tests that are there for hangs alone."""
+"""Time limits of tests that only end hangs."""
 
 HANG_S = 300.0
 """Seconds that a test waits for a process that it started.

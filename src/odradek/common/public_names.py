@@ -290,12 +290,13 @@ def lazy_names(
     `load` imports the module that defines a name.
     """
     homes = HOMES[module]
+    namespace = sys._getframe(1).f_globals  # noqa: SLF001  # the module may leave sys.modules
     parts = PARTS if module == TOP else ()
 
     def get(name: str) -> object:
         if name in homes:
             value: object = getattr(load(homes[name]), name)
-            setattr(sys.modules[module], name, value)
+            namespace[name] = value
             return value
         if name in parts:
             return import_module(f"{module}.{name}")
@@ -317,7 +318,7 @@ def lazy_names(
         places = PLACES | dict.fromkeys(PARTS, TOP) | dict.fromkeys(homes, module)
         raise missing_name(module, name, places, imported=_is_import(caller))
 
-    return [*homes], get, lambda: sorted([*vars(sys.modules[module])["__all__"], *parts])
+    return [*homes], get, lambda: sorted([*namespace["__all__"], *parts])
 
 
 def _is_import(frame: FrameType) -> bool:

@@ -236,7 +236,8 @@ def test_a_token_function_gets_its_settings() -> None:
 
 def test_an_admin_client_beside_has_the_connections_settings() -> None:
     found, _ = of(PRODUCER, **{"linger.ms": 3, "sasl.username": "ada", "client.id": "mine"})
-    assert found.admin == {**SERVER, "sasl.username": "ada", "client.id": "mine"}
+    first = {"bootstrap.timeout.ms": 2**31 - 1}
+    assert found.admin == {**SERVER, **first, "sasl.username": "ada", "client.id": "mine"}
     Config(ADMIN, found.admin)
 
 
