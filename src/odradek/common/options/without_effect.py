@@ -54,7 +54,7 @@ COSTLY: dict[str, str] = {
     "for if the broker supports it (Kafka 2.5), without an error otherwise",
     "bootstrap.controllers": "the client connects to brokers only: bootstrap.servers",
     "broker.address.family": "the client tries all addresses of a broker, IPv4 and IPv6",
-    # What a program or an operator would miss
+    # Missed by a program or an operator
     "metric.reporters": "client.metrics() returns all metrics, PrometheusCollector and "
     "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
     "kafka.client": "this client loads no third-party code",
