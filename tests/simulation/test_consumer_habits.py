@@ -248,7 +248,7 @@ def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
     a.commit(dict.fromkeys(PARTITIONS, 9))
     scene.read(a, 4)
     every_broker(scene.cluster, "go_silent")
-    with pytest.raises(KafkaTimeoutError, match="timed out waiting for position of t-0"):
+    with pytest.raises(KafkaTimeoutError, match="timed out waiting for the position of t-0"):
         a.seek_to_committed(timeout=1.0)
     assert a.poll(5.0) == []
     scene.cluster.heal()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
-from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.common.errors import KafkaTimeoutError
+from odradek.protocol.messages.offset_commit import API as COMMIT
 from odradek.simulation.coordinators.committed_offsets import Committed
 
 RETENTION = 900.0
@@ -91,3 +94,49 @@ def test_a_program_that_commits_by_itself_renews_its_commits_itself() -> None:
     a.close()
     scene.world.advance(20.0)
     assert scene.committed() == [None] * 4
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("auto", [True, False])
+def test_a_commit_whose_answer_is_late_is_not_replaced_at_the_end(
+    protocol: str, auto: bool
+) -> None:
+    """The caller's commit is stored and times out; close() must not renew the older offset."""
+    scene = expiring(protocol)
+    with scene.subscribed("first") as first:
+        scene.read(first, 40)
+        assert first.poll(0) == []
+    scene.write(range(40, 80))
+    a = scene.subscribed("a", enable_auto_commit=auto)
+    if not auto:  # as workers do
+        a._calls.group("").remember_positions(True)
+    record = a.poll(5.0)[-1]
+    last = {record.topic_partition: record.offset + 1}
+    idle_since = scene.world.now
+    for broker in scene.cluster.brokers.values():
+        broker.delay(COMMIT.key, 1.0)
+    with pytest.raises(KafkaTimeoutError), a:
+        a.commit(last, timeout=0.5)
+    scene.world.advance(3.0)
+    assert scene.world.now < idle_since + RENEW_AFTER
+    assert {p: stored(scene)[p].offset for p in last} == last
+
+
+@PROTOCOLS
+def test_offsets_of_transactions_are_not_replaced(protocol: str) -> None:
+    scene = expiring(protocol)
+    with scene.subscribed("first") as first:
+        scene.read(first, 40)
+        assert first.poll(0) == []
+    a = scene.subscribed("a")
+    while not a.assignment():
+        a.poll(0.5)
+    producer = scene.transactional()
+    member = ConsumerGroupMetadata(*a.group_metadata())  # as in another process
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({PARTITIONS[0]: 60}, member)
+    producer.commit_transaction()
+    idle(scene, a, RENEW_AFTER)
+    a.close()
+    assert stored(scene)[PARTITIONS[0]].offset == 60
+    producer.close()

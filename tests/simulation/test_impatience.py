@@ -90,7 +90,7 @@ def test_records_are_not_given_up_and_flush_says_how_many_there_are() -> None:
     producer.send("t", b"before").result(timeout=5.0)
     every_broker(stage.cluster, "crash")
     futures = [producer.send("t", b"%d" % n, partition=0) for n in range(10)]
-    with pytest.raises(NoBrokerAvailableError, match="waiting for acknowledgement") as caught:
+    with pytest.raises(NoBrokerAvailableError, match="waiting for the acknowledgement") as caught:
         producer.flush(60.0)
     assert caught.value.remaining == 10
     assert not any(future.done() for future in futures)

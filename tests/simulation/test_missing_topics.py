@@ -156,7 +156,7 @@ def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptur
     client = use(scene)
     (line,) = told(caplog)
     assert "topic flights still has no partition 7" in line
-    assert "it has 0 to 2" in line
+    assert "its partitions are 0 to 2" in line
     assert scene.lists == 0
     assert [str(m)[:35] for m in client.explain().missing] == [
         "partition 7 of topic flights still "

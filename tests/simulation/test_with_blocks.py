@@ -31,7 +31,7 @@ def test_the_blocks_error_comes_out_before_long(error: BaseException, stage: Sta
         5.0 <= stage.world.now - began < 6.1
     )  # close.timeout.ms, and a second for the connections
     (note,) = error.__notes__
-    assert "close() failed as well: NoBrokerAvailableError: timed out waiting for ack" in note
+    assert "close() failed as well: NoBrokerAvailableError: timed out waiting for the ack" in note
     assert note.endswith("\nclose() gives up 1 record that was not sent.")
     assert "goes on" not in note  # the client is closed
     with pytest.raises(ClientClosedError, match=r"1 record for t.* was not sent: the client is"):

@@ -248,10 +248,10 @@ class _Taken(Generic[K, M, V]):
                     self._doubtful.add(item)
         if question.hurried:
             for item in self.left:
-                self.outcome.moved[item] = LeftOutError(f"{item} is missing in the response")
+                self.outcome.moved[item] = LeftOutError(f"{item} is missing from the response")
             self.left.clear()
         if self.left and again is None:
-            again = LeftOutError(f"{next(iter(self.left))} is missing in the response")
+            again = LeftOutError(f"{next(iter(self.left))} is missing from the response")
         return again
 
     def fail(self, error: KafkaError) -> None:

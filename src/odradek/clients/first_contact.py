@@ -17,6 +17,8 @@ API_TIMEOUT, BLOCK_TIMEOUT, DELIVERY_TIMEOUT = (
     "delivery.timeout.ms",
 )
 """The options that say how long a call may take."""
+SETUP = ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
+"""With these a user says how long a connection may take."""
 GOVERNING = {
     API_TIMEOUT: (API_TIMEOUT, AWAY),
     BLOCK_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
@@ -37,4 +39,5 @@ def seconds_to_reach(config: Config, governed_by: str | None) -> float:
         return limit
     if governed_by is None or not config.given.isdisjoint(GOVERNING[governed_by]):
         return math.inf
-    return limit + jitter
+    setup = (config[name] for name in SETUP if name in config.given)
+    return max(limit, *setup, 0.0) + jitter

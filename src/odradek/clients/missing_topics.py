@@ -136,7 +136,8 @@ class MissingTopics:
             if missing.due:
                 missing.told = True
                 logger.warning(
-                    "%s: topic %s still has no partition %d after %.0f s (it has 0 to %d)",
+                    "%s: topic %s still has no partition %d after %.0f s (its partitions are "
+                    "0 to %d)",
                     *(self._client_id, partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
                 )

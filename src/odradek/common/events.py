@@ -48,9 +48,9 @@ KINDS: dict[str, str] = {
     "expected, found",
     "retry": "a request is retried: what, error, attempt, backoff",
     "coordinator": "the coordinator of a group or transaction was found or lost: what, broker, why",
-    "group": "a group member changed its state: what, state, event, why",
+    "group": "a group member changed its state; fields: what, state, event, why",
     "split": "a batch is sent again in smaller parts, or without rejected records: what, parts",
-    "transaction": "a transactional producer changed its state: what, state, event, why",
+    "transaction": "a transactional producer changed its state; fields: what, state, event, why",
     "skipped": "the consumer skipped unreadable records: topic, partition, offset, next_offset, "
     "error",
     "first_ack": "the first batch was acknowledged after a failure: topic, partition",

@@ -315,6 +315,8 @@ def lazy_names(
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         from odradek.common.options.habits import missing_name
 
+        if module == TOP and f"{TOP}.{name}" in (*APART, f"{TOP}.compat"):
+            raise AttributeError(f"write import {module}.{name} first: it isn't loaded by itself")
         places = PLACES | dict.fromkeys(PARTS, TOP) | dict.fromkeys(homes, module)
         raise missing_name(module, name, places, imported=_is_import(caller))
 

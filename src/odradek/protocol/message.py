@@ -152,7 +152,7 @@ class Message(Struct):
                 raise WireError(f"it starts at byte {offset}")
             message, pos = reader(view, offset)
             if whole and pos != len(view):
-                raise WireError(f"{len(view) - pos} bytes too many")
+                raise WireError(f"{len(view) - pos} unread bytes at the end")
         except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
             raise malformed(f"{cls.__name__} v{version}", len(view), error, pos) from error
         return message

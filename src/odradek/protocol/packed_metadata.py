@@ -304,7 +304,7 @@ class _Topics:
         try:
             end = self.read(answer, most)
             if end not in (0, len(self._view)):
-                raise WireError("bytes too many")
+                raise WireError("unread bytes at the end")
         except _UNREADABLE:
             MetadataResponse.read(self._view, self._version, self._start)  # says what is wrong
             raise

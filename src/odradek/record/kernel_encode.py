@@ -1069,7 +1069,7 @@ class Notes:
         """Those that `take` gave last come first again, but the first so many."""
         count: int64_t = taken.stop - taken.first - told
         if told < 0 or count < 0 or count > self.first:
-            raise ValueError("these records weren't taken from this queue")
+            raise ValueError("can't put back other records than were taken from this queue")
         odradek_lock(cython.address(self.mutex))
         try:
             self.calls[:0] = taken.calls[told:]

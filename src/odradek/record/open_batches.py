@@ -94,7 +94,7 @@ class Notes:
     def put_back(self, taken: Notes, told: int) -> None:
         """Put the messages of the last `take` back to the front, without the first `told` ones."""
         if not 0 <= told <= taken.count:
-            raise ValueError("these records weren't taken from this queue")
+            raise ValueError("can't put back other records than were taken from this queue")
         self._notes[:0] = taken._notes[told:]
         del taken._notes[told:]
 

@@ -422,7 +422,9 @@ class AvroLimits:
         count = 1 + sum(empty[one] for one in node.inner)
         if count > MOST_EMPTY:
             raise _refused(
-                f"has a record with more than {MOST_EMPTY} values that take no bytes", "Avro"
+                f"has a record with more than {MOST_EMPTY} empty values (null, or records "
+                "without fields)",
+                "Avro",
             )
         return count
 

@@ -144,7 +144,7 @@ def test_every_cut_is_refused_and_so_are_bytes_too_many(
     for size in range(len(frame)):
         with pytest.raises(MalformedMessageError, match=f"at byte [0-9]+ of {size}"):
             message.decode(frame[:size], version)
-    with pytest.raises(MalformedMessageError, match="1 bytes too many"):
+    with pytest.raises(MalformedMessageError, match="1 unread bytes at the end"):
         message.decode(frame + b"\x00", version)
 
 

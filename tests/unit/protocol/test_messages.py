@@ -163,7 +163,7 @@ def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
         (b"\x00\x00\x00\x01\xff\xff", 1, "a length of -1", 6),
         (b"\x00\x00\x00\x01\x00\x03ab", 1, "a length of 3 where 2 bytes", 6),
         (b"\x00\x00\x00\x01\x00\x02\xff\xfe", 1, "invalid start byte", 6),
-        (b"\x00\x00\x00\x00\x00", 1, "1 bytes too many", 4),
+        (b"\x00\x00\x00\x00\x00", 1, "1 unread bytes at the end", 4),
         (b"\x80\x80\x80\x80\x80\x00", 9, "varint of more than five bytes", 5),
         (b"\xff\xff\xff\xff\x0f", 9, "a varint of 4294967295", 5),
         (b"\x02\x00\x00\x00\x00\x00\x00", 9, "a length of -1", 2),
@@ -183,7 +183,7 @@ def test_errors_name_message_version_reason_and_position(
 def test_bytes_after_a_message_can_be_left() -> None:
     """As brokers leave them: librdkafka 2.16 has three after a request for all topics."""
     frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
-    with pytest.raises(MalformedMessageError, match="3 bytes too many"):
+    with pytest.raises(MalformedMessageError, match="3 unread bytes at the end"):
         read_request(frame)
     body = read_request(frame, whole=False).body
     assert isinstance(body, MetadataRequest)

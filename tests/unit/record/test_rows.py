@@ -113,7 +113,7 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
     assert made.timestamp == same.timestamp == made.timestamp_ms == 1
     both: list[Any] = [made, same]
     for record in both:
-        with pytest.raises(AttributeError, match="'error': write nothing, because poll.. raises"):
+        with pytest.raises(AttributeError, match="'error', and needs none, because poll.. raises"):
             _ = record.error
     assert all(type(part) is tuple for part in (made.headers, made[7], made[6:8][1], [*made][7]))
     assert tuple(made) == same

@@ -170,7 +170,8 @@ def unregister(
     run: AdminRun,
     ids: Annotated[list[int], typer.Argument(metavar="ID", help="Broker ids.", min=0)],
     controller: Annotated[
-        bool, typer.Option("--controller", help="The ids are those of controllers (4.4 and newer).")
+        bool,
+        typer.Option("--controller", help="The ids are those of controllers (Kafka 4.4)."),
     ] = False,
 ) -> Result:
     """Unregister brokers that are gone for good.

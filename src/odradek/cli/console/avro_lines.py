@@ -331,7 +331,7 @@ def _float(value: Any, kind: str) -> float:
         raise ValueError
     found = float(value)
     if kind == "float" and math.isfinite(found) and abs(found) > _LARGEST_FLOAT:
-        raise OverflowError("it is too large")
+        raise OverflowError("too large for a float")
     if isinstance(value, int) and value != (found if kind == "double" else _rounded(found)):
         raise ValueError("it can't be represented exactly")
     return found

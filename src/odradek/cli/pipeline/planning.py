@@ -95,7 +95,7 @@ class PipelinePlan:
 
     def lines(self) -> list[str]:
         """For people."""
-        found = [f"{self.path}: pipeline {self.name} could start"]
+        found = [f"{self.path}: pipeline {self.name} is valid and can start"]
         for r in self.readings:
             held = "" if r.records is None else f", at most {counted(r.records, 'record')}"
             where = f" at cluster {r.cluster}: {_topics(r)}{held}" if r.cluster else ""

@@ -22,7 +22,7 @@ from odradek.clients.producer.delivery import RowsDelivery
 from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partitioner import TopicLane, lane_for
-from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.clients.producer.producer_engine import ACKNOWLEDGEMENT, ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
 from odradek.clients.producer.record_arguments import (
     checked_record,
@@ -384,7 +384,7 @@ class ProducerCalls(TransactionCalls):
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
         """Wait until all records sent before have a result; return the number without one: 0."""
-        what = "the acknowledgement of all records"
+        what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.first_contact import BLOCK_TIMEOUT
-from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.clients.producer.producer_engine import TRANSACTION_END, ProducerEngine
 from odradek.common.errors import (
     AbortableTransactionError,
     FatalTransactionError,
@@ -121,7 +121,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _finish(
         self, name: str, call: Callable[[float], Flow[None]], timeout: float | None
     ) -> CallerFlow[None]:
-        return self.call(call, timeout, f"the end of {name}()", BLOCK_TIMEOUT)
+        return self.call(call, timeout, f"{TRANSACTION_END} {name}()", BLOCK_TIMEOUT)
 
     # Blocks
 

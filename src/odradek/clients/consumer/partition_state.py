@@ -69,7 +69,7 @@ class PartitionState:
         self.consumed_epoch = -1
         self.committed: OffsetAndMetadata | None = None
         self.committed_since = math.inf
-        """Offset that the group has, if known, and the time of its commit; inf if others commit."""
+        """Offset that the group has, if known, and the time of its commit; inf while in doubt."""
         self.said: tuple[OffsetAndMetadata, int | None] | None = None
         """The offset that the caller itself committed last. With the position of then if it was
         less than what it was through with, or more than it was handed: then it meant just that."""
@@ -392,9 +392,13 @@ class PartitionState:
         """Note that the group has this offset, since this time."""
         self.committed, self.committed_since, self.taken = offset, since, None
 
-    def commit_elsewhere(self) -> None:
-        """Note that a producer commits offsets of the partition in its transactions."""
-        self.committed_since = math.inf
+    def commit_in_doubt(self, offset: OffsetAndMetadata) -> None:
+        """Note that the group may have this offset, but the answer is missing.
+
+        The known offset isn't committed again then: it would replace a newer one.
+        """
+        if offset != self.committed:
+            self.committed_since = math.inf
 
     def forget_committed(self) -> None:
         """Forget the committed offset, which is no longer valid."""

@@ -151,7 +151,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
         MalformedMessageError,
         Cause(
             DialStage.PROTOCOL,
-            "its response isn't Kafka's protocol",
+            "it doesn't answer in Kafka's protocol",
             "Correct host and port: another service listens there.",
         ),
     ),

@@ -10,6 +10,7 @@ for the metadata itself.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from odradek.common.errors import (
     ClientClosedError,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokerAvailableError,
 )
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
@@ -32,6 +34,8 @@ from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.network.network_client import NetworkClient
 from odradek.record import BatchBuilder
+
+logger = logging.getLogger("odradek")
 
 NOWHERE = -1
 """The partition of a record that has none yet."""
@@ -268,7 +272,7 @@ class EarlyRecords:
                 return
             del self._topics[name]
         if waiting.placing is not None:
-            gone = ClientClosedError(f"no caller waits for topic {name} any more")
+            gone = ClientClosedError(f"every caller that waited for topic {name} gave up")
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
@@ -396,6 +400,11 @@ class EarlyRecords:
             error.of(self._network.user)
         if over and isinstance(error, KafkaTimeoutError | ClientClosedError):
             topic, count = over[0].partition.topic, len(over)
+            if isinstance(error, NoBrokerAvailableError) and not error.reached_before:
+                logger.warning(
+                    "%s for topic %s %s not sent, because no broker has been reached",
+                    *(counted(count), topic, were(count)),
+                )
             error = saying(
                 error, f"{counted(count)} for topic {topic} {were(count)} not sent: {error}"
             )

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
 
 
+ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
+"""How the names of waits begin that outlast a refusal of credentials."""
+
+
 class ProducerEngine(ClientEngine):
     """The engine of a producer."""
 
@@ -197,7 +201,7 @@ class ProducerEngine(ClientEngine):
                 remaining = sum(b.count for b in left)
                 batches = "1 batch" if len(left) == 1 else f"{len(left)} batches"
                 why = self._why_early(left[0], now)
-                what = f"the acknowledgement of {counted(remaining)} in {batches}{why}"
+                what = f"{ACKNOWLEDGEMENT} {counted(remaining)} in {batches}{why}"
                 raise self.timeouts.timeout(what, now, left).leaving(remaining)
             now = yield Wait((self.batch_done,), deadline)
         for error in [record.done.error for record in early]:
@@ -234,10 +238,10 @@ class ProducerEngine(ClientEngine):
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """Return the error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
-            return self.undelivered(f"the acknowledgement of {counted(of)}", now)
+            return self.undelivered(f"{ACKNOWLEDGEMENT} {counted(of)}", now)
         topic, partition = of.partition
         place = f"topic {topic}" if partition == NOWHERE else of.partition
-        what = f"the acknowledgement of records for {place}{self._why_early(of, now)}"
+        what = f"{ACKNOWLEDGEMENT} records for {place}{self._why_early(of, now)}"
         return self.undelivered(what, now)
 
     def _why_early(self, batch: ProducerBatch, now: float) -> str:
@@ -247,7 +251,7 @@ class ProducerEngine(ClientEngine):
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
-        waits = what.startswith(("acknowledgement", "the end of "))
+        waits = what.startswith((ACKNOWLEDGEMENT, TRANSACTION_END))
         return waits and self.updater.refusals.got_in()
 
     def waits(self) -> list[tuple[str, float]]:
@@ -257,7 +261,7 @@ class ProducerEngine(ClientEngine):
             partitions = len({b.partition for b in pending})
             places = "1 partition" if partitions == 1 else f"{partitions} partitions"
             waiting = counted(sum(b.count for b in pending))
-            what = f"the acknowledgement of {waiting} for {places}, the oldest first"
+            what = f"{ACKNOWLEDGEMENT} {waiting} for {places}, the oldest first"
             attempts, _ = self.timeouts.refusals(pending, self.now)
             said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(self.ends(b)[0] for b in pending)))

@@ -368,7 +368,7 @@ class Sender:
         for batch in batches:
             answer = answers.get(batch.partition)
             if answer is None:
-                missing = DisconnectedError(f"{batch.partition} is missing in the response")
+                missing = DisconnectedError(f"{batch.partition} is missing from the response")
                 settle(batch, None, missing, address=address)
                 continue
             if answer.error_code == UnknownTopicIdError.code:

@@ -215,7 +215,7 @@ METHODS["DeliveryFuture"] = {
     "get": "await future, or asyncio.wait_for with a timeout",
     **{name: f"(await future).{name}" for name in ("topic", "partition", "offset")},
 }
-_PASSED = "nothing, because it only has the position; keep what you passed to send()"
+_PASSED = "what you passed to send(): this object only has the position"
 _BATCHES = "nothing, because only batches have checksums, and each is verified"
 _COPY = "record._replace, which returns a changed copy"
 METHODS["ConsumerRecord"] = {
@@ -319,13 +319,20 @@ def missing_name(
     return ImportError(text, name=name) if imported else AttributeError(text, name=name)
 
 
+_NO_NEED = "nothing"
+"""How replacements begin where no call is needed."""
+
+
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:
     """Return the error for an unknown attribute of an object, with the replacement if known."""
     cls = cls or type(of)
     text = f"{cls.__name__!r} object has no attribute {name!r}"
     rows = (METHODS.get(one.__name__, {}) for one in cls.__mro__)
     cure = next((row[name] for row in rows if name in row), None)
-    return AttributeError(f"{text}: write {cure}" if cure else text, name=name, obj=of)
+    if cure is not None:
+        without = cure.startswith(_NO_NEED)
+        text += f", and needs none{cure.removeprefix(_NO_NEED)}" if without else f": write {cure}"
+    return AttributeError(text, name=name, obj=of)
 
 
 class _OfAnother:

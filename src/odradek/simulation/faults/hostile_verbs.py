@@ -160,7 +160,7 @@ HOSTILE: dict[str, Verb] = {
         _does("late_requests"), 3,
     ),
     "release": Verb(
-        "let a broker run another release; its connections are closed",
+        "run a broker with another Kafka version; its connections are closed",
         {"i": BROKER, "name": _RELEASE}, _does("release"), 3,
     ),
     "delete_topic": Verb(

@@ -140,7 +140,7 @@ class Keeper:
         pipe: IO[bytes] | None = self._process.stdin
         try:
             if pipe is None or pipe.closed:
-                raise KeeperError("the keeper process was closed")
+                raise KeeperError("the process that keeps the brokers running has ended")
             with self._lock:
                 pipe.write(json.dumps(request).encode() + b"\n")
                 pipe.flush()

@@ -243,7 +243,7 @@ def test_what_may_be_two_branches_is_refused(other: Any) -> None:
 
 def test_numbers_that_are_too_large() -> None:
     with pytest.raises(
-        SerializationError, match=r"value must be float, not 1e\+300: it is too large"
+        SerializationError, match=r"value must be float, not 1e\+300: too large for a float"
     ):
         of_json(1e300, "float")
     assert of_json(3.4028234663852886e38, "float") == 3.4028234663852886e38

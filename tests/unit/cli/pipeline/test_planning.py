@@ -88,7 +88,7 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
     )
     assert (names.kind, names.topics, names.records) == ("lookup", {"names": 1}, 0)
     first, second, third = PipelinePlan("p.yml", "p", found, {}, ()).lines()
-    assert first == "p.yml: pipeline p could start"
+    assert first == "p.yml: pipeline p is valid and can start"
     assert (
         "topics matching event.*, now events-a (2 partitions), events-b (1 partition), at most 2 r"
         in second

@@ -259,7 +259,7 @@ class ListOffsetsCall:
         for partition in asked:
             answer = answers.get(partition)
             if answer is None:
-                self._retry([partition], "missing in the response", now)
+                self._retry([partition], "missing from the response", now)
             elif answer.error_code:
                 error = error_for(answer.error_code, f"ListOffsets of {partition}")
                 error.needing("DESCRIBE", partition.topic)

@@ -197,7 +197,7 @@ class TruncationCheck:
             if reply.error is not None:
                 self._failed(state, reply.error, question.address, now)
             elif answer is None:
-                missing = DisconnectedError(f"{state.partition} is missing in the response")
+                missing = DisconnectedError(f"{state.partition} is missing from the response")
                 self._failed(state, missing, question.address, now)
             elif answer.error_code:
                 what = f"OffsetForLeaderEpoch of {state.partition}"

@@ -126,17 +126,27 @@ class AutoCommit:
             return now
         due = self._last(self._all())
         now = yield from self._commit(due, deadline, now)
-        again = sum(
-            offset.offset - state.committed.offset
-            for state, offset in due.items()
-            if state.committed is not None and offset.offset > state.committed.offset
-        )
+        self._warn_of_repeats(due)
+        return now
+
+    def _warn_of_repeats(self, due: Due) -> None:
+        """Say how many records will be read again, after the last commit."""
+        known = {
+            s: o.offset - s.committed.offset for s, o in due.items() if s.committed is not None
+        }
+        again = sum(n for n in known.values() if n > 0)
+        first = sum(s not in known for s in due)
         if again:
             logger.warning(
                 "group %s: the last offsets couldn't be committed: %d record%s will be read again",
                 *(self._member.group_id, again, "" if again == 1 else "s"),
             )
-        return now
+        if first:
+            logger.warning(
+                "group %s: the first offset of %d partition%s couldn't be committed: all records "
+                "that were read from there will be read again",
+                *(self._member.group_id, first, "" if first == 1 else "s"),
+            )
 
     def _commit(self, due: Due, deadline: float, now: float) -> Flow[float]:
         if not due:
@@ -163,10 +173,14 @@ class AutoCommit:
         }
 
     def _last(self, states: Iterable[PartitionState]) -> Due:
-        """Return what is due when these are given back; idle partitions are renewed."""
+        """Return what is due when these are given back; idle partitions are renewed.
+
+        What was committed just now needs no renewal.
+        """
         states = list(states)
         due = self._due(states)
-        return due | self._renewable(due, math.inf, states)
+        old = [s for s in states if s.committed_since <= self._engine.now - RENEWAL_INTERVAL]
+        return due | self._renewable(due, math.inf, old)
 
     def _renewable(
         self, due: Due, now: float, states: Iterable[PartitionState] | None = None
@@ -176,8 +190,10 @@ class AutoCommit:
         They are the offsets as they were committed, as the caller may have committed less than it
         was handed. Which partition comes when follows from its name: not all in one request.
         """
-        chosen = self._all() if states is None else states
         found: Due = {}
+        if self._commits.elsewhere:  # a transaction may have committed newer offsets
+            return found
+        chosen = self._all() if states is None else states
         for state in chosen:
             committed, age = state.committed, now - state.committed_since
             if committed is None or age < RENEW_AFTER / 2 or math.isnan(age) or state in due:

@@ -92,7 +92,7 @@ def _behind_records(records: Iterable[ConsumerRecord]) -> Offsets:
             found[tp] = record
     return {
         TopicPartition(*tp): OffsetAndMetadata(
-            offset_number(f"the offset after the record of {tp}", int(last.offset) + 1),
+            offset_number(f"record.offset + 1 for {tp}", int(last.offset) + 1),
             leader_epoch=whole_number("leader_epoch", last.leader_epoch, -1, INT32_MAX),
         )
         for tp, last in found.items()

@@ -379,7 +379,7 @@ class _Commit:
             return (
                 None
                 if out is None
-                else AgainError(f"{self.what}: {out} is missing in the response")
+                else AgainError(f"{self.what}: {out} is missing from the response")
             )
         return self._judged(error)
 

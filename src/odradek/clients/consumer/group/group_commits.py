@@ -130,6 +130,8 @@ class GroupCommits:
         self._closed = False
         """Whether no commit may be started whose caller would have to be notified."""
         self._settled = Signal()
+        self.elsewhere = False
+        """The caller has taken the group's metadata: producers may commit in transactions."""
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the position of each partition, without what is on its way to the caller yet.
@@ -166,10 +168,6 @@ class GroupCommits:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, read: bool = False
     ) -> AskedCommit:
         """Return the same for offsets that a producer sends in a transaction."""
-        for partition in offsets:
-            state = self._subscription.partitions.get(partition)
-            if state is not None:
-                state.commit_elsewhere()
         return self.asked(offsets, read=read)
 
     def under_way(self) -> set[TopicPartition]:
@@ -259,7 +257,10 @@ class GroupCommits:
             del self._under_way[under_way]
             self._settled.notify()
             for partition, state in states.items():
-                if state.said is None or partition in done:
+                if partition in done:
+                    continue
+                state.commit_in_doubt(chosen[partition])
+                if state.said is None:
                     continue
                 if state.said[0] is chosen[partition]:
                     state.unsay()

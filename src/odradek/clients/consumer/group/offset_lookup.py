@@ -161,7 +161,7 @@ class OffsetLookup:
         if error is None and out is not None:
             # To take it for "nothing is committed" would begin at auto.offset.reset.
             asked = out in self._asked_now
-            why = "missing in the response" if asked else "it is in the next request"
+            why = "missing from the response" if asked else "it is in the next request"
             return AgainError(f"{self._what}: {out}: {why}")
         return error
 
