@@ -278,12 +278,18 @@ def test_a_controller_is_no_broker() -> None:
 
 
 def test_poll_and_iteration_keep_their_own_timeouts(caplog: pytest.LogCaptureFixture) -> None:
-    """A consumer service may start before its brokers."""
+    """A consumer service may start before its brokers. A loop that ends without any broker raises,
+    as its topic would look empty.
+    """
     stage = away()
     consumer = stage.consumer()
     consumer.assign([P0])
     assert consumer.poll(25.0) == []
-    assert list(consumer.records(timeout=15.0)) == []
+    for loop in (consumer.records(timeout=15.0), consumer.batches(timeout=15.0)):
+        began = stage.world.now
+        with pytest.raises(NoBrokerAvailableError, match="waiting for records: no broker could"):
+            next(loop)
+        assert stage.world.now - began == pytest.approx(15.0, abs=0.2)
     assert any(record.levelno == logging.WARNING for record in caplog.records)
     every_broker(stage.cluster, "restart")
     stage.write(range(3))

@@ -147,7 +147,14 @@ class ConsumerCalls(GroupCalls):
         self, timeout: float | None
     ) -> CallerFlow[Iterator[ConsumerRecord[Any, Any]] | None]:
         """Return the next records of a loop; the position moves with each of them."""
-        return self.iterated_as(timeout, lambda records: records)
+        return self._unless_unreached(self.iterated_as(timeout, lambda records: records))
+
+    def _unless_unreached(self, read: CallerFlow[T | None]) -> CallerFlow[T | None]:
+        """Raise at the end of a loop if no broker was reached: the topic only looks empty then."""
+        found = yield from read
+        if found is None and not self.engine.reached:
+            raise self.engine.unreached("records", self.engine.now)
+        return found
 
     def iterated_as(
         self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
@@ -200,7 +207,7 @@ class ConsumerCalls(GroupCalls):
         """Return the function that a loop over Arrow batches calls repeatedly."""
         seconds = math.inf if timeout is None else timeout
         take = self._arrow(columns, include_headers, layout)
-        return lambda: self._read(seconds, take)
+        return lambda: self._unless_unreached(self._read(seconds, take))
 
     def wakeup(self) -> None:
         """End a call that waits for records, or else the next one."""

@@ -175,7 +175,7 @@ class AutoCommit:
     def _last(self, states: Iterable[PartitionState]) -> Due:
         """Return what is due when these are given back; idle partitions are renewed.
 
-        What was committed just now needs no renewal.
+        Offsets that were committed just now need no renewal.
         """
         states = list(states)
         due = self._due(states)

@@ -508,7 +508,7 @@ class ConsumerGroup:
 
     def metadata(self) -> ConsumerGroupMetadata:
         """Return who the consumer is as far as its caller knows, for transactions."""
-        self.commits.elsewhere = True
+        self.commits.expect_transactions()
         who = self.ownership.member(self.identity())
         member = who.generation, who.member_id, self.instance_id
         return HeldGroupMetadata.of(

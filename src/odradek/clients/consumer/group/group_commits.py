@@ -131,7 +131,7 @@ class GroupCommits:
         """Whether no commit may be started whose caller would have to be notified."""
         self._settled = Signal()
         self.elsewhere = False
-        """The caller has taken the group's metadata: producers may commit in transactions."""
+        """Producers may commit in transactions."""
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the position of each partition, without what is on its way to the caller yet.
@@ -169,6 +169,10 @@ class GroupCommits:
     ) -> AskedCommit:
         """Return the same for offsets that a producer sends in a transaction."""
         return self.asked(offsets, read=read)
+
+    def expect_transactions(self) -> None:
+        """Note that the caller takes the group's metadata, with which producers may commit."""
+        self.elsewhere = True
 
     def under_way(self) -> set[TopicPartition]:
         """Return the partitions with commits that have begun and aren't finished."""
