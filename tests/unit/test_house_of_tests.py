@@ -101,6 +101,7 @@ def limits_of_processes(tree: ast.Module) -> list[int]:
                     for keyword in node.keywords
                     if keyword.arg == "timeout"
                     and isinstance(keyword.value, ast.Constant)
+                    and isinstance(keyword.value.value, int | float)
                     and 10 <= keyword.value.value < HANG_S
                 ]
     return found

@@ -39,5 +39,5 @@ def seconds_to_reach(config: Config, governed_by: str | None) -> float:
         return limit
     if governed_by is None or not config.given.isdisjoint(GOVERNING[governed_by]):
         return math.inf
-    setup = (config[name] for name in SETUP if name in config.given)
-    return max(limit, *setup, 0.0) + jitter
+    setup: list[float] = [config[name] for name in SETUP if name in config.given]
+    return max([limit, *setup]) + jitter
