@@ -93,7 +93,7 @@ def test_each_cause_has_a_cure_and_a_stage() -> None:
             "accepts connections but never answers",
         ),
         (errors.NotKafkaError("not Kafka: the peer speaks HTTP"), "the peer speaks HTTP"),
-        (errors.MalformedMessageError("a frame of -1 bytes"), "isn't Kafka's protocol"),
+        (errors.MalformedMessageError("a frame of -1 bytes"), "doesn't answer in Kafka's protocol"),
         (errors.TlsError("the handshake ended"), "the TLS handshake failed"),
         (errors.CertificateUntrustedError("nobody knows it."), "nobody knows it"),
         (errors.CredentialsRefusedError("the broker refused them"), "the broker refused them"),

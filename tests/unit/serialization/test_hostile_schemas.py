@@ -212,7 +212,7 @@ assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
         ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "take no bytes"),
         (record("N", field("N")), "always contains itself"),
         (record("N", "int", field(record("M", field("N")))), "always contains itself"),
-        (doubled(EXPONENT), "take no bytes"),
+        (doubled(EXPONENT), "empty values"),
         (
             [record("R0", "int"), *(record(f"R{at}", f"R{at - 1}") for at in range(1, 500))],
             "more than 400 levels deep",
