@@ -97,13 +97,13 @@ async def test_threads(kafka_simulation):
 async def test_sync_clients(kafka_simulation):
     kafka_simulation.create_topic("t")
     producer = kafka_simulation.producer()
-    kafka_simulation.move(after=20)
+    kafka_simulation.move(after=5)
 
     def write():
         return producer.send("t", b"x").result().offset
 
     assert await to_thread.run_sync(write) == 0
-    assert kafka_simulation.now > 20
+    assert kafka_simulation.now > 5
 """
 
 
