@@ -60,7 +60,10 @@ from odradek.serialization import (
 )
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
+pytestmark = [
+    pytest.mark.simulation,
+    pytest.mark.filterwarnings("ignore:timeout_ms is deprecated:DeprecationWarning"),
+]
 
 T0 = TopicPartition("t", 0)
 BATCH = {"value": [b"x"]}
