@@ -291,7 +291,7 @@ def test_of_two_equal_claims_neither_counts() -> None:
         "m1": MemberSubscription(("a",), tuple(partitions), 3),
         "m0": MemberSubscription(("a",), (), 3),
     }
-    # Either claim may be right, so both members give the partitions back before the next round.
+    # Either claim may be right, so both members revoke the partitions before the next round.
     assert run("cooperative-sticky", claims, {"a": 2}) == {"m0": [], "m1": [], "m2": []}
 
 

@@ -416,3 +416,37 @@ async def test_asyncio_clients_do_the_same(name: str, kafka_simulation: KafkaSim
         await call(made)
     await made.close()
     assert kafka_simulation.now - began == pytest.approx(LIMIT, abs=0.2)
+
+
+def test_a_slow_first_connection_is_no_error_of_a_loop() -> None:
+    stage = Stage()
+    for broker in stage.cluster.brokers.values():
+        stage.cluster.slow_handshake(broker.id, 1.0)
+    consumer = stage.consumer()
+    consumer.assign([P0])
+    assert list(consumer.records(timeout=0.2)) == []
+    consumer.close()
+
+
+def test_a_longer_connection_timeout_counts_for_the_first_contact() -> None:
+    stage = Stage()
+    for broker in stage.cluster.brokers.values():
+        stage.cluster.slow_handshake(broker.id, 12.0)
+    setup = {"socket.connection.setup.timeout.ms": 30_000}
+    admin = stage.client(Admin, **setup)
+    assert admin.list_topics()
+    admin.close()
+
+
+def test_records_that_never_had_a_broker_are_counted_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = away()
+    producer = stage.producer()
+    for _ in range(3):
+        sent(producer)
+    stage.world.advance(LIMIT + 1.0)
+    told = [
+        r.getMessage() for r in caplog.records if "no broker has been reached" in r.getMessage()
+    ]
+    assert told == ["3 records for topic t were not sent, because no broker has been reached"]

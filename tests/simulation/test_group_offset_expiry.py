@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
@@ -140,3 +141,25 @@ def test_offsets_of_transactions_are_not_replaced(protocol: str) -> None:
     a.close()
     assert stored(scene)[PARTITIONS[0]].offset == 60
     producer.close()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_last_commit_that_fails_says_what_will_be_read_again(
+    first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.subscribed("a", auto_commit_interval_ms=1_000_000)
+    scene.read(a, 40)
+    if not first:
+        assert a.poll(0) == []
+        a.commit()
+        scene.write(range(40, 44))
+        scene.read(a, 4)
+    assert a.poll(0) == []
+    every_broker(scene.cluster, "crash")
+    a.close(timeout=2.0)
+    told = [r.getMessage() for r in caplog.records if "will be read again" in r.getMessage()]
+    says = "all records that were read from there" if first else "4 records will be read again"
+    assert len(told) == 1
+    assert says in told[0]

@@ -234,3 +234,12 @@ def test_every_value_that_a_type_lists_is_taken(client: str) -> None:
 def test_the_types_take_what_clients_take() -> None:
     options: odradek.ProducerOptions = {"bootstrap_servers": ["h:1", "h:2"], "acks": "all"}
     assert Config("producer", options)["acks"] == -1
+
+
+@pytest.mark.parametrize("name", ["compat", "spark", "testing"])
+def test_packages_that_need_an_import_of_their_own_say_so(name: str) -> None:
+    code = f"import odradek; odradek.{name}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S
+    )
+    assert f"write import odradek.{name} first" in done.stderr

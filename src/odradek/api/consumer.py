@@ -142,8 +142,8 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
         The position moves with each record, so it is right if the loop is left early. `seek`,
         `pause` and `assign` take effect before the next record. The iterator also ends once all
         `until` offsets of `assign` are reached. Raises what `poll` raises, and
-        `NoBrokerAvailableError` if no broker has been reached when it would end; a new iterator
-        continues after the error.
+        `NoBrokerAvailableError` if it would end without having reached any broker, because each
+        connection attempt failed; a new iterator continues after the error.
         """
         return self._reader.records(
             lambda: self._read(self._calls.iterated(timeout)), self._calls, self._host.now
@@ -196,8 +196,8 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
         seconds without records; without a timeout it waits forever, during outages, too. The
         position of a partition is after the last batch that the loop received. To limit memory,
         drop each batch before requesting the next. Raises what `poll` raises, and
-        `NoBrokerAvailableError` if no broker has been reached when it would end; a new iterator
-        continues after the error.
+        `NoBrokerAvailableError` if it would end without having reached any broker, because each
+        connection attempt failed; a new iterator continues after the error.
 
         >>> sum(batch.num_rows for batch in consumer.batches(timeout=5.0))
         2

@@ -80,7 +80,7 @@ CURES: dict[type[BrokerError], str] = {
         "members, or another group.id. Show the members with: odradek groups describe {quoted}"
     ),
 }
-"""What to do about refusals whose texts from brokers name no cause."""
+"""Causes and cures of refusals whose texts from brokers name none."""
 
 
 def with_cure(error: KafkaError, group_id: str) -> KafkaError:

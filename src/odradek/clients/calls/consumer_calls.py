@@ -150,10 +150,14 @@ class ConsumerCalls(GroupCalls):
         return self._unless_unreached(self.iterated_as(timeout, lambda records: records))
 
     def _unless_unreached(self, read: CallerFlow[T | None]) -> CallerFlow[T | None]:
-        """Raise at the end of a loop if no broker was reached: the topic only looks empty then."""
+        """Raise at the end of a loop if no broker has ever answered.
+
+        Otherwise a topic that can't be read would look empty. A slow first connection is no error.
+        """
         found = yield from read
-        if found is None and not self.engine.reached:
-            raise self.engine.unreached("records", self.engine.now)
+        engine = self.engine
+        if found is None and not engine.reached and engine.updater.rounds_failed:
+            raise engine.unreached("records", engine.now)
         return found
 
     def iterated_as(

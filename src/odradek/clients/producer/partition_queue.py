@@ -248,7 +248,7 @@ class PartitionQueues:
 
     The cost of a sender's step grows with the partitions in use, not with all that were ever used.
     A partition's sequences can't be forgotten while its epoch lasts. So once very many are idle,
-    they are forgotten, and all begin under an epoch above all of theirs, from sequence 0.
+    they are forgotten, and all partitions start again with a higher epoch, from sequence 0.
     """
 
     def __init__(self) -> None:

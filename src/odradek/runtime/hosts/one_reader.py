@@ -167,7 +167,7 @@ class OneReader:
     def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
         """Iterate, and release the claim if the iteration's creation is interrupted.
 
-        `Claim.stands` couldn't tell then. There is no `finally`: it would also run when a loop is
+        In that case the claim can't know. There is no `finally`: it would also run when a loop is
         left, could be interrupted there, and its exception would be lost.
         """
         try:

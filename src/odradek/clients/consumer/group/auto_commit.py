@@ -15,8 +15,7 @@ always.
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
@@ -90,7 +89,7 @@ class AutoCommit:
             if member.leaving is None and (member.is_member or not self._watch.active):
                 due = self._due(states)
                 if renewal:
-                    due |= self._renewable(due, now)
+                    due |= self._renewals(self._expiring(due, now))
                 now = yield from self._commit(due, now + self._patience, now)
             if regular:
                 until = now + max(self._interval, 0.001)
@@ -178,32 +177,35 @@ class AutoCommit:
         Offsets that were committed just now need no renewal.
         """
         states = list(states)
-        due = self._due(states)
-        old = [s for s in states if s.committed_since <= self._engine.now - RENEWAL_INTERVAL]
-        return due | self._renewable(due, math.inf, old)
+        due, before = self._due(states), self._engine.now - RENEWAL_INTERVAL
+        old = (s for s in states if s.committed_since <= before and s not in due)
+        return due | self._renewals(old)
 
-    def _renewable(
-        self, due: Due, now: float, states: Iterable[PartitionState] | None = None
-    ) -> Due:
-        """Return the committed offsets of idle partitions that must be committed again by now.
+    def _expiring(self, due: Due, now: float) -> Iterator[PartitionState]:
+        """Yield the idle partitions whose committed offsets must be renewed by now.
 
-        They are the offsets as they were committed, as the caller may have committed less than it
-        was handed. Which partition comes when follows from its name: not all in one request.
+        The time follows from a partition's name, so that one request doesn't have all of them.
         """
-        found: Due = {}
-        if self._commits.elsewhere:  # a transaction may have committed newer offsets
-            return found
-        chosen = self._all() if states is None else states
-        for state in chosen:
-            committed, age = state.committed, now - state.committed_since
-            if committed is None or age < RENEW_AFTER / 2 or math.isnan(age) or state in due:
-                continue
-            if age >= RENEW_AFTER * _share(state.partition):
-                found[state] = committed
-        if found:  # after a commit of the caller, an older offset would replace the caller's
-            under_way = self._commits.under_way()
-            found = {s: offset for s, offset in found.items() if s.partition not in under_way}
-        return found
+        for state in self._all():
+            age = now - state.committed_since
+            early = age < RENEW_AFTER / 2 or age < RENEW_AFTER * _share(state.partition)
+            if not early and state not in due:
+                yield state
+
+    def _renewals(self, states: Iterable[PartitionState]) -> Due:
+        """Return the offsets of these as they were committed.
+
+        The caller may have committed less than it was handed. A renewal is left out if another
+        commit may have stored a newer offset: one under way, or one of a transaction.
+        """
+        if self._commits.elsewhere:
+            return {}
+        under_way = self._commits.under_way()
+        return {
+            s: s.committed
+            for s in states
+            if s.committed is not None and s.partition not in under_way
+        }
 
     def _asked(self, due: Due) -> AskedCommit:
         owned = {s.partition: s.ownership for s in due} if self._watch.active else {}

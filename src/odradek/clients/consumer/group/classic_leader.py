@@ -122,7 +122,7 @@ class Leader:
         raise AssignorError(f"the assignor {assignor.name!r} {text}") from error
 
     def _note_withheld(self, assignor: Assignor, given: Assignments) -> None:
-        """Note partitions that wait for their owner to give them back (KIP-429).
+        """Note partitions that are withheld until their owner has revoked them (KIP-429).
 
         Their owner joins again then. A static member that restarts meanwhile doesn't, so the leader
         asks for a rebalance itself; if the owner still claims them, after a pause twice as long.

@@ -168,17 +168,15 @@ class ClassicMembership(Life):
     def _run(self) -> Flow[None]:
         yield START
         reason = "the consumer has subscribed"
-        while True:
+        while not self._holding:
             try:
                 yield from self._rebalance(reason)
                 if self._holding:
-                    yield from self._hold()
+                    break
                 reason = yield from self._stay()
                 self._move(MemberEvent.REBALANCE, reason, self._engine.now)
             except REMOVED as error:
                 yield from self._removed(error)
-                if self._holding:
-                    return
                 reason = f"{type(error).__name__}: {error}"
             except PollOverdueError:
                 yield from self._poll_overdue()
@@ -191,6 +189,7 @@ class ClassicMembership(Life):
                     return
                 yield from self._mishap(error)
                 reason = f"{type(error).__name__}: {error}"
+        yield from self._hold()
 
     def _rebalance(self, reason: str) -> Flow[None]:
         """From giving back to taking over; several times when the group changes meanwhile."""
@@ -226,7 +225,7 @@ class ClassicMembership(Life):
             engine.start(self._look_for_unowned(identity.generation))
 
     def _look_for_unowned(self, generation: int) -> Flow[None]:
-        """Rebalance once if the return of this static member has left partitions to nobody.
+        """Rebalance once if this static member returned and a partition has no owner.
 
         The subscription that is sent then has another generation and other owned partitions than
         the first one, and the coordinator begins a rebalance for it.

@@ -2,8 +2,8 @@
 
 In: the group, as its coordinator describes it (DescribeGroups; READ on a group implies DESCRIBE).
 Out: one of those partitions, or None. A static member that joins under a known instance id gets its
-last assignment back without a rebalance (KIP-345): if it had partitions to give back, subscribes to
-more topics, or if topics have grown, only this search shows it. Must not: rebalance.
+last assignment back without a rebalance (KIP-345): if it still had to revoke partitions, subscribes
+to more topics, or if topics have grown, only this search shows it. Must not: rebalance.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _is_free(claims: Mapping[str, int], member: str) -> bool:
     """Return whether no other member owns a partition that this member is about to be assigned.
 
     A claim from an older generation is outdated. Of two equal ones either may be right, so both
-    members give the partition back.
+    members revoke the partition.
     """
     own = claims.get(member, -math.inf)
     return all(generation < own for other, generation in claims.items() if other != member)
