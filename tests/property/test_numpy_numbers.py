@@ -31,7 +31,10 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
+pytestmark = [
+    pytest.mark.simulation,
+    pytest.mark.filterwarnings("ignore:timeout_ms is deprecated:DeprecationWarning"),
+]
 
 KINDS = ("producer", "transactional", "assigned", "classic", "admin", "record_future")
 WHOLE: tuple[Any, ...] = (

@@ -47,7 +47,7 @@ def leave_out(answer: MetadataResponse) -> None:
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [(refuse, "LEADER_NOT_AVAILABLE"), (leave_out, "u is missing in the response")],
+    [(refuse, "LEADER_NOT_AVAILABLE"), (leave_out, "u is missing from the response")],
 )
 def test_a_topic_of_which_nothing_is_said_holds_up_no_other(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch, change: Change, error: str

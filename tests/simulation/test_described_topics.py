@@ -85,9 +85,9 @@ def test_answers_that_never_name_them_are_an_error_at_the_deadline(
 ) -> None:
     scene = Scene(monkeypatch, renamed, often=10_000)
     scene.begin()
-    with pytest.raises(KafkaTimeoutError, match="is missing in the response"):
+    with pytest.raises(KafkaTimeoutError, match="is missing from the response"):
         scene.admin.describe_topics(["t"], 5)
-    with pytest.raises(KafkaTimeoutError, match="is missing in the response"):
+    with pytest.raises(KafkaTimeoutError, match="is missing from the response"):
         scene.reader.partitions_for("t", 5)
     scene.left = 0
     assert len(scene.reader.partitions_for("t", 5)) == 4

@@ -432,8 +432,7 @@ def test_a_longer_connection_timeout_counts_for_the_first_contact() -> None:
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         stage.cluster.slow_handshake(broker.id, 12.0)
-    setup = {"socket.connection.setup.timeout.ms": 30_000}
-    admin = stage.client(Admin, **setup)
+    admin = stage.client(Admin, socket_connection_setup_timeout_ms=30_000)
     assert admin.list_topics()
     admin.close()
 

@@ -342,6 +342,17 @@ def test_a_client_starts_without_what_few_need(client: str, other_half: str) -> 
     assert 100 < len(modules) <= MOST_MODULES
 
 
+def test_no_class_has_a_finalizer() -> None:
+    """R-HO-1: Python swallows a Ctrl-C that arrives within `__del__`, wherever that runs."""
+    found = [
+        path.relative_to(SOURCE).as_posix()
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef) and node.name == "__del__"
+    ]
+    assert found == ["odradek/testing/virtual/turned_loop.py"], "that one is for tests"
+
+
 def test_one_name_is_one_class() -> None:
     """A reader who looks for a class finds one. The kernels have twins in Python by design, and
     the classes of `compat` have other clients' names.

@@ -15,44 +15,20 @@ from typing import NamedTuple
 
 WINDOW = 1 << 14
 """Rows whose partitions are noted in one piece."""
-SMALL = WINDOW >> 2
-"""At most this many rows get memory of their own."""
-KEPT = 64
-"""Windows' memory that is used again: fresh pages would cost as much as all the rest."""
 WENT_WELL = -1
 
 
 class Window:
     """The partitions of rows `first` and following."""
 
-    __slots__ = ("_whole", "first", "places", "stop")
+    __slots__ = ("first", "places", "stop")
 
     def __init__(self, first: int, rows: int) -> None:
         count = min(rows, WINDOW)
         self.first = first
         self.stop = first + count
         """The row after the last one."""
-        self._whole: memoryview[int] | None = None
-        if count <= SMALL:
-            self.places = _integers(count)
-            return
-        try:
-            self._whole = _free.pop()
-        except IndexError:
-            self._whole = _integers(WINDOW)
-        self.places = self._whole[:count]
-
-    def __del__(self) -> None:
-        whole = getattr(self, "_whole", None)  # `__init__` may have been interrupted
-        if whole is not None and len(_free) < KEPT:
-            _free.append(whole)
-
-
-def _integers(count: int) -> memoryview[int]:
-    return memoryview(bytearray(4 * count)).cast("i")
-
-
-_free: list[memoryview[int]] = []
+        self.places: memoryview[int] = memoryview(bytearray(4 * count)).cast("i")
 
 
 class BatchRows(NamedTuple):

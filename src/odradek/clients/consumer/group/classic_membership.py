@@ -171,8 +171,6 @@ class ClassicMembership(Life):
         while not self._holding:
             try:
                 yield from self._rebalance(reason)
-                if self._holding:
-                    break
                 reason = yield from self._stay()
                 self._move(MemberEvent.REBALANCE, reason, self._engine.now)
             except REMOVED as error:
@@ -294,6 +292,8 @@ class ClassicMembership(Life):
 
     def _stay(self) -> Flow[str]:
         """Stay a member until there is a reason to join again."""
+        if self._holding:
+            yield from self._hold()
         group = self._group
         now = yield START
         beat: Completion[None] | None = None
