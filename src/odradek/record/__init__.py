@@ -1,8 +1,9 @@
-"""Record batches: the seam that chooses who decodes and encodes them.
+"""Choose the decoder and the encoder of record batches: native kernels or plain Python.
 
-In: `ODRADEK_KERNEL`: `native`, `python`, or unset for native where it is built. Out: `decode`,
-`BatchBuilder` and the name of what runs. All other rooms import from here, so a faster kernel
-changes nothing for them. Must not import pyarrow: `record/arrow.py` does, on its first call.
+In: `ODRADEK_KERNEL`: `native`, `python`, or unset, which means native if it is built. Out:
+`decode`, `BatchBuilder` and the name of the implementation that runs. All other packages import
+these names from here, so a faster kernel changes nothing for them. Must not import pyarrow:
+`record/arrow.py` does so, on its first call.
 """
 
 from __future__ import annotations
@@ -124,33 +125,33 @@ else:
     def apart(view: memoryview) -> memoryview:
         """Return a view of the same bytes that another thread may use.
 
-        Views that were sliced from one another share a count of themselves, which CPython changes
+        Views that were sliced from one another share a reference count, which CPython changes
         without a lock (python/cpython#127716): if two threads have such views, both may lose their
-        memory. The kernel's view refers to the same memory, this one to a copy.
+        memory. The kernel's function returns a view of the same memory, this one a view of a copy.
         """
         return memoryview(bytes(view))
 
     def decode(buffer: memoryview, **options: Any) -> DecodedRecords:
-        """Decode in plain Python, and say once that it is slow unless that was asked for."""
+        """Decode in plain Python; warn once that it is slow unless `ODRADEK_KERNEL` requests it."""
         kernel_sources.warn_once(_asked)
         return reference.decode(buffer, **options)
 
     def arrow_batch(columns: RecordColumns, wanted: bytes, topic: str, partition: int) -> None:
-        """Leave it to pyarrow."""
+        """Return None: without the kernel, pyarrow builds the batch."""
 
     def microseconds(milliseconds: IntBuffer, start: int, count: int) -> None:
-        """Leave it to pyarrow."""
+        """Return None: without the kernel, pyarrow converts the timestamps."""
 
     def wide_types(types: ByteBuffer, start: int, count: int) -> None:
-        """Leave it to pyarrow."""
+        """Return None: without the kernel, pyarrow converts the types."""
 
     def pool_state() -> PoolState:
-        """There is no pool: Python's own memory is used."""
+        """Return an empty state: without the kernel, columns use Python's memory and no pool."""
         return PoolState()
 
 
 text_hashes: Callable[[Any, Any, Any], None] | None = None
-"""Where there is no kernel, `odradek.spark.sink.row_digest` has numpy do it."""
+"""Function of the kernel; without one, `odradek.spark.sink.row_digest` uses numpy instead."""
 if DECODER == "native":
     from odradek.record import batch, kernel
 
@@ -159,7 +160,7 @@ if DECODER == "native":
 
 
 def column_reader(columns: bytes) -> ColumnReader | None:
-    """Return a reader of the kernel for columns of this layout; None if it is unavailable."""
+    """Return the kernel's reader for columns of this layout; None if it is unavailable."""
     made = _columns_kernel()
     return None if made is None else made(columns)
 
@@ -167,7 +168,7 @@ def column_reader(columns: bytes) -> ColumnReader | None:
 @cache
 def _columns_kernel() -> type[ColumnReader] | None:
     if sys.byteorder != "little":
-        return None  # it copies Avro's numbers without conversion
+        return None  # the kernel copies Avro's numbers without conversion
     if choose_kernel(_asked, kernel_sources.COLUMNS) == "python":
         kernel_sources.warn_once(_asked)
         return None
@@ -177,7 +178,7 @@ def _columns_kernel() -> type[ColumnReader] | None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the sending half on its first use: consumers start without it."""
+    """Import the encoders on their first use: consumers start without them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from odradek.record import sending

@@ -1,8 +1,8 @@
-"""Columns to Arrow: for `poll_arrow` and the Spark source. The way back is `record/arrow_send`.
+"""Convert columns to Arrow record batches, for `poll_arrow` and the Spark source.
 
-In: `RecordColumns`. Out: a `pyarrow.RecordBatch` with the columns of Spark's Kafka source.
-Buffers are wrapped, not copied.
-pyarrow is imported on the first call of a function here and never at import.
+In: `RecordColumns`. Out: a `pyarrow.RecordBatch` with the columns of Spark's Kafka source. Buffers
+are wrapped, not copied. `record/arrow_send` converts in the other direction. pyarrow is imported on
+the first call of a function here and never at import.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ COLUMN_NAMES = (
     "timestampType",
     "headers",
 )
-"""All columns in the order of Spark's Kafka source; `headers` only where it was asked for."""
+"""All columns in the order of Spark's Kafka source; `headers` is only included on request."""
 
 
 _LETTERS = dict(zip(COLUMN_NAMES, ("k", "v", "t", "p", "o", "m", "y"), strict=False))
-"""The kernel's names of the columns that it can build."""
+"""The kernel's letters for the columns that it can build."""
 
 
 class ArrowSchemaError(KafkaError, ValueError):
@@ -85,12 +85,12 @@ class ArrowColumns(NamedTuple):
 
     schema: pa.Schema
     types: dict[str, pa.DataType]
-    """By name, in order."""
+    """Types by column name, in order."""
     layout: Layout
     letters: bytes | None
-    """The names as the kernel has them; None where pyarrow makes such batches alone."""
+    """The columns' letters for the kernel; None if only pyarrow can build these columns."""
     take_over: Any
-    """Makes a batch of what the kernel has prepared."""
+    """pyarrow's function that imports a batch from the structures that the kernel filled."""
 
 
 def arrow_schema(
@@ -98,8 +98,8 @@ def arrow_schema(
 ) -> pa.Schema:
     """Return the schema of `to_record_batch`; `names` chooses columns and their order.
 
-    Spark compares it with its own exactly: names, order, types, and every field nullable. With the
-    layout `binary_view` only the types of `key` and `value` differ.
+    Spark compares this schema with its own exactly: names, order, types, and that every field is
+    nullable. With the layout `binary_view` only the types of `key` and `value` differ.
     """
     return arrow_columns(include_headers, names, layout).schema
 
@@ -119,7 +119,7 @@ def _columns(names: tuple[str, ...], layout: Layout) -> ArrowColumns:
 
     types = {name: _fields(layout)[name] for name in names}
     letters = None
-    # Arrow's documentation of its C data interface calls it so; pyarrow promises no such name.
+    # Arrow's documentation of the C data interface uses this name; pyarrow doesn't guarantee it.
     take_over = getattr(pa.RecordBatch, "_import_from_c", None)
     if take_over and names and layout == "binary" and "headers" not in names:
         letters = "".join(_LETTERS[name] for name in names).encode()
@@ -138,10 +138,10 @@ def to_record_batch(
 ) -> pa.RecordBatch:
     """Wrap columns as a record batch that keeps their buffers alive.
 
-    `wanted`: what `arrow_columns` gave for these columns, where it was asked before.
+    `wanted` is the result of `arrow_columns` for these columns, if the caller has it already.
 
-    A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) is null, so that
-    one producer's wrong clock doesn't stop a reader.
+    A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) becomes null, so
+    that one producer's wrong clock doesn't stop a reader.
     """
     if wanted is None:
         wanted = arrow_columns(include_headers, names, layout)
@@ -173,10 +173,10 @@ def to_record_batch(
 
 
 def _repeated(value: str | int, kind: Any, count: int) -> Any:
-    """Make a column of one text or int32 over and over.
+    """Create a column that repeats one text or int32.
 
-    By its buffers: `pa.scalar` and `pa.array` import pandas where it is installed, a third of a
-    second at the first batch of a process.
+    It is built from buffers, because `pa.scalar` and `pa.array` import pandas if it is installed,
+    which takes a third of a second at the first batch of a process.
     """
     import pyarrow as pa
 
@@ -193,18 +193,18 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
 
 
 FEW = 1024
-"""Batches of fewer rows, with little in them, are made by the kernel in one piece. In larger ones a
-column keeps no other's memory alive."""
+"""Batches with fewer rows and few bytes are built by the kernel as one allocation. Larger ones have
+an allocation for each column, so that no column keeps another column's memory alive."""
 
 
 class _Constants:
-    """Columns that hold one value in every row, kept for the next batch of the same partition.
+    """Columns that hold one value in every row, cached for the next batch of the same partition.
 
-    Written once and sliced: writing such a column costs as much as decoding a numeric one.
+    Each is written once and sliced: writing such a column costs as much as decoding a numeric one.
     """
 
     LARGEST = 8 << 20
-    """Bytes that are kept in all."""
+    """Maximum number of bytes in the cache."""
 
     def __init__(self) -> None:
         self._kept: dict[str | int, Any] = {}
@@ -220,7 +220,11 @@ class _Constants:
         return made.slice(0, count)
 
     def _keep(self, value: str | int, made: Any) -> None:
-        """Clients in other threads share this: at worst something is forgotten too early."""
+        """Cache a column and evict the oldest ones.
+
+        Clients in other threads share this cache without a lock: at worst a column is evicted too
+        early.
+        """
         smaller = self._kept.pop(value, None)
         self._kept[value] = made
         self._bytes += made.nbytes - (0 if smaller is None else smaller.nbytes)

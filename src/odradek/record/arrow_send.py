@@ -1,10 +1,10 @@
-"""Arrow to columns for the encoder: what `send_arrow` takes, checked and brought to one form.
+"""Convert Arrow data into columns for the encoder: check what `send_arrow` takes and normalize it.
 
-In: whatever speaks Arrow, read piece by piece. Out: `SentColumns` that refer to Arrow's own
-buffers; only what the encoder can't read (views, dictionaries, other units of time) is converted.
-Must not: let Arrow convert what it hasn't checked in full. Its kernels believe each index and
-offset, so that a wrong one reads memory that isn't the data's; the encoder looks at each itself.
-pyarrow is imported on the first call of a function here and never at import.
+In: any object with an Arrow interface, read piece by piece. Out: `SentColumns` that refer to
+Arrow's own buffers; only types that the encoder can't read (views, dictionaries, other units of
+time) are converted. Must not let Arrow convert unvalidated data: Arrow's kernels trust each index
+and offset, so a wrong one would read foreign memory. The encoder checks each index and offset
+itself. pyarrow is imported on the first call of a function here and never at import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADERS = "list<struct<key: string, value: binary>> or map<string, binary>"
 
 
 class ColumnNames(NamedTuple):
-    """Which column of the data holds what; None: nothing does."""
+    """Names of the columns with the parts of a record; None if no column has this part."""
 
     value: str | None = "value"
     key: str | None = "key"
@@ -40,10 +40,10 @@ class ColumnNames(NamedTuple):
     timestamp: str | None = "timestamp"
 
     def chosen(self, names: list[str]) -> dict[str, str]:
-        """Return the meanings of `names`; raise if they are wrong.
+        """Return the part of a record that each of `names` contains; raise if the names are wrong.
 
-        With the usual names, every column must have a meaning. A caller that passes other names has
-        chosen the columns: others are left out, but the named ones must exist.
+        With the default names, every column must be a part of a record. If a caller passes other
+        names, the columns that it doesn't name are left out, but the named ones must exist.
         """
         usual = ColumnNames()
         found: dict[str, str] = {}
@@ -138,7 +138,7 @@ def _columns(arrays: dict[str, Any], names: dict[str, str], count: int, first: i
 
 
 def _check(what: str, name: str, kind: Any) -> None:
-    """Say what is wrong with a column's type, if anything is."""
+    """Raise an error if a column has a type that can't be sent."""
     import pyarrow as pa
 
     t = pa.types
@@ -184,7 +184,7 @@ def _is_headers(kind: Any) -> bool:
 
 
 def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> Any:
-    """Convert a column; what Arrow says against it is told with its name and the row."""
+    """Convert a column; if Arrow refuses, raise an error that names the column and the row."""
     import pyarrow as pa
 
     wrong = (pa.ArrowInvalid, pa.ArrowIndexError)
@@ -202,7 +202,8 @@ def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> A
         raise ArrowSchemaError(f"column {name!r}: {error}") from None
     except wrong as error:
         said = str(error)
-    if words(0, 0) is not None:  # what all rows share is at fault: a dictionary, a header's text
+    # The fault is in data that all rows share: a dictionary, or the text of a header.
+    if words(0, 0) is not None:
         raise InvalidRowError(f"column {name!r}: {said}")
     low, high = 0, len(array)
     while high - low > 1:
@@ -212,10 +213,10 @@ def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> A
 
 
 def _normal(what: str, array: Any) -> Any:
-    """Convert one column to a type that the encoder reads; most have one already."""
+    """Convert one column to a type that the encoder reads; most columns have one already."""
     import pyarrow as pa
 
-    array.validate()  # a few comparisons: whether its buffers are as long as it says
+    array.validate()  # cheap: checks whether the buffers are as long as the array claims
     t = pa.types
     if t.is_dictionary(array.type):
         array = _decoded(array)
@@ -228,15 +229,15 @@ def _normal(what: str, array: Any) -> Any:
         return array if kind == pa.int32() else array.cast(pa.int32())
     if t.is_timestamp(kind):
         if kind.unit != "ms":
-            # Finer units are cut off, which is meant; but seconds can be too many for ms, and
-            # without the check they would wrap around to another time.
+            # Finer units are truncated to milliseconds on purpose. Seconds may be too large for
+            # milliseconds, and would silently overflow to another time without the check.
             array = array.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
         return array.view(pa.int64())
     return array if kind == pa.int64() else array.cast(pa.int64())
 
 
 def _decoded(array: Any) -> Any:
-    """Put a dictionary's values in the place of its indices, after a look at each of both."""
+    """Replace a dictionary's indices by its values, after validating both."""
     import pyarrow as pa
 
     values, t = array.dictionary, pa.types
@@ -250,13 +251,13 @@ def _decoded(array: Any) -> Any:
 
 
 def _plain_text(array: Any) -> Any:
-    """Turn views and fixed sizes, which the encoder doesn't read, into offsets and data."""
+    """Convert views and fixed-size values, which the encoder doesn't read, to offsets and data."""
     import pyarrow as pa
 
     kind, t = array.type, pa.types
     if kind in (pa.binary_view(), pa.string_view()):
         array = _as_bytes(array)
-        array.validate(full=True)  # 1 M rows: 20 ms, beside the 30 of the cast
+        array.validate(full=True)  # 20 ms for 1 M rows; the cast takes 30 ms
         return array.cast(pa.large_binary())
     if t.is_fixed_size_binary(kind):
         return array.cast(pa.large_binary())
@@ -264,7 +265,10 @@ def _plain_text(array: Any) -> Any:
 
 
 def _as_bytes(array: Any) -> Any:
-    """Text as bytes, without a copy: a value needn't be UTF-8, and a check of that costs thrice."""
+    """Reinterpret text as bytes, without a copy.
+
+    A value needn't be valid UTF-8, and checking that would take three times as long.
+    """
     import pyarrow as pa
 
     bytes_of = {
@@ -298,14 +302,17 @@ def _numbers(array: Any) -> SentNumbers:
 
 
 def _headers(array: Any) -> SentHeaders:
-    """Take lists apart; their offsets count from the start of the children, which aren't sliced."""
+    """Split lists into their offsets, keys and values.
+
+    The offsets count from the start of the children, which aren't sliced.
+    """
     import pyarrow as pa
 
     kind, t = array.type, pa.types
     if t.is_map(kind):
         keys, values = array.keys, array.items
     else:
-        # `flatten` makes a null struct's fields null: so a header that is null has no key.
+        # `flatten` makes the fields of a null struct null: a null header has no key.
         pairs = dict(zip([f.name for f in kind.value_type], array.values.flatten(), strict=True))
         keys, values = pairs["key"], pairs["value"]
     validity, offsets = array.buffers()[:2]
@@ -321,7 +328,7 @@ def _headers(array: Any) -> SentHeaders:
 
 
 def error_column(numbers: array[int], texts: Sequence[str]) -> pa.Array[Any]:
-    """Return the errors of rows as a column: null for a written row (a number below 0)."""
+    """Return the rows' errors as a column; a number below 0, for a written row, becomes null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""The header of a record batch (magic 2): its layout, its checks and its checksum.
+"""Read and write the header of a record batch (magic 2): its layout, checks and checksum.
 
-In: bytes of a fetch answer, or a buffer whose records follow 61 free bytes. Out: a
-`BatchHeader`, or a sealed batch. Every decoder and encoder of this room goes through here.
-Must not look at records.
+In: bytes of a Fetch response, or a buffer with 61 free bytes before the records. Out: a
+`BatchHeader`, or a complete batch. Every decoder and encoder of this package uses this module. Must
+not look at records.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 
 HEADER_SIZE = 61
-"""Bytes before the first record."""
+"""Size of the header: bytes before the first record."""
 LENGTH_END = 12
-"""Base offset and length: what the length field itself doesn't count."""
+"""Size of base offset and length, which the length field doesn't count."""
 CRC_START = 21
-"""The checksum covers all bytes from the attributes on, so brokers may set the fields before it."""
+"""The checksum covers all bytes from the attributes on, so brokers may change the fields before."""
 MAGIC = 2
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_LEADER_EPOCH = -1, -1, -1, -1
@@ -51,12 +51,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return self.length + LENGTH_END
 
     @property
     def last_offset(self) -> int:
-        """The last offset that the batch covers, even where compaction removed that record."""
+        """The last offset that the batch covers, even if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -66,31 +66,34 @@ class BatchHeader(NamedTuple):
 
     @property
     def log_append_time(self) -> bool:
-        """All records carry the time of the append (`max_timestamp`), not the producer's."""
+        """Whether records have the time of the append (`max_timestamp`), not the producer's."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def transactional(self) -> bool:
-        """The batch belongs to a transaction."""
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def control(self) -> bool:
-        """The batch holds a marker of the broker's and no user's record."""
+        """Whether the batch holds a marker that a broker wrote, and no user's record."""
         return bool(self.attributes & CONTROL)
 
 
 class BadBatchError(ValueError):
-    """An error inside a batch; the decoder adds the batch, in a `CorruptRecordError`."""
+    """Raised for an error inside a batch, without the batch's offset.
+
+    The decoder adds the offset and raises `CorruptRecordError`.
+    """
 
 
 def corrupt(base_offset: int, reason: str) -> CorruptRecordError:
-    """Make the error that names the batch and what is wrong with it."""
+    """Return the error that names the batch and the reason."""
     return CorruptRecordError(f"record batch at offset {base_offset}: {reason}")
 
 
 def batch_size(buffer: memoryview, at: int) -> int | None:
-    """Return the size that the batch at `at` claims, None if not even that is complete.
+    """Return the size that the batch at `at` claims; None if the size itself is incomplete.
 
     The size may exceed the remaining bytes: brokers cut the last batch of a response.
     """
@@ -107,7 +110,7 @@ def batch_size(buffer: memoryview, at: int) -> int | None:
 def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     """Read and check the header of a complete batch, without the checksum.
 
-    Old message formats lay their fields out differently, so the magic byte comes first.
+    The magic byte is checked first, because old message formats have a different layout.
     """
     size = batch_size(buffer, at)
     (base_offset,) = struct.unpack_from(">q", buffer, at)
@@ -140,11 +143,11 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
 
 
 def behind(buffer: memoryview, at: int = 0) -> int | None:
-    """Return the offset at which reading can continue after an unreadable batch.
+    """Return the offset at which reading can continue after an unreadable batch; None if unknown.
 
-    None if that isn't known. With a wrong checksum the batch's own last offset may be wrong too,
-    and millions of good records be skipped: so the next batch says where it begins, and without
-    one, the number of records has to agree with the offsets.
+    If the checksum is wrong, the batch's last offset may be wrong too, and reading would skip
+    millions of good records. So the offset is taken from the beginning of the next batch. If there
+    is no next batch, the number of records must agree with the offsets.
     """
     if len(buffer) - at < HEADER_SIZE:
         return None
@@ -163,11 +166,11 @@ def behind(buffer: memoryview, at: int = 0) -> int | None:
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Compute the checksum of any buffer: by the kernel where it runs, else by the library.
+    """Compute the checksum of any buffer with the kernel, or with `google_crc32c` without one.
 
-    The library has no wheels for musl and 3.14t. Without a C compiler pip installs a plain Python
-    form of it there, which takes a second for a megabyte, and warns as it is imported.
-    It takes `bytes` only; other buffers are copied in pieces that stay in the cache.
+    The library has no wheels for musl and 3.14t. There, without a C compiler, pip installs its
+    plain Python version, which takes a second for a megabyte and warns when it is imported. The
+    library only takes `bytes`; other buffers are copied in pieces that stay in the CPU's cache.
     """
     if _compiled_crc32c is not None:
         return _compiled_crc32c(data)
@@ -183,7 +186,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def check_by(compiled: Callable[[bytes | bytearray | memoryview], int]) -> None:
-    """Let the kernel, which imports this module, compute checksums."""
+    """Compute checksums with the kernel, which imports this module and not the other way round."""
     global _compiled_crc32c
     _compiled_crc32c = compiled
 
@@ -202,7 +205,7 @@ def seal(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> None:
-    """Write the header into the first 61 bytes of `buffer`, whose records follow already."""
+    """Write the header into the first 61 bytes of `buffer`, after the records were written."""
     times = (base_timestamp, max_timestamp)
     ids = (producer_id, producer_epoch, base_sequence)
     checked = (attributes, last_offset_delta, *times, *ids, count)

@@ -1,7 +1,7 @@
-"""A record batch that the producer fills record by record.
+"""Build a record batch, which the producer fills record by record.
 
-In: keys, values, headers and times from `send()`. Out: a sealed batch for a Produce request.
-One builder holds one batch of one partition; the accumulator owns it and guards it by its lock.
+In: keys, values, headers and times from `send()`. Out: a complete batch for a Produce request. A
+builder holds one batch of one partition; the accumulator owns it and protects it with its lock.
 Must not know partitions, requests or time.
 """
 
@@ -23,7 +23,7 @@ _RECORD_OVERHEAD = 21
 _LONGEST_LENGTH = 5
 
 
-# The numbers 0 to 2047 cover nearly all lengths and deltas: a look-up instead of a loop.
+# The numbers 0 to 2047 cover nearly all lengths and deltas: a look-up replaces a loop.
 _SHORT = [bytes((n << 1,)) for n in range(64)]
 _SHORT += [bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
 _SHORT_END = len(_SHORT)
@@ -31,7 +31,7 @@ _NULL = b"\x01"
 
 
 def estimate_record_size(key: bytes | None, value: bytes | None, headers: HeaderInput = ()) -> int:
-    """Return an upper bound of what one record adds to a batch before compression."""
+    """Return an upper bound of the bytes that one record adds to a batch before compression."""
     size = _RECORD_OVERHEAD + 3 * _LONGEST_LENGTH
     if key is not None:
         size += len(key) if type(key) is bytes else _size(key)
@@ -51,12 +51,12 @@ def _size(data: bytes | None) -> int:
 
 
 def no_bytes(data: object) -> TypeError:
-    """Return the error for a number or text, whose memory (numpy's scalars) mustn't be sent."""
+    """Return the error for a number or text; numpy's scalars expose memory not to be sent."""
     return TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
 
 
 def plain_bytes(data: bytes) -> bytes:
-    """Turn what only says that it is bytes into such: a `memoryview` may count larger items."""
+    """Copy a bytes-like object into bytes; its `len` may count items larger than one byte."""
     view = memoryview(data)
     if not view.ndim:
         raise no_bytes(data)
@@ -64,14 +64,14 @@ def plain_bytes(data: bytes) -> bytes:
 
 
 def whole_time(given: object) -> int:
-    """Turn another kind of whole number into an int; a part of a millisecond isn't cut off."""
+    """Convert another kind of whole number into an int; raise for a fraction."""
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
         raise TypeError(f"timestamp_ms must be a whole number, not {type(given).__name__!r}")
     return index(given)
 
 
 def header_name(given: object) -> str:
-    """Turn what only is a str as well into such; the encoder takes no other."""
+    """Convert an instance of a subclass of str to str; the encoder takes no other type."""
     if not isinstance(given, str):
         kind = "None" if given is None else f"of type {type(given).__name__!r}"
         raise TypeError(f"the name of a header is {kind}, not a string")
@@ -120,11 +120,11 @@ class BatchBuilder:
         self._closed = False
         self._built: bytearray | None = None
         self._ids: tuple[int, int, int, bool] | None = None
-        self._size = 0  # once the records were let go
+        self._size = 0  # the size after `release`
 
     @property
     def count(self) -> int:
-        """Records taken so far."""
+        """Number of records so far."""
         return self._count
 
     @property
@@ -134,7 +134,7 @@ class BatchBuilder:
 
     @property
     def limit_bytes(self) -> int:
-        """Return the limit of `estimated_size`; only a single record may exceed it.
+        """Limit of `estimated_size`; only a batch with a single record may exceed it.
 
         The accumulator raises it step by step, as it reserves memory.
         """
@@ -146,7 +146,7 @@ class BatchBuilder:
 
     @property
     def closed(self) -> bool:
-        """No record is taken any more."""
+        """Whether `append` refuses further records."""
         return self._closed
 
     @property
@@ -170,7 +170,8 @@ class BatchBuilder:
         index = self._count
         delta = timestamp_ms - self._base_time if index else 0
         if delta > b.INT64_MAX:
-            return None  # from -1, for none, to the very last: the one distance that can't be told
+            # from -1 (no time) to the largest time: the only distance that 64 bits can't hold
+            return None
         if key is not None and type(key) is not bytes:
             key = plain_bytes(key)
         if value is not None and type(value) is not bytes:
@@ -204,13 +205,13 @@ class BatchBuilder:
         return index
 
     def close(self) -> None:
-        """Take no more records; `build` does so too."""
+        """Refuse further records; `build` closes the batch, too."""
         self._closed = True
 
     def release(self) -> None:
-        """Let the records go: the batch has its outcome. The numbers about it can still be read.
+        """Free the records of a batch with an outcome; its count and sizes can still be read.
 
-        A view that `build` gave stays valid: the last attempt may still be in a send queue.
+        A view that `build` returned stays valid: the last attempt may still be in a send queue.
         """
         self._closed = True
         self._size = len(self._buffer)
@@ -225,7 +226,7 @@ class BatchBuilder:
         base_sequence: int = b.NO_SEQUENCE,
         transactional: bool = False,
     ) -> memoryview:
-        """Compress once and seal; the same ids again return the same bytes.
+        """Compress once and write the header; the same ids return the same bytes.
 
         With other ids (a bumped epoch), header and checksum are written to a copy, because the
         earlier view may still be in a connection's send queue.
@@ -245,7 +246,8 @@ class BatchBuilder:
         else:
             batch = self._buffer
         if self._codec and len(batch) >= len(self._buffer):
-            # Data that doesn't shrink goes plain, so a batch is never larger than was promised.
+            # Data that doesn't shrink is sent uncompressed, so a batch never exceeds its estimated
+            # size.
             self._codec, batch = 0, self._buffer
         b.seal(
             batch,

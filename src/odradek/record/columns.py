@@ -1,7 +1,7 @@
-"""Records as plain column buffers, laid out so that Arrow can wrap them without copying.
+"""Hold records as plain column buffers, in a layout that Arrow can wrap without copying.
 
-In: what a decoder filled. Out: row tuples for `poll()`, or buffers for `record/arrow.py`.
-Knows nothing of batches, and must not import pyarrow: record-wise clients work without it.
+In: buffers that a decoder filled. Out: row tuples for `poll()`, or buffers for `record/arrow.py`.
+Knows nothing of batches, and must not import pyarrow: clients without Arrow work without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Row = tuple[int, int, int, bytes | None, bytes | None, Headers]
 """offset, timestamp_ms, timestamp_type, key, value, headers"""
 
 Layout = Literal["binary", "binary_view"]
-"""How keys and values lie: each in one piece of its own, or as views into what was fetched."""
+"""Layout of keys and values: each column in its own contiguous buffer, or as views into the fetched
+bytes."""
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
@@ -29,22 +30,22 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 _ROWS_AT_ONCE = 1024
 _VIEW = Struct("<i4sii")
-"""Length, first four bytes, number of the buffer, where in it."""
+"""Length, first four bytes, number of the buffer, position in it."""
 _SHORT = Struct("<i12s")
 _INLINE = 12
 
 
 class BinaryColumn(NamedTuple):
-    """Byte strings as Arrow lays out `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
+    """Byte strings in Arrow's layout `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntBuffer
-    """int32, one more than entries."""
+    """int32; one more than there are entries."""
     data: ByteBuffer
     validity: ByteBuffer | None = None
-    """One bit for each entry, lowest first, 0 for null; None when there is no null."""
+    """One bit for each entry, lowest first, 0 for null; None if no entry is null."""
 
     def values(self, start: int, stop: int) -> list[bytes | None]:
-        """Copy the entries from `start` to `stop` out as `bytes`."""
+        """Copy the entries from `start` to `stop` into `bytes` objects."""
         data = self.data if isinstance(self.data, bytes) else memoryview(self.data)
         spans = pairwise(self.offsets[start : stop + 1])
         if isinstance(data, bytes):
@@ -62,8 +63,8 @@ class BinaryColumn(NamedTuple):
 class ViewColumn(NamedTuple):
     """Byte strings in Arrow's layout `binary_view`: 16 bytes for each.
 
-    These hold up to 12 bytes themselves, or the place of longer ones in `buffers`. The buffers are
-    usually a fetch response: all of them are kept alive as long as one of their rows is used.
+    These hold up to 12 bytes themselves, or the position of longer ones in `buffers`. The buffers
+    are usually a Fetch response: all of them are kept alive as long as one of their rows is used.
     """
 
     views: ByteBuffer
@@ -72,7 +73,7 @@ class ViewColumn(NamedTuple):
 
     @classmethod
     def of(cls, column: BinaryColumn) -> ViewColumn:
-        """View what lies in one piece already."""
+        """Create views of a column that has one contiguous buffer."""
         data = bytes(column.data)
         views = bytearray()
         for a, b in pairwise(column.offsets):
@@ -99,17 +100,18 @@ class ViewColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """Headers as Arrow lays out `list<struct<key, value>>`; the list is null without headers."""
+    """Headers in Arrow's layout `list<struct<key, value>>`; the list is null without headers."""
 
     offsets: IntBuffer
-    """int32, one more than rows: where each row's headers begin in `keys` and `values`."""
+    """int32, one more than there are rows: where each row's headers begin in `keys` and
+    `values`."""
     keys: BinaryColumn
     """UTF-8, made valid by the decoder."""
     values: BinaryColumn
     validity: ByteBuffer | None = None
 
     def lists(self, start: int, stop: int) -> list[Headers]:
-        """Return each row's headers as a tuple, empty if there are none."""
+        """Return each row's headers as a tuple, empty if the row has none."""
         offsets = self.offsets[start : stop + 1]
         first, last = offsets[0], offsets[-1]
         keys = (str(key, "utf-8") for key in self.keys.values(first, last) if key is not None)
@@ -118,13 +120,14 @@ class HeaderColumn(NamedTuple):
 
 
 MOST_READ = 16
-"""At most this many headers cost no more as objects than the rest of their record does."""
+"""Up to this number of headers, creating objects for them costs no more than the rest of the
+record."""
 
 
 def read_headers(raw: bytes, most: int) -> Headers | None:
-    """Return one record's headers, None if there are more than `most`.
+    """Return one record's headers; None if there are more than `most`.
 
-    Lengths were checked by the decoder of the record.
+    The decoder of the record has checked the lengths.
     """
     at, end = 0, len(raw)
     found: list[tuple[str, bytes | None]] = []
@@ -134,7 +137,7 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
         size, at = read_varint(raw, at)
         name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
         size, at = read_varint(raw, at)
-        if size == -1:  # in one byte, or in more than it needs
+        if size == -1:  # encoded in one byte, or in more bytes than necessary
             found.append((name, None))
         else:
             found.append((name, raw[at : at + size]))
@@ -143,10 +146,10 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
 
 
 class RawHeaders(Sequence[tuple[str, bytes | None]]):
-    """One record's headers as bytes of the log: decoded at each access.
+    """One record's headers as bytes of the log, decoded at each access.
 
-    Equal to the tuple of them. A record with a hundred thousand headers costs their bytes, and
-    fifty times as much only while they are held as objects.
+    It is equal to the tuple of the headers. A record with a hundred thousand headers costs the
+    memory of their bytes, and fifty times as much only while the program holds them as objects.
     """
 
     __slots__ = ("_raw",)
@@ -156,11 +159,11 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
 
     @property
     def size(self) -> int:
-        """Bytes that they take."""
+        """Size of the encoded headers in bytes."""
         return len(self._raw)
 
     def read(self) -> Headers:
-        """All of them."""
+        """Return all headers."""
         return read_headers(self._raw, len(self._raw)) or ()
 
     @overload
@@ -192,17 +195,17 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
 
 
 class RawHeaderColumn(NamedTuple):
-    """Headers as they lie in the log: those of row i are `data[offsets[i]:offsets[i + 1]]`.
+    """Headers in the log's encoding: those of row i are `data[offsets[i]:offsets[i + 1]]`.
 
-    It costs what the bytes do, where `HeaderColumn` costs eight bytes more for each header.
+    It takes the memory of these bytes, while `HeaderColumn` takes eight more bytes for each header.
     """
 
     offsets: IntBuffer
-    """int32, one more than rows."""
+    """int32; one more than there are rows."""
     data: ByteBuffer
 
     def lists(self, start: int, stop: int) -> list[Headers | RawHeaders]:
-        """Return each row's headers as a tuple, or as `RawHeaders` if they are many."""
+        """Return each row's headers as a tuple, or as `RawHeaders` if there are many."""
         data = memoryview(self.data)
         spans = pairwise(self.offsets[start : stop + 1])
         each = (data[a:b].tobytes() for a, b in spans)
@@ -213,10 +216,10 @@ class RawHeaderColumn(NamedTuple):
 
 
 class RecordColumns:
-    """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
+    """`count` records from row `start` of the buffers; a slice shares its parent's buffers.
 
-    Buffers are never written again once they are here. A column that wasn't asked for is None;
-    `headers` is None also when no record has any.
+    The buffers are never changed afterwards. A column that wasn't requested is None; `headers` is
+    None also if no record has headers.
     """
 
     __slots__ = (
@@ -237,11 +240,11 @@ class RecordColumns:
     ) -> None:
         self.count = count
         self.offsets = offsets
-        """int64"""
+        """int64."""
         self.timestamps_ms = timestamps_ms
-        """int64"""
+        """int64."""
         self.timestamp_types = timestamp_types
-        """int8: 0 create time, 1 log append time"""
+        """int8: 0 create time, 1 log append time."""
         self.keys = keys
         self.values = values
         self.headers = headers
@@ -262,7 +265,8 @@ class RecordColumns:
     def slice(self, start: int = 0, stop: int | None = None) -> RecordColumns:
         """Return rows `start` to `stop` without copying; bounds are cut as in Python's slices."""
         start, stop, _ = slice(start, stop).indices(self.count)
-        if start == 0 and stop == self.count:  # nothing is left out, as with a small answer
+        # the usual case for a small response: no row is cut off
+        if start == 0 and stop == self.count:
             return self
         return RecordColumns(
             max(0, stop - start),
@@ -276,7 +280,7 @@ class RecordColumns:
         )
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
-        """Walk over rows as plain tuples, a thousand built at a time."""
+        """Iterate over rows as plain tuples, built a thousand at a time."""
         part = self.slice(start, stop)
         last = part.start + part.count
         for a in range(part.start, last, _ROWS_AT_ONCE):
@@ -303,7 +307,7 @@ EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
 
 
 class DecodedRecords(NamedTuple):
-    """Decoded records of the beginning of a fetch response, and how to continue after them.
+    """Decoded records of the beginning of a Fetch response, and how to continue after them.
 
     While `finished` is False, `decode(buffer[bytes_consumed:], start_offset=next_offset,
     aborted=aborted_left, …)` returns more.
@@ -311,21 +315,22 @@ class DecodedRecords(NamedTuple):
 
     columns: RecordColumns
     next_offset: int
-    """The offset to fetch or decode next; after control, aborted and compacted records too."""
+    """The offset to fetch or decode next; it is after control, aborted and compacted records
+    too."""
     finished: bool
-    """Nothing in the buffer is left but, perhaps, a cut batch or offsets from `until_offset` on."""
+    """Whether the rest of the buffer is empty, a cut batch, or offsets from `until_offset` on."""
     batches: int = 0
-    """Whole batches passed, of any kind."""
+    """Number of whole batches that were passed, of any kind."""
     control_batches: int = 0
     aborted_batches: int = 0
     bytes_consumed: int = 0
-    """Where the first batch begins that isn't wholly consumed."""
+    """Where the first batch begins that isn't consumed completely."""
     last_leader_epoch: int = -1
-    """The leader epoch of the last batch looked at, -1 when there was none."""
+    """The leader epoch of the last batch that was looked at, -1 if there was none."""
     needed_bytes: int | None = None
-    """The size of the first batch where it is larger than the whole buffer: fetch this much."""
+    """The size of the first batch if it is larger than the whole buffer: the size to fetch."""
     aborted_left: tuple[tuple[int, int], ...] = ()
-    """Aborted transactions without their end marker so far, for the next call."""
+    """Aborted transactions without an end marker so far, for the next call."""
 
     def next_offset_after(self, rows: int) -> int:
         """Return the position after the first `rows` rows."""
@@ -335,15 +340,16 @@ class DecodedRecords(NamedTuple):
 
 
 class PoolState(NamedTuple):
-    """The memory that columns are decoded into, of all clients of this process. Sizes in bytes."""
+    """State of the memory pool that columns of all clients of this process use. Sizes in bytes."""
 
     idle: int = 0
-    """Free and kept for the next columns."""
+    """Free memory, kept for the next columns."""
     limit: int = 0
-    """No more than this is kept idle."""
+    """Maximum of `idle`."""
     lent: int = 0
-    """Bytes in columns, or in Arrow arrays of them, that are still referenced."""
+    """Memory of columns, or of Arrow arrays made from them, that are still referenced."""
     reused: int = 0
-    """How many buffers were used again."""
+    """Number of buffers that were reused."""
     made: int = 0
-    """How many had to be new: their pages cost ten times as much to write."""
+    """Number of buffers that were allocated: writing to their fresh pages takes ten times as
+    long."""

@@ -1,9 +1,8 @@
-"""Codecs of record batches: from bytes to bytes, with a limit on what may come out.
+"""Compress and decompress record batches, with a limit on the decompressed size.
 
-In: the compressed part of a batch, or the records to compress. Out: bytes, or a view of memory
-that is used again for the next batch. Libraries do the work of each codec, without the GIL, and
-are imported on their first use.
-Must not trust a size that the data claims.
+In: the compressed part of a batch, or the records to compress. Out: bytes, or a view of memory that
+is reused for the next batch. A library does the work of each codec, without the GIL, and is
+imported on first use. Must not trust a size that the data claims.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import zstandard
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Kafka's names, each at its number in the attributes of a batch."""
+"""Kafka's names; the index of each is its number in the attributes of a batch."""
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
 """The levels of Kafka's `compression.<codec>.level`; gzip also takes -1 for its default."""
@@ -28,11 +27,11 @@ LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
 _GZIP_DEFAULT = -1
 _FREE_ALLOWANCE = 1 << 20
 _FREE_RATIO = 64
-_SCRATCH_KEPT = 8 << 20  # larger batches are rare: their memory is let go again
+_SCRATCH_KEPT = 8 << 20  # larger batches are rare: their memory is freed
 _SMALLEST_ROOM = 1 << 16
 _GROWTH = 4
 _CHUNK = 1 << 18
-_INPUT_CHUNK = 1 << 13  # small: each gzip member end copies what is left of its piece
+_INPUT_CHUNK = 1 << 13  # small, because the end of each gzip member copies the rest of its piece
 _GZIP_WINDOW = 31  # 15 bits and a gzip header
 _FAST_GZIP_DEFAULT, _FAST_GZIP_HIGHEST = 2, 3
 _ZSTD_DEFAULT = 3
@@ -41,9 +40,9 @@ _ZSTD_PACKERS_KEPT = 4
 
 
 def codec_number(name: str | None, level: int | None = None) -> int:
-    """Turn `compression.type` into the number of the codec, and check the level.
+    """Return the number of the codec that `compression.type` names, and check the level.
 
-    Called where a batch is begun, so that a wrong setting shows before any record is taken.
+    Called when a batch is opened, so that a wrong setting raises before any record is accepted.
     """
     name = name or "none"
     if name not in CODECS:
@@ -60,7 +59,7 @@ def codec_number(name: str | None, level: int | None = None) -> int:
 
 
 def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearray:
-    """Compress the records of a batch with a codec that `codec_number` gave."""
+    """Compress the records of a batch with a codec number that `codec_number` returned."""
     if codec == _GZIP:
         return _gzip(level, data)
     if codec == _LZ4:
@@ -75,10 +74,10 @@ def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearr
 
 
 class Scratch:
-    """Memory that batches are decompressed into, one after the other.
+    """Memory for decompressed batches, reused for one batch after the other.
 
-    Fresh pages cost more than most codecs do, so a decoder keeps one of these for all batches of
-    a thread. Not safe for two threads at once.
+    Writing to fresh memory pages costs more than most codecs do, so a decoder reuses one `Scratch`
+    for all batches of a thread. Not safe for two threads at once.
     """
 
     __slots__ = ("_unzstd", "kept")
@@ -93,7 +92,8 @@ class Scratch:
         if size > _SCRATCH_KEPT:
             return memoryview(bytearray(size))
         if size > len(self.kept):
-            # Not resized: views of the old one may still be alive, and its bytes aren't needed.
+            # Allocated and not resized: views of the old one may be alive, and its bytes aren't
+            # needed.
             self.kept = memoryview(bytearray(size))
         return self.kept[:size]
 
@@ -109,7 +109,7 @@ class Scratch:
 def decompress(
     codec: int, data: bytes | bytearray | memoryview, limit: int = DECOMPRESSED_LIMIT
 ) -> bytes:
-    """Decompress to at most `limit` bytes; `BadBatchError` for more and for broken data."""
+    """Decompress to at most `limit` bytes; raise `BadBatchError` for more and for corrupt data."""
     return decompress_into(codec, data, Scratch(), limit).tobytes()
 
 
@@ -133,13 +133,13 @@ def decompress_into(
     scratch: Scratch,
     limit: int = DECOMPRESSED_LIMIT,
 ) -> memoryview:
-    """Decompress like `decompress`, into memory that is used again.
+    """Decompress like `decompress`, into reused memory.
 
-    The view is valid until the next call with the same `scratch`: take out what you need first.
+    The view is valid until the next call with the same `scratch`: copy what you need before.
 
-    Memory grows with what comes out, and what grows far beyond its source is first only measured:
-    so a bomb costs time up to `limit` but never its memory. Honest data that shrank more than 64
-    times pays by being decompressed twice.
+    Memory grows with the result. Data that expands far beyond its compressed size is measured
+    first, so that a decompression bomb costs time up to `limit` but never memory. Honest data that
+    was compressed more than 64 times is decompressed twice.
     """
     view = memoryview(data)
     if codec == _SNAPPY:
@@ -152,14 +152,14 @@ def decompress_into(
         room = scratch.room(min(limit, max(_SMALLEST_ROOM, _GROWTH * len(view))))
     while (found := read(view, room, scratch)) == NO_ROOM:
         size, free = len(room), min(limit, max(_FREE_ALLOWANCE, _FREE_RATIO * len(view)))
-        del room  # before there is more
+        del room  # free it before more is allocated
         size = min(free, _GROWTH * size) if size < free else _measure(codec, view, scratch, limit)
         room = scratch.room(size)
     return room[:found]
 
 
 def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
-    """Decompress only to count."""
+    """Decompress only to count the bytes."""
     if codec == _LZ4:
         from odradek.record import lz4_frame
 
@@ -177,7 +177,7 @@ def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
 
 
 class _TooLargeError(BadBatchError):
-    """More comes out than there may."""
+    """The decompressed size exceeds the limit."""
 
 
 def _too_large(limit: int) -> BadBatchError:
@@ -185,7 +185,7 @@ def _too_large(limit: int) -> BadBatchError:
 
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
-    """Read snappy; its blocks say their sizes, which are checked against what they can hold."""
+    """Decompress snappy; the sizes that its blocks claim are checked first."""
     from odradek.record import snappy_frame
 
     blocks = snappy_frame.blocks(data)
@@ -198,9 +198,9 @@ def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
 
 
 def _fast_zlib() -> Any:
-    """Return Intel's zlib, twice as fast at reading and ten times at writing, or Python's own.
+    """Return Intel's zlib, which reads twice and writes ten times as fast, or else Python's zlib.
 
-    It has no wheels for rare processors, so it is no dependency there.
+    Intel's zlib has no wheels for rare processors, where it isn't a dependency.
     """
     try:
         from isal import isal_zlib
@@ -210,7 +210,7 @@ def _fast_zlib() -> Any:
 
 
 def _gzip(level: int | None, data: memoryview) -> bytes:
-    """Write gzip: Intel's zlib knows the levels up to 3 only, Python's does the higher ones."""
+    """Compress with gzip: Intel's zlib for levels up to 3, which is its highest, else Python's."""
     library: Any = zlib
     if level in (None, _GZIP_DEFAULT):
         library = _fast_zlib()
@@ -223,7 +223,7 @@ def _gzip(level: int | None, data: memoryview) -> bytes:
 
 
 def _gunzip_into(data: memoryview, room: memoryview, _: Scratch) -> int:
-    """Read gzip in one go where it is one member of the usual size, else in pieces."""
+    """Decompress gzip at once if it is one member of the usual size, else in pieces."""
     library = _fast_zlib()
     unpacker = library.decompressobj(_GZIP_WINDOW)
     try:
@@ -249,7 +249,7 @@ def _fill(pieces: Iterator[bytes], room: memoryview) -> int:
 
 
 def _gunzip(data: memoryview) -> Iterator[bytes]:
-    """Read gzip in pieces; members may follow each other, as Java's reader allows."""
+    """Decompress gzip in pieces; several members may follow each other, as Java's reader allows."""
     library = _fast_zlib()
     unpacker = library.decompressobj(_GZIP_WINDOW)
     try:
@@ -273,7 +273,7 @@ _zstd_packers: dict[int, list[zstandard.ZstdCompressor]] = {}
 
 
 def _zstd(level: int, data: memoryview) -> bytes:
-    """Write zstd; the compressors' tables are kept, but none is ever used by two threads."""
+    """Compress with zstd; compressors are reused, but never by two threads at once."""
     kept = _zstd_packers.setdefault(level, [])
     try:
         packer = kept.pop()
@@ -288,7 +288,7 @@ def _zstd(level: int, data: memoryview) -> bytes:
 
 
 def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
-    """Read zstd. A frame that ends early isn't noticed here, but by its records."""
+    """Decompress zstd. A frame that ends early isn't noticed here but when its records are read."""
     import zstandard
 
     total = 0
@@ -302,7 +302,7 @@ def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
 
 
 def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
-    """Read zstd in pieces."""
+    """Decompress zstd in pieces."""
     import zstandard
 
     try:
@@ -324,4 +324,4 @@ _READERS: dict[int, Callable[[memoryview, memoryview, Scratch], int]] = {
     _LZ4: _unlz4_into,
     _ZSTD: _unzstd_into,
 }
-"""They decompress into the room they are given and tell the size, or `NO_ROOM`."""
+"""Functions that decompress into the memory they are given and return the size, or `NO_ROOM`."""

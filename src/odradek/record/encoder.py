@@ -1,8 +1,8 @@
-"""Encode columns into open batches, in short and obvious Python.
+"""Encode columns into open batches, in short and simple Python.
 
 In: `SentColumns` and one open `BatchBuilder` per partition. Out: the rows in those batches, in
-their order. It is the oracle of the fast encoder and runs if no kernel is built. The owner of the
-batches guards them by their lock during `use` and `encode`. Must not: open, close or seal batches,
+order. Tests compare the fast encoder with this one, and it runs if no kernel is built. The owner of
+the batches holds their lock during `use` and `encode`. Must not open, close or complete batches,
 wait, or know topics.
 """
 
@@ -27,14 +27,15 @@ from odradek.record.sent_columns import (
 )
 
 RECORD_OVERHEAD = 36
-"""Bytes that a record adds to its key, value and headers at most (`estimate_record_size`)."""
+"""Maximum number of bytes that a record adds to its key, value and headers
+(`estimate_record_size`)."""
 HEADER_OVERHEAD = 10
 RECORD_LIMIT = (1 << 31) - 1 - b.HEADER_SIZE
-"""A batch's length is a 32-bit number."""
+"""The batch's length is a 32-bit number."""
 
 
 class _Slot:
-    """The batch that a partition's rows go to, and which of its records are ours."""
+    """The batch of a partition, and the range of its records that this encoder wrote."""
 
     __slots__ = ("builder", "count", "first")
 
@@ -45,7 +46,7 @@ class _Slot:
 
 
 class _Integers:
-    """Reads integers out of a buffer that may be too short or not aligned."""
+    """Integers of a buffer that may be too short or not aligned."""
 
     def __init__(self, name: str, buffer: ByteBuffer, wide: bool, start: int, need: int) -> None:
         width = 8 if wide else 4
@@ -62,7 +63,7 @@ class _Integers:
 
 
 class _Validity:
-    """Reads Arrow's bitmap."""
+    """Arrow's validity bitmap."""
 
     def __init__(self, name: str, buffer: ByteBuffer | None, start: int, count: int) -> None:
         self._bits = None if buffer is None else memoryview(buffer).cast("B")
@@ -76,7 +77,7 @@ class _Validity:
 
 
 class _Binary:
-    """Reads byte strings; a span that doesn't lie within the data is an error."""
+    """Byte strings; a range outside of the data is an error."""
 
     def __init__(self, name: str, column: SentBinary, count: int) -> None:
         self._name = name
@@ -100,19 +101,19 @@ class _Binary:
 
 
 class _Numbers:
-    """Reads nullable integers."""
+    """Nullable integers."""
 
     def __init__(self, name: str, column: SentNumbers, wide: bool, count: int) -> None:
         self._numbers = _Integers(name, column.data, wide, column.start, count)
         self._valid = _Validity(name, column.validity, column.start, count)
 
     def get(self, i: int) -> int | None:
-        """Give row `i`."""
+        """Return row `i`."""
         return self._numbers[i] if self._valid[i] else None
 
 
 class _Headers:
-    """Reads header lists."""
+    """Lists of headers."""
 
     def __init__(self, column: SentHeaders, count: int) -> None:
         if column.entries < 0:
@@ -125,7 +126,7 @@ class _Headers:
         self._values = _Binary("headers.value", column.values, column.entries)
 
     def get(self, i: int, row: int) -> tuple[Headers, int]:
-        """Return row `i`'s headers, and how many bytes they take at most."""
+        """Return row `i`'s headers and the maximum number of bytes that they take."""
         if not self._valid[i]:
             return (), 0
         first, last = self._offsets[i], self._offsets[i + 1]
@@ -150,7 +151,7 @@ class _Headers:
 
 
 class Rows:
-    """Reads and checks rows one by one; it also words every complaint of the fast encoder."""
+    """Reads and checks rows one by one; it also raises the errors for the fast encoder."""
 
     def __init__(self, columns: SentColumns, partition_count: int, max_record_bytes: int) -> None:
         if partition_count < 1:
@@ -198,11 +199,11 @@ class Rows:
 
 
 class ColumnEncoder:
-    """Puts the rows of `columns` into batches, in their order, one open batch per partition.
+    """Appends the rows of `columns` to batches, in order, one open batch per partition.
 
-    Making one checks all rows, so nothing is sent of columns with a bad row: offsets that don't
-    lie in their data, partitions that the topic doesn't have, times before -1 ms, headers without
-    a key (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
+    The constructor checks all rows, so nothing is sent if one row is invalid: offsets outside of
+    the data, partitions that the topic doesn't have, times before -1 ms, headers without a key
+    (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class ColumnEncoder:
             self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
-        """Write rows of `partition` to `builder`; return our rows in the previous one."""
+        """Write rows of `partition` to `builder`; return the rows in its previous batch."""
         if not 0 <= partition < self._partition_count:
             raise IndexError(f"partition {partition} of {self._partition_count}")
         piece = self._piece(partition)
@@ -230,7 +231,7 @@ class ColumnEncoder:
         return piece
 
     def pieces(self) -> list[Piece]:
-        """Return our rows in the batches in use that weren't returned yet, by partition."""
+        """Return the rows in the current batches that weren't returned yet, by partition."""
         found = [self._piece(partition) for partition in sorted(self._slots)]
         for slot in self._slots.values():
             slot.count = 0
@@ -247,11 +248,12 @@ class ColumnEncoder:
         sticky_room: int = 0,
         places: memoryview | array[int] | None = None,
     ) -> Encoded:
-        """Append rows `start` to `stop`, up to the first one that can't be; see `StopReason`.
+        """Append rows `start` to `stop`, up to the first one that doesn't fit; see `StopReason`.
 
-        `timestamp_ms` is for rows without one, `room` the bytes that may be added, `sticky` the
-        partition of rows without key and partition, until `sticky_room` bytes went there. `places`
-        are writable integers (format `i`), one for each row: its partition, once it is in.
+        `timestamp_ms` is for rows without one, `room` the number of bytes that may be added,
+        `sticky` the partition of rows without key and partition, until `sticky_room` bytes went
+        there. `places` are writable integers (format `i`), one for each row: the partition of each
+        appended row is written there.
         """
         if not 0 <= start <= stop <= self.count:
             raise IndexError(f"rows {start} to {stop} of {self.count}")
@@ -296,7 +298,7 @@ class ColumnEncoder:
     def _append(
         self, slot: _Slot, key: bytes | None, value: bytes | None, headers: Headers, time: int
     ) -> bool:
-        """Append a record unless the batch can't take it or ours would no longer be in a row."""
+        """Append a record; return False if the batch is full or ends with records of others."""
         if slot.count and slot.builder.count != slot.first + slot.count:
             return False
         index = slot.builder.append(key, value, headers, time)

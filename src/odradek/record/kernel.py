@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True, freethreading_compatible=True
-"""The native decoder: record batches to columns; compiled by setup.py, never run as Python.
+"""Decode record batches to columns natively; compiled by setup.py, never run as Python.
 
-In: the records of one partition from a fetch answer. Out: what `reference.decode` gives, bit for
-bit, errors included. One pass: each record is checked and copied at once, into buffers that are
-large enough from the start or grow; a batch that turns out bad is cut off again. Nothing here
-trusts a length: each is compared with what is left before a byte behind it is looked at.
+In: the records of one partition from a Fetch response. Out: the same as `reference.decode` returns,
+bit for bit, errors included. Each record is checked and copied in one pass, into buffers that are
+large enough from the start or grow; the rows of a corrupt batch are removed again. Nothing here
+trusts a length: each is compared with the remaining bytes before a byte after it is read.
 
-The GIL is released for all batches in a row that need no Python: compressed ones do, and control
-and transactional ones while aborted transactions are known. Buffers come from a pool, because
-copying into pages that the system has to clear first is ten times slower.
+The GIL is released for as many successive batches as don't need Python: compressed ones do, and
+control and transactional ones while aborted transactions are known. Buffers come from a pool,
+because copying into pages that the system has to clear first is ten times slower.
 
-Must not look at the buffer after it returned: what is returned owns its bytes, or, with the layout
+Must not read the buffer after returning: the result owns its bytes or, with the layout
 `binary_view`, keeps the buffer alive.
 """
 
@@ -117,7 +117,7 @@ MOST_TOGETHER = cython.declare(int64_t, 1 << 18)
 
 # ---------------------------------------------------------------- memory
 
-# What follows is one for all threads: it is read and written under the GIL, or the pool's mutex.
+# All threads share the variables below: they are accessed under the GIL or the pool's mutex.
 SMALLEST_CLASS = cython.declare(int64_t, 1 << 14)
 CLASSES = cython.declare(cython.int, 80)
 _idle = cython.declare(Bytes[80])
@@ -137,7 +137,10 @@ _value_bytes = cython.declare(int64_t, 128)
 @cython.nogil
 @cython.exceptval(check=False)
 def size_class(size: int64_t) -> cython.int:
-    """Number the class that holds `size` bytes, four for each doubling; -1 for small ones."""
+    """Return the index of the class with blocks of `size` bytes; -1 for small sizes.
+
+    There are four classes for each doubling of the size.
+    """
     base: int64_t = SMALLEST_CLASS
     index: cython.int = 0
     if size <= base:
@@ -153,7 +156,7 @@ def size_class(size: int64_t) -> cython.int:
 @cython.nogil
 @cython.exceptval(check=False)
 def class_size(index: cython.int) -> int64_t:
-    """How many bytes the blocks of a class have."""
+    """Return the size of a class's blocks in bytes."""
     base: int64_t = SMALLEST_CLASS << (index // 4)
     return base + (base // 4) * (index % 4)
 
@@ -163,7 +166,7 @@ def class_size(index: cython.int) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def rounded(size: int64_t) -> int64_t:
-    """Round up to what a block of this size really has; small ones are malloc's affair."""
+    """Round up to the real size of such a block; malloc rounds small ones itself."""
     index: cython.int = size_class(size)
     return size if index < 0 else class_size(index)
 
@@ -171,7 +174,7 @@ def rounded(size: int64_t) -> int64_t:
 @cython.cfunc
 @cython.exceptval(check=False)
 def pool_take(size: int64_t) -> Bytes:
-    """Give a block of `rounded(size)` bytes; NULL when there is no memory."""
+    """Return a block of `rounded(size)` bytes, or NULL if there is no memory."""
     global _clock, _held, _hits, _misses
     index: cython.int = size_class(size)
     block: Bytes = cython.NULL
@@ -195,7 +198,7 @@ def pool_take(size: int64_t) -> Bytes:
 @cython.cfunc
 @cython.exceptval(check=False)
 def pool_give(block: Bytes, size: int64_t) -> cython.void:
-    """Take a block back, or let it go where that would be more than the limit."""
+    """Return a block to the pool, or free it if the pool would exceed its limit."""
     global _held
     index: cython.int = size_class(size)
     if index < 0 or index >= CLASSES:
@@ -207,7 +210,7 @@ def pool_give(block: Bytes, size: int64_t) -> cython.void:
     else:
         while _held + size > _limit:
             pool_drop()
-        # A free block's first bytes say where the next one is.
+        # A free block's first bytes point to the next one.
         memcpy(block, cython.address(_idle[index]), cython.sizeof(Bytes))
         _idle[index] = block
         _held += size
@@ -217,7 +220,7 @@ def pool_give(block: Bytes, size: int64_t) -> cython.void:
 @cython.cfunc
 @cython.exceptval(check=False)
 def pool_drop() -> cython.void:
-    """Let one idle block go: one of the class that was asked for longest ago. Under the mutex."""
+    """Free one idle block, of the class whose last request is the oldest. Needs the mutex."""
     global _held
     oldest: cython.int = -1
     index: cython.int
@@ -232,7 +235,7 @@ def pool_drop() -> cython.void:
 
 
 def pool_state():
-    """Say how much memory columns take and how often it was used again."""
+    """Return how much memory columns use and how often it was reused."""
     odradek_lock(cython.address(odradek_pool))
     held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
     odradek_unlock(cython.address(odradek_pool))
@@ -240,7 +243,7 @@ def pool_state():
 
 
 def set_pool_limit(limit: int64_t) -> None:
-    """Hold at most so many idle bytes from now on."""
+    """Set the maximum number of idle bytes."""
     global _limit
     odradek_lock(cython.address(odradek_pool))
     _limit = max(0, limit)
@@ -252,7 +255,7 @@ def set_pool_limit(limit: int64_t) -> None:
 @cython.cfunc
 @cython.exceptval(check=False)
 def note_lent(size: int64_t) -> cython.void:
-    """Count what columns have."""
+    """Add to the memory that columns use."""
     global _lent
     odradek_lock(cython.address(odradek_pool))
     _lent += size
@@ -263,7 +266,7 @@ def note_lent(size: int64_t) -> cython.void:
 @cython.freelist(64)
 @cython.cclass
 class Buffer:
-    """One column's bytes; the block goes back to the pool when the last view of it dies."""
+    """The bytes of one column; the block returns to the pool with the last view of it."""
 
     data: Bytes
     capacity: int64_t
@@ -319,7 +322,7 @@ CONTENT_DATA = cython.declare(cython.int, 14)
 CONTENT_BITS = cython.declare(cython.int, 15)
 BLOCKS = cython.declare(cython.int, 16)
 
-# What stops the walk over batches.
+# Why the loop over batches stopped.
 FINISHED = cython.declare(cython.int, 0)
 LATER = cython.declare(cython.int, 1)
 BAD_HEADER = cython.declare(cython.int, 2)
@@ -328,7 +331,7 @@ COMPRESSED = cython.declare(cython.int, 4)
 BAD_RECORDS = cython.declare(cython.int, 5)
 CUT = cython.declare(cython.int, 6)
 
-# What is wrong with a batch; `reason` has the words.
+# Errors in a batch; `reason` returns the texts.
 NO_MEMORY = cython.declare(cython.int, 1)
 RAN_OUT = cython.declare(cython.int, 2)
 OVER_32 = cython.declare(cython.int, 3)
@@ -354,7 +357,7 @@ COSTLY_HEADERS = cython.declare(cython.int, 16)
 def get_varint(
     at: Source, end: Source, value: cython.pointer(int64_t), error: cython.pointer(cython.int)
 ) -> Source:
-    """Read a zigzag number of up to 32 bits; returns where it ends, NULL where it is bad."""
+    """Read a zigzag number of up to 32 bits; return where it ends, or NULL if it is invalid."""
     byte: uint64_t
     found: uint64_t
     shift: cython.int = 7
@@ -391,7 +394,7 @@ def get_varint(
 def get_varlong(
     at: Source, end: Source, value: cython.pointer(int64_t), error: cython.pointer(cython.int)
 ) -> Source:
-    """Read a zigzag number of up to 64 bits; returns where it ends, NULL where it is bad."""
+    """Read a zigzag number of up to 64 bits; return where it ends, or NULL if it is invalid."""
     byte: uint64_t
     found: uint64_t = 0
     shift: cython.int = 0
@@ -418,7 +421,7 @@ def get_varlong(
 @cython.nogil
 @cython.exceptval(check=False)
 def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
-    """Say that an entry is null."""
+    """Mark an entry as null."""
     bits[index >> 3] &= ~(1 << (index & 7)) & 255
 
 
@@ -427,7 +430,7 @@ def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def set_bits(bits: Bytes, start: int64_t, stop: int64_t) -> cython.void:
-    """Say that entries are there."""
+    """Mark entries as not null."""
     while start < stop:
         bits[start >> 3] |= 1 << (start & 7)
         start += 1
@@ -440,7 +443,7 @@ def set_bits(bits: Bytes, start: int64_t, stop: int64_t) -> cython.void:
 def put_view(
     to: Bytes, data: Source, size: int64_t, buffer: cython.int, at: int64_t
 ) -> cython.void:
-    """Write one entry of a `binary_view` column: short bytes themselves, or where they lie."""
+    """Write one entry of a `binary_view` column: short bytes themselves, or their position."""
     numbers: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), to)
     numbers[0] = cython.cast(int32_t, size)
     if size > INLINE:
@@ -470,9 +473,9 @@ Header = cython.struct(
 @cython.nogil
 @cython.exceptval(check=False)
 def read_fields(at: Source, header: cython.pointer(Header)) -> cython.bint:
-    """Read the header of a batch that is there in full; False where something is wrong with it.
+    """Read the header of a complete batch; return False if it is invalid.
 
-    What exactly, `batch.read_header` says.
+    `batch.read_header` raises the error.
     """
     header.base = cython.cast(int64_t, get64(at))
     header.size = cython.cast(int64_t, cython.cast(int32_t, get32(at + 8))) + 12
@@ -496,9 +499,9 @@ def read_fields(at: Source, header: cython.pointer(Header)) -> cython.bint:
 @cython.final
 @cython.cclass
 class Decoder:
-    """One call of `decode`: what it wants, how far it is and what it found."""
+    """State of one call of `decode`: the wanted range, the position and the result."""
 
-    # The buffer, how far it is consumed, and which offsets are wanted.
+    # The buffer, the position in it, and the range of wanted offsets.
     source: Source
     size: int64_t
     at: int64_t
@@ -516,7 +519,7 @@ class Decoder:
     most_bytes: int64_t
     tracked: cython.bint
     viewed: cython.bint
-    # What was met.
+    # Results so far.
     header: Header
     batches: int64_t
     control: int64_t
@@ -525,7 +528,7 @@ class Decoder:
     needed: int64_t
     epoch: int32_t
     left_out: cython.bint
-    # What is wrong, and with which numbers.
+    # The error, and the numbers for its text.
     error: cython.int
     claimed: int64_t
     limit: int64_t
@@ -537,8 +540,8 @@ class Decoder:
     key_nulls: int64_t
     value_end: int64_t
     value_nulls: int64_t
-    headers: int64_t  # how many; with raw_headers how many bytes of them
-    header_room: int64_t  # and how many there may be behind the batch that is being walked
+    headers: int64_t  # their number; with raw_headers their size in bytes
+    header_room: int64_t  # maximum of `headers` after the current batch
     name_end: int64_t
     content_end: int64_t
     content_nulls: int64_t
@@ -553,7 +556,7 @@ class Decoder:
     @cython.cfunc
     @cython.exceptval(check=False)
     def start_with(self, index: cython.int, size: int64_t) -> cython.void:
-        """Take a block from the pool for a column; if there is none, `grow` says so later."""
+        """Take a block from the pool for a column; if there is none, `grow` fails later."""
         self.blocks[index].data = pool_take(size + PAD)
         if self.blocks[index].data:
             self.blocks[index].capacity = rounded(size + PAD)
@@ -562,7 +565,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def grow(self, index: cython.int, size: int64_t) -> cython.bint:
-        """Make room for `size` bytes in all and the padding behind them; False without memory."""
+        """Grow a block to `size` bytes in all, plus padding; return False without memory."""
         block: cython.pointer(Block) = cython.address(self.blocks[index])
         data: Bytes
         size += PAD
@@ -582,14 +585,14 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def ends_size(self, rows: int64_t) -> int64_t:
-        """How many bytes say where the entries of a column lie."""
+        """Return the bytes that the positions of a column's entries take."""
         return VIEW * rows if self.viewed else 4 * rows + 4
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def room_for(self, rows: int64_t) -> cython.bint:
-        """Make room for so many rows in all columns that have a number for each row."""
+        """Grow all columns with a number for each row to this number of rows."""
         if not (
             self.grow(OFFSETS, 8 * rows)
             and self.grow(TIMES, 8 * rows)
@@ -608,7 +611,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def room_for_bits(self, index: cython.int, entries: int64_t) -> cython.bint:
-        """Make room for so many bits; new ones are set: entries are there until they are null."""
+        """Grow a bitmap to this number of entries; new bits are set, which means not null."""
         had: int64_t = self.blocks[index].capacity
         if not self.grow(index, (entries + 7) // 8):
             return False
@@ -619,7 +622,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def fail(self, error: cython.int, claimed: int64_t, limit: int64_t) -> cython.bint:
-        """Note what is wrong."""
+        """Record the error and its numbers; return False."""
         self.error = error
         self.claimed = claimed
         self.limit = limit
@@ -629,23 +632,23 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def walk(self, at: Source, end: Source, readable: Source, stays: cython.bint) -> cython.bint:
-        """Check all records from `at` to `end`, and add those that are wanted.
+        """Check all records from `at` to `end`, and add the wanted ones.
 
-        Copies may read up to `readable`; views may refer to what `stays`. Where one record is bad,
-        none is added.
+        Copies may read up to `readable`; views may refer to the bytes if `stays` is set, because
+        they remain in the buffer. If one record is corrupt, none is added.
         """
         headers: int64_t = self.headers
         name_end: int64_t = self.name_end
         content_end: int64_t = self.content_end
         content_nulls: int64_t = self.content_nulls
-        # What was decompressed is there beside the columns.
+        # Decompressed bytes need memory in addition to the columns.
         room: int64_t = self.most_bytes - (0 if stays else end - at)
         self.header_room = headers + max(room, 0) // HEADER_COST
         if self.records(at, end, readable, stays):
             if not self.raw_headers:
                 self.decompressed += HEADER_COST * (self.headers - headers)
             return True
-        # What `bad_records` tells.
+        # For the error that `bad_records` returns.
         self.headers_met = self.headers - headers
         self.headers = headers
         self.name_end = name_end
@@ -660,7 +663,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def restore_bits(self, index: cython.int, first: int64_t) -> cython.void:
-        """Set all bits from this one on again, as they are before an entry is null."""
+        """Set all bits from this one on again, as for entries that aren't null."""
         block: Block = self.blocks[index]
         byte: int64_t = (first + 7) >> 3
         if block.data and byte <= block.capacity:
@@ -671,7 +674,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def records(self, at: Source, end: Source, readable: Source, stays: cython.bint) -> cython.bint:
-        """Do the work of `walk`; what it changed half-way is mended there."""
+        """Do the work of `walk`, which undoes the changes of a failed call."""
         count: int64_t = self.header.count
         base: int64_t = self.header.base
         last_delta: int64_t = self.header.last_delta
@@ -706,7 +709,7 @@ class Decoder:
         value_end: int64_t = self.value_end
         key_nulls: int64_t = self.key_nulls
         value_nulls: int64_t = self.value_nulls
-        # No more rows than records fit into these bytes, whatever the header says.
+        # These bytes limit the number of rows, whatever the header claims.
         full = min(min(count, (end - at) // SMALLEST_RECORD), self.most - first) + first
         if not self.room_for(full):
             return False
@@ -738,8 +741,8 @@ class Decoder:
             if length <= 0 or length > end - at:
                 return self.fail(RECORD_SIZE, length, end - at)
             stop = at + length
-            # Numbers may be read beyond the record, never beyond the batch: its end tells. The
-            # first byte has attributes, unused so far.
+            # Numbers may be read beyond the record, but not beyond the batch: the check of the end
+            # finds it. The first byte has attributes, which are unused so far.
             at = get_varlong(at + 1, end, cython.address(time), cython.address(error))
             if not at:
                 return self.fail(error, 0, 0)
@@ -884,7 +887,7 @@ class Decoder:
         row: int64_t,
         offset: int64_t,
     ) -> Source:
-        """Read the headers of one record; returns where they end, NULL where they are bad."""
+        """Read the headers of one record; return where they end, or NULL if they are invalid."""
         name_size: int64_t = 0
         size: int64_t = 0
         name: Source
@@ -892,7 +895,7 @@ class Decoder:
         first: Source = at
         raw: cython.bint = keep and self.raw_headers
         new: cython.bint = keep and self.headers == 0
-        # Records are smaller than 2 GB, so half of what is left is a sound limit.
+        # A header takes two bytes and records are smaller than 2 GB, so this limit is safe.
         if count < 0 or stop < at or count > (stop - at) // 2:
             self.fail(HEADER_COUNT, count, stop - at)
             return cython.NULL
@@ -983,7 +986,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def add_name(self, name: Source, size: int64_t) -> cython.bint:
-        """Add a name that isn't ASCII: what isn't UTF-8 in it is replaced, as in Java."""
+        """Add a name that isn't ASCII: invalid UTF-8 in it is replaced, as in Java."""
         with cython.gil:
             try:
                 text = cython.cast(
@@ -1008,7 +1011,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def run(self) -> cython.int:
-        """Consume batches until one needs Python or something ends it; tells which."""
+        """Consume batches until one needs Python or decoding stops; return which."""
         left: int64_t
         size: int64_t
         at: Source
@@ -1053,7 +1056,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def visible(self) -> cython.int:
-        """Add the records of the batch, unless they lie before what is wanted; 0 when it went."""
+        """Add the records of the batch unless they are before the position; return 0 on success."""
         at: Source = self.source + self.at
         size: int64_t = self.header.size
         if self.header.base + self.header.last_delta < self.position:
@@ -1072,7 +1075,7 @@ class Decoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def passed(self) -> cython.bint:
-        """Move the position behind the batch; False when something of it was left out."""
+        """Move the position after the batch; return False if some of its records were left out."""
         last: int64_t = self.header.base + self.header.last_delta
         self.epoch = self.header.epoch
         if self.left_out:
@@ -1090,7 +1093,7 @@ class Decoder:
     @cython.cfunc
     @cython.exceptval(check=False)
     def prepare(self) -> cython.void:
-        """Look at the headers for how large the columns will be, and take blocks of that size."""
+        """Estimate the sizes of the columns from the batches' headers, and take such blocks."""
         header: Header
         rows: int64_t = 0
         payload: int64_t = 0
@@ -1143,7 +1146,7 @@ class Decoder:
 
     @cython.cfunc
     def column(self, index: cython.int, items: int64_t, kind: cython.p_char, width: int64_t):
-        """Hand a block over as a view of so many numbers, or bytes."""
+        """Return a block as a view of `items` numbers or bytes, and give up its ownership."""
         block: cython.pointer(Block) = cython.address(self.blocks[index])
         found: Buffer = Buffer()
         if not block.data:
@@ -1162,7 +1165,7 @@ class Decoder:
 
     @cython.cfunc
     def bits(self, index: cython.int, entries: int64_t):
-        """Hand a bitmap over, with no bit set behind its entries."""
+        """Return a bitmap, with all bits after its entries cleared."""
         if entries & 7:
             self.blocks[index].data[entries >> 3] &= (1 << (entries & 7)) - 1
         return self.column(index, (entries + 7) // 8, b"B", 1)
@@ -1177,7 +1180,7 @@ class Decoder:
         nulls: int64_t,
         whole: memoryview,
     ):
-        """Hand the keys or the values over; `whole` is the buffer that views refer to."""
+        """Return the keys or the values; `whole` is the buffer that views refer to."""
         rows: int64_t = self.rows
         validity = self.bits(bits, rows) if nulls else None
         if not self.viewed:
@@ -1191,7 +1194,7 @@ class Decoder:
 
     @cython.cfunc
     def columns(self, whole: memoryview):
-        """Hand all columns over."""
+        """Return all columns."""
         global _key_bytes, _value_bytes
         rows: int64_t = self.rows
         keys = values = None
@@ -1223,7 +1226,7 @@ class Decoder:
 
     @cython.cfunc
     def header_column(self):
-        """Hand the headers over; a row without any has a null list."""
+        """Return the headers; a row without headers has a null list."""
         rows: int64_t = self.rows
         if self.raw_headers:
             return RawColumn(
@@ -1261,32 +1264,32 @@ class Decoder:
 
 
 class Column(BinaryColumn):
-    """A binary column whose entries are taken out by the kernel, too."""
+    """A binary column whose entries the kernel extracts."""
 
     __slots__ = ()
 
     def values(self, start: int, stop: int) -> list[bytes | None]:
-        """Copy the entries from `start` to `stop` out as `bytes`."""
+        """Copy the entries from `start` to `stop` into `bytes` objects."""
         return binary_values(self.offsets, self.data, self.validity, start, stop)
 
 
 class RawColumn(RawHeaderColumn):
-    """Raw headers that the kernel reads, too."""
+    """Raw headers that the kernel reads."""
 
     __slots__ = ()
 
     def lists(self, start: int, stop: int) -> list:
-        """Give each row's headers as a tuple, or as `RawHeaders` where they are many."""
+        """Return each row's headers as a tuple, or as `RawHeaders` if there are many."""
         return header_lists(self.offsets, self.data, start, stop)
 
 
 class Unread(RawHeaders):
-    """Headers that the kernel reads when somebody asks."""
+    """Headers that the kernel reads at the first access."""
 
     __slots__ = ()
 
     def read(self) -> tuple:
-        """All of them."""
+        """Return all headers."""
         raw: bytes = self._raw
         size: int64_t = len(raw)  # refuses None
         at: Source = cython.cast(Source, PyBytes_AS_STRING(raw))
@@ -1303,7 +1306,7 @@ _scratches: list[Scratch] = []
 
 @cython.cfunc
 def idle_scratch() -> Scratch:
-    """Take one that nobody uses; without the GIL another thread may take the last one meanwhile."""
+    """Return an idle `Scratch`; without the GIL another thread may take the last one first."""
     try:
         return _scratches.pop()
     except IndexError:
@@ -1312,7 +1315,7 @@ def idle_scratch() -> Scratch:
 
 @cython.cfunc
 def reason(work: Decoder) -> str:
-    """Say what is wrong with the records of a batch, in the reference's words."""
+    """Return what is wrong with the records of a batch, in the same words as the reference."""
     claimed = work.claimed
     limit = work.limit
     if work.error == RAN_OUT:
@@ -1342,7 +1345,7 @@ def reason(work: Decoder) -> str:
 
 @cython.cfunc
 def raise_bad_header(buffer: memoryview, at: int64_t):
-    """Raise what `batch` says about the header; it must have something to say."""
+    """Raise the error of `batch` about a header that the kernel found invalid."""
     batch_size(buffer, at)
     read_header(buffer, at)
     raise AssertionError("the kernel refused a header that is sound")
@@ -1350,7 +1353,7 @@ def raise_bad_header(buffer: memoryview, at: int64_t):
 
 @cython.cfunc
 def bad_records(work: Decoder, limits):
-    """The error for what is wrong with the records of a batch."""
+    """Return the error for the records of a batch."""
     if work.error == NO_MEMORY:
         return MemoryError()
     if work.error == MANY_HEADERS:
@@ -1392,7 +1395,7 @@ def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch, limits)
 
 @cython.cfunc
 def track(work: Decoder, buffer: memoryview, transactions) -> cython.int:
-    """Do with a batch what the transactions known to be aborted say; then as `visible`."""
+    """Handle a batch by the state of its producer's aborted transactions; return as `visible`."""
     status: cython.int = 0
     header = read_header(buffer, work.at)
     transactions.advance(header)
@@ -1412,9 +1415,9 @@ def track(work: Decoder, buffer: memoryview, transactions) -> cython.int:
 
 @cython.cfunc
 def consume(work: Decoder, buffer: memoryview, transactions, limits) -> cython.bint:
-    """Consume what there is; True when nothing is left for another call.
+    """Consume the available batches; return True if nothing is left for another call.
 
-    An error behind good batches isn't raised: the call that goes on meets it first.
+    An error after good batches isn't raised: the next call finds it first.
     """
     status: cython.int
     scratch = None
@@ -1477,7 +1480,7 @@ def decode(
     layout: str = "binary",
     limits=NO_LIMITS,
 ):
-    """Decode one partition's records; see `reference.decode`, whose twin this is."""
+    """Decode one partition's records; the same as `reference.decode`."""
     work: Decoder = Decoder()
     view: Py_buffer
     finished: cython.bint
@@ -1503,7 +1506,7 @@ def decode(
     try:
         work.source = cython.cast(Source, view.buf)
         work.size = view.len
-        # A view has 31 bits to say where its bytes lie.
+        # A view has 31 bits for the position of its bytes.
         work.viewed = layout == "binary_view" and view.len <= LARGEST_VIEWED
         work.prepare()
         finished = consume(work, whole, transactions, limits)
@@ -1523,11 +1526,11 @@ def decode(
     )
 
 
-# ---------------------------------------------------------------- smaller services
+# ---------------------------------------------------------------- other functions
 
 
 def apart(view: memoryview) -> memoryview:
-    """Give a view of the same bytes that another thread may have: see `odradek.record.apart`."""
+    """Return a view of the same bytes that another thread may use: see `odradek.record.apart`."""
     whole: memoryview = memoryview(view.obj).cast("B")
     at = cython.cast(Source, PyMemoryView_GET_BUFFER(view).buf) - cython.cast(
         Source, PyMemoryView_GET_BUFFER(whole).buf
@@ -1538,7 +1541,7 @@ def apart(view: memoryview) -> memoryview:
 def survey_batches(
     buffer, offset: int64_t
 ) -> tuple[int, int, int | None, bool, list[tuple[int, int]]]:
-    """Walk over the headers of an answer to a fetch from `offset`; see `survey.survey_batches`."""
+    """Read the headers of a Fetch response that begins at `offset`, as `survey.survey_batches`."""
     view: Py_buffer
     PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
     source: Source = cython.cast(Source, view.buf)
@@ -1587,7 +1590,7 @@ def survey_batches(
 
 
 def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> list:
-    """Copy the entries from `start` to `stop` of a binary column out as `bytes`, None for null."""
+    """Copy the entries from `start` to `stop` of a binary column into `bytes`, None for null."""
     cells: _Cells = _Cells()
     cells.begin(offsets, data, validity, start, stop)
     found: list = PyList_New(stop - start)
@@ -1602,7 +1605,7 @@ def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> lis
 @cython.final
 @cython.cclass
 class _Cells:
-    """A walk over the entries of a binary column, or over a list of such."""
+    """An iterator over the entries of a binary column, or over a list of them."""
 
     items: list
 
@@ -1617,7 +1620,7 @@ class _Cells:
 
     @cython.cfunc
     def begin(self, offsets, data, validity, start: int64_t, stop: int64_t) -> cython.int:
-        """Walk from entry `start` to `stop`."""
+        """Iterate from entry `start` to `stop`."""
         self.ends = offsets
         self.content = data
         self.size = self.content.shape[0]
@@ -1639,7 +1642,7 @@ class _Cells:
 
     @cython.cfunc
     def next(self):
-        """The next entry; asked for as often as there are some."""
+        """Return the next entry; the caller knows how many there are."""
         index: int64_t = self.index
         a: int64_t = self.at
         b: int64_t
@@ -1664,7 +1667,7 @@ HeaderPlace = cython.struct(name=Source, name_size=int64_t, content=Source, size
 @cython.nogil
 @cython.exceptval(check=False)
 def find_header(at: Source, end: Source, found: cython.pointer(HeaderPlace)) -> Source:
-    """Say where the next header lies and give where it ends, NULL where that isn't before `end`."""
+    """Find the next header and return where it ends; NULL if that isn't before `end`."""
     error: cython.int = 0
     at = get_varint(at, end, cython.address(found.name_size), cython.address(error))
     if not at or found.name_size < 0 or found.name_size > end - at:
@@ -1679,10 +1682,10 @@ def find_header(at: Source, end: Source, found: cython.pointer(HeaderPlace)) -> 
 
 @cython.cfunc
 def headers_between(at: Source, end: Source, most: int64_t):
-    """Make a tuple of one record's headers; None where there are more than `most`.
+    """Return one record's headers as a tuple; None if there are more than `most`.
 
-    The decoder has checked them. The bytes come from its caller again, so they are checked again,
-    twice: to count them and, because what is done with a name may run anything, to read them.
+    The decoder has checked them, but the caller passes the bytes again, so they are checked again,
+    twice: to count them and to read them, because creating a name may run any code in between.
     """
     place: HeaderPlace
     here: Source = at
@@ -1698,7 +1701,7 @@ def headers_between(at: Source, end: Source, most: int64_t):
     if count == 0:
         return ()
     found = PyTuple_New(count)
-    PyObject_GC_UnTrack(found)  # nothing in it can refer back to it
+    PyObject_GC_UnTrack(found)  # its items can't refer back to it
     for index in range(count):
         at = find_header(at, end, cython.address(place))
         if not at:
@@ -1720,7 +1723,7 @@ def headers_between(at: Source, end: Source, most: int64_t):
 
 
 def header_lists(offsets, data, start: int64_t, stop: int64_t) -> list:
-    """Read the raw headers of the rows from `start` to `stop`: as tuples, unless they are many."""
+    """Read the raw headers of the rows from `start` to `stop`: as tuples, unless there are many."""
     ends: cython.const[int32_t][::1] = offsets
     content: cython.const[uint8_t][::1] = data
     index: int64_t
@@ -1754,7 +1757,7 @@ def header_lists(offsets, data, start: int64_t, stop: int64_t) -> list:
 
 @cython.cfunc
 def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
-    """Take memory for so many numbers from the pool."""
+    """Allocate a column of `items` numbers from the pool."""
     found: Buffer = Buffer()
     found.capacity = rounded(items * width + PAD)
     found.data = pool_take(items * width + PAD)
@@ -1768,7 +1771,7 @@ def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
 
 
 def microseconds(milliseconds, start: int64_t, count: int64_t):
-    """Multiply timestamps by a thousand, as int64; None where one of them becomes too large."""
+    """Multiply timestamps by a thousand, as int64; return None if a result is too large."""
     source: cython.const[int64_t][::1] = milliseconds
     index: int64_t
     time: int64_t
@@ -1786,7 +1789,7 @@ def microseconds(milliseconds, start: int64_t, count: int64_t):
 
 
 def wide_types(types, start: int64_t, count: int64_t):
-    """Give timestamp types as int32."""
+    """Convert timestamp types to int32."""
     source: cython.const[uint8_t][::1] = types
     index: int64_t
     if start < 0 or count < 0 or count > source.shape[0] - start:
@@ -1808,7 +1811,7 @@ NOTED = cython.declare(int64_t, (cython.sizeof(odradek_lent) + 63) // 64 * 64)
 @cython.nogil
 @cython.exceptval(check=False)
 def aligned(size: int64_t) -> int64_t:
-    """The next place where a column may begin."""
+    """Return the next position at which a column may begin."""
     return (size + 63) // 64 * 64
 
 
@@ -1816,14 +1819,14 @@ def aligned(size: int64_t) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def release_column(array: cython.pointer(ArrowArray)) -> cython.void:
-    """A batch's columns go with it."""
+    """Mark a column as released: its memory belongs to the batch."""
     array.release = cython.NULL
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def give_lent(lent: Lent) -> cython.void:
-    """Nobody reads a batch any more."""
+    """Free a batch that Arrow has released."""
     index: cython.int
     for index in range(lent.views):
         PyBuffer_Release(cython.address(lent.view[index]))
@@ -1835,7 +1838,7 @@ def give_lent(lent: Lent) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def release_batch(array: cython.pointer(ArrowArray)) -> cython.void:
-    """Arrow calls this in whatever thread, and perhaps when Python has ended."""
+    """Release a batch; Arrow calls this in any thread, and perhaps after Python has ended."""
     lent: Lent = cython.cast(Lent, array.private_data)
     array.release = cython.NULL
     if Py_IsInitialized():
@@ -1845,7 +1848,7 @@ def release_batch(array: cython.pointer(ArrowArray)) -> cython.void:
 
 @cython.cfunc
 def hold(lent: Lent, buffer, least: int64_t) -> Bytes:
-    """Keep a buffer, of so many bytes at least, for as long as Arrow has the batch."""
+    """Keep a buffer of at least `least` bytes until Arrow releases the batch."""
     view: cython.pointer(Py_buffer) = cython.address(lent.view[lent.views])
     if lent.views == 9:
         raise ValueError("a column is named twice")
@@ -1858,8 +1861,9 @@ def hold(lent: Lent, buffer, least: int64_t) -> Bytes:
 
 @cython.cfunc
 def hold_binary(lent: Lent, index: cython.int, column, stop: int64_t) -> cython.bint:
-    """Keep the buffers of keys or values up to a row; False where they are large: who keeps another
-    column must not keep these.
+    """Keep the buffers of keys or values up to a row; return False if they are large.
+
+    Otherwise a column that is kept by the program would keep the large buffers alive, too.
     """
     ends: Bytes = hold(lent, column.offsets, 4 * (stop + 1))
     last: int64_t = cython.cast(cython.pointer(int32_t), ends)[stop]
@@ -1870,14 +1874,14 @@ def hold_binary(lent: Lent, index: cython.int, column, stop: int64_t) -> cython.
     lent.column[index].n_buffers = 3
     if column.validity is not None:
         lent.buffers[index][0] = hold(lent, column.validity, (stop + 7) // 8)
-        lent.column[index].null_count = -1  # Arrow counts them when somebody asks
+        lent.column[index].null_count = -1  # Arrow counts them on demand
     return True
 
 
 @cython.final
 @cython.cclass
 class ArrowBatch:
-    """A record batch as Arrow's C data interface has it, until Arrow takes it over."""
+    """A record batch in Arrow's C data interface, until Arrow imports it."""
 
     array: ArrowArray
 
@@ -1886,7 +1890,7 @@ class ArrowBatch:
 
     @property
     def address(self) -> int:
-        """Where its structure is."""
+        """Address of its structure."""
         return cython.cast(cython.size_t, cython.address(self.array))
 
     def __dealloc__(self) -> None:
@@ -1895,12 +1899,12 @@ class ArrowBatch:
 
 
 def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
-    """Make a record batch of some columns, each named by a letter in `wanted`: `k`ey, `v`alue,
-    `t`opic, `p`artition, `o`ffset, `m`oment (the timestamp) and `y` for its type.
+    """Build a record batch of some columns, or return None if pyarrow has to build it.
 
-    None where pyarrow has to make it: of nothing, of views, of buffers that aren't the kernel's or
-    have over 256 KiB, of a time that microseconds can't hold. A column of the batch keeps all of it
-    alive.
+    Each column is named by a letter in `wanted`: `k`ey, `v`alue, `t`opic, `p`artition, `o`ffset,
+    `m`oment (the timestamp) and `y` for its type. pyarrow builds batches of no rows, of views, of
+    buffers that aren't the kernel's or have over 256 KiB, and of a time that microseconds can't
+    hold. A column of the batch keeps all of it alive.
     """
     made: ArrowBatch = ArrowBatch()
     count: int64_t = columns.count
@@ -1945,7 +1949,7 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
     lent.capacity = rounded(size)
     note_lent(lent.capacity)
     made.array.private_data = lent
-    made.array.release = release_batch  # from here on it is given back in any case
+    made.array.release = release_batch  # from here on, releasing the array frees it in any case
     here = cython.cast(Bytes, lent) + NOTED
     for index in range(kinds):
         letter = letters[index]
@@ -2011,7 +2015,7 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
 @cython.cfunc
 @cython.inline
 def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void:
-    """Fill one place of a new tuple."""
+    """Set one item of a new tuple."""
     Py_INCREF(item)
     PyTuple_SET_ITEM(row, index, item)
 
@@ -2019,16 +2023,16 @@ def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void
 @cython.cfunc
 @cython.inline
 def is_plain_tuple(cls: type) -> cython.bint:
-    """Tell whether nothing but items is in a tuple of this class."""
+    """Return whether tuples of this class have items and nothing else."""
     parts = ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
     return issubclass(cls, tuple) and all(getattr(cls, p) == getattr(tuple, p) for p in parts)
 
 
 def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None) -> list:
-    """Make a `cls` of each row; see `rows.build_rows`, whose twin this is.
+    """Create a `cls` for each row; the same as `rows.build_rows`.
 
-    The garbage collector never sees these tuples: what is in them can't refer back to them, and
-    millions of kept records would cost more in each of its rounds than in all else.
+    The garbage collector doesn't track these tuples: their items can't refer back to them, and
+    millions of kept records would make each collection slow.
     """
     start: int64_t = columns.start
     count: int64_t = columns.count
@@ -2071,14 +2075,17 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
         if part is not None and len(part) < count:
             raise IndexError("a column is shorter than the others")
     found = PyList_New(count)
-    # Ten thousand tuples would have it look through the program a dozen times, and find none of
-    # them. Nothing of others runs before it may go on; without the GIL others may, and ask for it.
+    # Creating ten thousand tuples would trigger the garbage collector a dozen times, for objects
+    # that it doesn't track. No foreign code runs before it is enabled again; without the GIL other
+    # threads run, and may need it.
     collects = 0 if odradek_free_threads else PyGC_Disable()
     try:
         for index in range(count):
-            # All that may fail comes before the tuple, which then is filled at once.
+            # Everything that may fail comes before the tuple is created, which is then filled at
+            # once.
             place = start + index
-            if times[place] != last:  # many that follow each other have one time: one object, too
+            # successive records often have the same time: they share one object
+            if times[place] != last:
                 last = times[place]
                 time = last
             offset = offsets[place]
@@ -2109,7 +2116,7 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
 
 @cython.cfunc
 def cells_of(column, start: int64_t, stop: int64_t) -> _Cells:
-    """A walk over a column of this kernel's, or over what another one gives as a list."""
+    """Return an iterator over a column of this kernel, or over the list of another column."""
     cells: _Cells = _Cells()
     if type(column) is Column:
         cells.begin(column.offsets, column.data, column.validity, start, stop)
@@ -2121,7 +2128,7 @@ def cells_of(column, start: int64_t, stop: int64_t) -> _Cells:
 
 
 def read_as_slots(cls: type) -> None:
-    """Have the fields of a class read faster; see `rows.read_as_slots`, whose twin this is."""
+    """Make reading the fields of a class faster; the same as `rows.read_as_slots`."""
     if not is_plain_tuple(cls):
         raise TypeError(f"{cls!r} isn't a named tuple")
 
@@ -2134,9 +2141,9 @@ def read_as_slots(cls: type) -> None:
 
 
 def blanks(cls: type, count: int) -> list:
-    """Make so many objects of a class, to be filled; see `rows.blanks`, whose twin this is.
+    """Create `count` objects of a class, to be filled; the same as `rows.blanks`.
 
-    The garbage collector doesn't see them until `collectable` is asked for one.
+    The garbage collector doesn't track an object until `collectable` is called for it.
     """
     found: list = []
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
@@ -2151,7 +2158,7 @@ def blanks(cls: type, count: int) -> list:
 
 
 def become(things: list, base: type, cls: type) -> None:
-    """Make objects of `base` objects of `cls`; see `rows.become`, whose twin this is."""
+    """Change objects of `base` into objects of `cls`; the same as `rows.become`."""
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
     parts = ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
     if cls.__base__ is not base or any(getattr(cls, p) != getattr(base, p) for p in parts):
@@ -2159,13 +2166,13 @@ def become(things: list, base: type, cls: type) -> None:
     for thing in things:
         if type(thing) is not base:
             raise TypeError(f"{type(thing)!r} isn't {base!r}")
-        Py_INCREF(cls)  # whose objects hold it
+        Py_INCREF(cls)  # an object holds a reference to its class
         Py_SET_TYPE(thing, kind)
         Py_DECREF(base)
 
 
 def collectable(thing: object) -> None:
-    """Have the garbage collector see an object that may be about to refer back to itself."""
+    """Let the garbage collector track an object that may soon refer back to itself."""
     if PyObject_IS_GC(thing) and not PyObject_GC_IsTracked(thing):
         PyObject_GC_Track(thing)
 
@@ -2181,7 +2188,7 @@ def crc32c(data: cython.const[uint8_t][::1]) -> int:
 
 
 def crc32c_by_table(data: cython.const[uint8_t][::1]) -> int:
-    """Compute it as on a processor without the instruction."""
+    """Compute the checksum as on a processor without a CRC instruction."""
     if data.shape[0] == 0:
         return 0
     return odradek_crc_by_table(cython.address(data[0]), data.shape[0])
@@ -2209,7 +2216,7 @@ def _mixed(word: uint64_t) -> uint64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def _text_hash(text: Source, size: int64_t) -> uint64_t:
-    """Words of eight bytes by their places, the last one partial or empty; then the length."""
+    """Hash words of eight bytes by position, the last one partial or empty, then the length."""
     total: uint64_t = 0
     last: uint64_t = 0
     place: uint64_t = SPREAD
@@ -2230,8 +2237,8 @@ def text_hashes(
 ) -> None:
     """Hash each entry of a binary column, as `odradek.spark.sink.row_digest` does without a kernel.
 
-    `offsets` has one number more than `found`: entry i is `data[offsets[i]:offsets[i + 1]]`.
-    Raises ValueError where they don't lie in the data, one behind the other.
+    `offsets` has one number more than `found`: entry i is `data[offsets[i]:offsets[i + 1]]`. Raises
+    ValueError if the offsets aren't ascending positions in the data.
     """
     count: int64_t = found.shape[0]
     size: int64_t = data.shape[0]

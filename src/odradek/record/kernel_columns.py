@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True, freethreading_compatible=True
-"""The native reader of Avro and Protobuf: framed values to Arrow's buffers; compiled by setup.py.
+"""Read framed Avro and Protobuf values into Arrow's buffers natively; compiled by setup.py.
 
-In: columns to fill, a program for each schema's id (`column_program`), and a binary column. Out:
-buffers of the columns, and which rows it left. It is strict: what isn't written in the plain way
-(a boolean of 2, a number of eleven bytes, a key twice in a map, a field of Protobuf twice) is a row
-that it leaves, null, for the library to read or to refuse with its words. So whatever it takes,
-the library takes, and makes the same of it. Nothing here trusts a length: each is compared with
-what is left first. Nor a row: a byte that says null may stand for thousands of columns, so whoever
-calls says how many bytes all columns may take together (`room`). A row that needs more is left
-before that is taken.
+In: columns to fill, a program for each schema id (`column_program`), and a binary column. Out:
+buffers of the columns, and the rows that were left. The reader is strict: a row that isn't encoded
+in the usual way (a boolean of 2, a number of eleven bytes, a duplicate key in a map, a duplicate
+Protobuf field) is null and left to the library, which reads it or raises its own error. So each row
+that this reader accepts, the library accepts, too, with the same result. Nothing here trusts a
+length: each is compared with the remaining bytes first. The size of a row isn't trusted either: one
+byte may mean a null in thousands of columns, so the caller passes the number of bytes that all
+columns may take together (`room`). A row that needs more is left before memory is allocated.
 
-The GIL is released for all rows in a row whose schemas are known.
+The GIL is released for as many successive rows as have known schemas.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ Program = cython.struct(
 @cython.nogil
 @cython.exceptval(check=False)
 def grown(block: cython.pointer(Block), size: int64_t) -> cython.bint:
-    """Have room for `size` bytes in all; False without memory."""
+    """Grow a block to `size` bytes in all; return False without memory."""
     data: Bytes
     if size <= block.capacity:
         return True
@@ -161,7 +161,7 @@ def grown(block: cython.pointer(Block), size: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def given_back(block: cython.pointer(Block)) -> cython.void:
-    """Let a block go."""
+    """Free a block."""
     if block.data:
         odradek_block_give(block.data, block.capacity)
     block.data = cython.NULL
@@ -171,7 +171,7 @@ def given_back(block: cython.pointer(Block)) -> cython.void:
 @cython.final
 @cython.cclass
 class OwnedBlock:
-    """One buffer of a column, for Arrow; its memory goes with it."""
+    """One buffer of a column, for Arrow; frees its memory at the end."""
 
     block: Block
     items: cython.Py_ssize_t
@@ -185,7 +185,7 @@ class OwnedBlock:
 
 @cython.cfunc
 def taken(block: cython.pointer(Block), size: int64_t) -> OwnedBlock:
-    """Hand a block out."""
+    """Return a block as an object that owns it."""
     found: OwnedBlock = OwnedBlock()
     found.block = block[0]
     found.items = size
@@ -202,7 +202,7 @@ def taken(block: cython.pointer(Block), size: int64_t) -> OwnedBlock:
 @cython.nogil
 @cython.exceptval(check=False)
 def get_number(at: Source, end: Source, value: cython.pointer(int64_t)) -> Source:
-    """Read a zigzag number of up to 64 bits; returns where it ends, NULL where it is bad."""
+    """Read a zigzag number of up to 64 bits; return where it ends, or NULL if it is invalid."""
     byte: uint64_t
     found: uint64_t = 0
     shift: cython.int = 0
@@ -227,7 +227,7 @@ def get_number(at: Source, end: Source, value: cython.pointer(int64_t)) -> Sourc
 @cython.nogil
 @cython.exceptval(check=False)
 def get_varint(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Source:
-    """Read a number of up to 64 bits as Protobuf has it; returns where it ends, NULL if bad."""
+    """Read a Protobuf number of up to 64 bits; return where it ends, or NULL if it is invalid."""
     byte: uint64_t
     found: uint64_t = 0
     shift: cython.int = 0
@@ -251,7 +251,7 @@ def get_varint(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Sour
 @cython.nogil
 @cython.exceptval(check=False)
 def get_short(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Source:
-    """The same of a tag or a size: Protobuf refuses more than five bytes, whatever they say."""
+    """Read a tag or a size; Protobuf refuses more than five bytes, whatever their value."""
     begin: Source = at
     at = get_varint(at, end, value)
     if not at or at - begin > 5 or value[0] > LARGEST_TAG:
@@ -264,7 +264,7 @@ def get_short(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Sourc
 @cython.nogil
 @cython.exceptval(check=False)
 def get_size(at: Source, end: Source, size: cython.pointer(int64_t)) -> Source:
-    """Read how many bytes follow; returns where they begin, NULL where there are fewer."""
+    """Read a size; return where its bytes begin, or NULL if there are fewer."""
     value: uint64_t = 0
     at = get_short(at, end, cython.address(value))
     if not at or value > cython.cast(uint64_t, end - at):
@@ -277,7 +277,7 @@ def get_size(at: Source, end: Source, size: cython.pointer(int64_t)) -> Source:
 @cython.nogil
 @cython.exceptval(check=False)
 def skipped(at: Source, end: Source, wire: int64_t) -> Source:
-    """Where a field that nobody knows ends; NULL where that can't be said, as of a group."""
+    """Return where an unknown field ends; NULL if that isn't known, as for a group."""
     value: uint64_t = 0
     size: int64_t = 0
     if wire == VARINT:
@@ -302,7 +302,7 @@ def skipped(at: Source, end: Source, wire: int64_t) -> Source:
 @cython.nogil
 @cython.exceptval(check=False)
 def wire_of(kind: int64_t) -> int64_t:
-    """How a field's values are written, one by one."""
+    """Return the wire type of a field's single values."""
     if kind < WIRE_FIXED32:
         return VARINT
     if kind < WIRE_FIXED64:
@@ -316,7 +316,7 @@ def wire_of(kind: int64_t) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def is_text(data: Source, size: int64_t) -> cython.bint:
-    """Whether bytes are UTF-8 as Python takes it: the shortest form, and no surrogates."""
+    """Return whether bytes are valid UTF-8 for Python: the shortest form, and no surrogates."""
     at: int64_t = 0
     need: int64_t
     byte: uint8_t
@@ -365,7 +365,7 @@ def is_text(data: Source, size: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
-    """Make a bit 0."""
+    """Set a bit to 0."""
     bits[index >> 3] &= ~(1 << (index & 7)) & 255
 
 
@@ -374,7 +374,7 @@ def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def set_bit(bits: Bytes, index: int64_t) -> cython.void:
-    """Make a bit 1."""
+    """Set a bit to 1."""
     bits[index >> 3] |= 1 << (index & 7)
 
 
@@ -383,7 +383,7 @@ def set_bit(bits: Bytes, index: int64_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def bit(column: cython.pointer(Column), index: int64_t) -> cython.int:
-    """An entry of a column of bits."""
+    """Return an entry of a column of bits."""
     return column.data.data[index >> 3] >> (index & 7) & 1
 
 
@@ -392,7 +392,7 @@ def bit(column: cython.pointer(Column), index: int64_t) -> cython.int:
 @cython.nogil
 @cython.exceptval(check=False)
 def ends_of(column: cython.pointer(Column)) -> cython.pointer(int32_t):
-    """Where the entries of a column end, after a first 0."""
+    """Return where the entries of a column end, after a first 0."""
     return cython.cast(cython.pointer(int32_t), column.ends.data)
 
 
@@ -401,7 +401,7 @@ def ends_of(column: cython.pointer(Column)) -> cython.pointer(int32_t):
 @cython.nogil
 @cython.exceptval(check=False)
 def hashed(data: Source, size: int64_t) -> uint64_t:
-    """FNV-1a: good enough for the keys of one map."""
+    """Compute an FNV-1a hash, which is good enough for the keys of one map."""
     found: uint64_t = FNV_START
     at: int64_t
     for at in range(size):
@@ -414,7 +414,7 @@ def hashed(data: Source, size: int64_t) -> uint64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def key_of(keys: cython.pointer(Column), one: int64_t, size: cython.pointer(int64_t)) -> Source:
-    """The bytes of an entry of keys: of texts, or of numbers."""
+    """Return the bytes of a key, which is a text or a number."""
     ends: cython.pointer(int32_t)
     if keys.kind == FIXED:
         size[0] = keys.width
@@ -429,7 +429,7 @@ def key_of(keys: cython.pointer(Column), one: int64_t, size: cython.pointer(int6
 @cython.nogil
 @cython.exceptval(check=False)
 def same_key(keys: cython.pointer(Column), one: int64_t, other: int64_t) -> cython.bint:
-    """Whether two entries are the same bytes."""
+    """Return whether two keys have the same bytes."""
     size: int64_t = 0
     other_size: int64_t = 0
     first: Source = key_of(keys, one, cython.address(size))
@@ -444,7 +444,10 @@ def same_key(keys: cython.pointer(Column), one: int64_t, other: int64_t) -> cyth
 def field_at(
     fields: cython.pointer(Step), count: int64_t, number: int64_t, near: int64_t
 ) -> int64_t:
-    """The place of a field by its number, or of the next larger; most come in their order."""
+    """Return the index of a field by number, or of the next larger one.
+
+    The field at `near` is tried first, because most messages have their fields in order.
+    """
     low: int64_t = 0
     high: int64_t = count
     middle: int64_t
@@ -468,7 +471,7 @@ def field_at(
 @cython.nogil
 @cython.exceptval(check=False)
 def framed(data: Source, size: int64_t, begin: int64_t, end: int64_t) -> cython.bint:
-    """Whether a row lies within the data, and begins as Confluent's serializers write it."""
+    """Return whether a row is within the data and begins like those of Confluent's serializers."""
     if begin < 0 or end > size:
         return False
     if end - begin < FRAME:
@@ -484,8 +487,9 @@ def framed(data: Source, size: int64_t, begin: int64_t, end: int64_t) -> cython.
 class ColumnReader:
     """Fills the columns of one call.
 
-    `columns`: their numbers, the first is the whole. `most`: bytes or items that a column's
-    32-bit offsets reach. Raises `ValueError` for what aren't numbers of columns.
+    `columns`: the numbers of each column; the first column contains all others. `most`: maximum
+    number of bytes or items that a column's 32-bit offsets can reach. Raises `ValueError` for
+    invalid numbers.
     """
 
     columns: cython.pointer(Column)
@@ -505,7 +509,7 @@ class ColumnReader:
     kept: list
 
     def __cinit__(self, columns: bytes, most: int64_t = 0x7FFFFFFF) -> None:
-        """Take the layout."""
+        """Copy the layout of the columns."""
         numbers: cython.pointer(int64_t) = cython.cast(
             cython.pointer(int64_t), PyBytes_AS_STRING(columns)
         )
@@ -537,10 +541,10 @@ class ColumnReader:
         given_back(cython.address(self.table))
 
     def add(self, schema: int64_t, program: bytes | None, constants: bytes = b"") -> None:
-        """Say how values of a schema's id are read; None: they are all left.
+        """Set the program that reads values of a schema id; None: all of them are left.
 
-        After a thousand all are forgotten, and asked for again where they come again: they are
-        gone through one by one, and rows may name any number of ids.
+        After a thousand programs all are forgotten, and requested again if their ids appear again:
+        a program is found by a linear search, and rows may have any number of ids.
         """
         found: cython.pointer(Program)
         if self.known == MOST_PROGRAMS:
@@ -562,12 +566,11 @@ class ColumnReader:
              done: int64_t, left: bytearray, room: int64_t = UNBOUNDED) -> int:  # fmt: skip
         """Read `count` rows of a binary column from its row `first` on, of which `done` are read.
 
-        `wide`: its offsets have 64 bits. A byte of `left` becomes 1 for each row that is left.
-        `room`: bytes that the columns may take in all; beyond it are only rows of null, so their
-        number times what one takes is the caller's to bound.
-        Returns how many are read: all, or those before a row whose schema's id, in
-        `unknown_schema`, is to be added first. Raises `ValueError` for buffers that are too
-        small, `MemoryError`.
+        `wide`: its offsets have 64 bits. A byte of `left` is set to 1 for each row that is left.
+        `room`: bytes that the columns may take in all. Beyond it only null rows are added, so the
+        caller must limit the number of rows times the size of a null row. Returns the number of
+        rows that are read: all, or those before a row whose schema id, in `unknown_schema`, needs a
+        program first. Raises `ValueError` for buffers that are too small, and `MemoryError`.
         """
         views: Py_buffer[4]
         held: cython.int = 0
@@ -602,7 +605,7 @@ class ColumnReader:
 
     @property
     def unknown_schema(self) -> int:
-        """The id that a program is wanted for."""
+        """The schema id that needs a program."""
         return self.unknown
 
     @cython.cfunc
@@ -612,7 +615,7 @@ class ColumnReader:
         self, views: cython.pointer(Py_buffer), nulls: cython.bint, wide: cython.bint,
         first: int64_t, count: int64_t, done: int64_t,
     ) -> int64_t:  # fmt: skip
-        """The loop of `read`."""
+        """Run the loop of `read`."""
         data: Source = cython.cast(Source, views[0].buf)
         narrow_ends: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), views[1].buf)
         wide_ends: cython.pointer(int64_t) = cython.cast(cython.pointer(int64_t), views[1].buf)
@@ -656,7 +659,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def program_of(self, schema: int64_t) -> cython.pointer(Program):
-        """The program of a schema's id; NULL where there is none yet."""
+        """Return the program of a schema id; NULL if there is none yet."""
         at: int64_t
         found: cython.pointer(Program) = cython.cast(cython.pointer(Program), self.programs.data)
         for at in range(self.known):
@@ -668,7 +671,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def value(self, program: cython.pointer(Program), at: Source, end: Source) -> cython.bint:
-        """Read one value, all of its bytes; False leaves the columns as they were."""
+        """Read one value, all of its bytes; return False and restore the columns if that fails."""
         before: int64_t = self.columns[0].count
         self.steps = program.steps
         self.constants = program.constants
@@ -682,7 +685,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def run(self, number: int64_t, stop: int64_t, at: Source, end: Source) -> Source:
-        """Do the steps before `stop`; returns where they end, NULL where one can't be done."""
+        """Run the steps before `stop`; return where the last one ends, or NULL if one fails."""
         step: cython.pointer(Step)
         value: int64_t = 0
         while number < stop:
@@ -743,7 +746,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def other(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
-        """Do a step that leads to the next one and to no other."""
+        """Run a step that is always followed by the next one."""
         value: int64_t = 0
         if step.op == READ_STRUCT:
             if not self.put_struct(step.column):
@@ -796,7 +799,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def binary(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
-        """A size and so many bytes, or as many as the step says."""
+        """Read a size and its bytes, or as many bytes as the step says."""
         size: int64_t = step.low
         if size == 0:
             at = get_number(at, end, cython.address(size))
@@ -814,7 +817,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def items(self, step: cython.pointer(Step), body: int64_t, at: Source, end: Source) -> Source:
-        """The blocks of an array or a map; each item takes a byte at least."""
+        """Read the blocks of an array or a map; each item takes a byte at least."""
         count: int64_t = 0
         size: int64_t = 0
         items: uint64_t
@@ -842,7 +845,7 @@ class ColumnReader:
                 if not at:
                     return cython.NULL
                 items -= 1
-            # Who skips a block goes by its size, who reads it by its items.
+            # A reader that skips blocks uses the size, others the number of items: they must agree.
             if count < 0 and at - block != size:
                 return cython.NULL
         if step.column < 0:
@@ -857,7 +860,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def decimal(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
-        """A number in up to 16 bytes, the highest first, whose size is below the bound."""
+        """Read a big-endian number of up to 16 bytes that is smaller than the bound."""
         size: int64_t = step.low
         index: int64_t
         high: uint64_t = 0
@@ -900,9 +903,10 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def message(self, number: int64_t, at: Source, end: Source) -> cython.bint:
-        """All fields of a message in any order; False where one is there twice, or isn't plain.
+        """Read all fields of a message in any order; return False for a duplicate or invalid one.
 
-        Each has a column of its own, so it has been met where that has one entry more than before.
+        Each field has its own column: if this column has one entry more than before, the field was
+        read already.
         """
         step: cython.pointer(Step) = self.steps + number
         fields: cython.pointer(Step) = step + 1
@@ -952,7 +956,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_others(self, field: cython.pointer(Step)) -> cython.bint:
-        """What else might be in the same oneof isn't there: where it comes, it comes twice."""
+        """Set the other fields of a oneof to null, so that a second one counts as a duplicate."""
         other: cython.pointer(Step) = field
         if field.more < 0:
             return True
@@ -967,7 +971,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_absent(self, field: cython.pointer(Step), entry: int64_t) -> cython.bint:
-        """What a field is that hasn't come, or has come to its end."""
+        """Complete a field at the end of its message: its default, or the end of its list."""
         column: cython.pointer(Column) = self.columns + field.column
         first: int64_t = 0
         if field.high > LABEL_LEFT:
@@ -1001,7 +1005,7 @@ class ColumnReader:
     def repeated(
         self, field: cython.pointer(Step), wire: int64_t, at: Source, end: Source
     ) -> Source:
-        """An item of a repeated field, or several that are packed."""
+        """Read an item of a repeated field, or several packed items."""
         item: int64_t = self.columns[field.column].child
         one: int64_t = wire_of(field.op)
         size: int64_t = 0
@@ -1024,7 +1028,7 @@ class ColumnReader:
     def single(
         self, field: cython.pointer(Step), column: int64_t, wire: int64_t, at: Source, end: Source
     ) -> Source:
-        """One value of a field into a column; NULL where it is of another wire type."""
+        """Read one value of a field into a column; return NULL if the wire type is wrong."""
         value: uint64_t = 0
         size: int64_t = 0
         if wire != wire_of(field.op):
@@ -1048,7 +1052,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_flat(self, field: cython.pointer(Step), column: int64_t, data: Source) -> cython.bint:
-        """Four or eight bytes, the lowest first."""
+        """Read four or eight bytes, little-endian."""
         both: uint64_t[2]
         both[0] = both[1] = 0
         if field.op == WIRE_FIXED32:
@@ -1065,7 +1069,7 @@ class ColumnReader:
     def put_varint(
         self, field: cython.pointer(Step), column: int64_t, value: uint64_t
     ) -> cython.bint:
-        """A number as its field's kind has it: what is too large loses its highest bits."""
+        """Add a number in its field's type; a number that is too large loses its highest bits."""
         kind: int64_t = field.op
         both: uint64_t[2]
         if kind == WIRE_BOOL:
@@ -1090,7 +1094,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_name(self, field: cython.pointer(Step), column: int64_t, value: int32_t) -> cython.bint:
-        """The name of an enum's number; one that has none is left."""
+        """Add the name of an enum's number; return False for an unknown number."""
         table: cython.pointer(int32_t) = cython.cast(
             cython.pointer(int32_t), cython.cast(Bytes, self.constants + field.stop)
         )
@@ -1113,7 +1117,7 @@ class ColumnReader:
     def put_sized(
         self, field: cython.pointer(Step), column: int64_t, data: Source, size: int64_t
     ) -> cython.bint:
-        """A text, bytes, or a message within the message."""
+        """Add a text, bytes, or a message within the message."""
         if field.op == WIRE_MESSAGE:
             return self.message(field.stop, data, data + size)
         if field.op == WIRE_STRING:
@@ -1128,7 +1132,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_timestamp(self, column: int64_t, at: Source, end: Source) -> cython.bint:
-        """Seconds and nanoseconds, either of which may lack, as microseconds."""
+        """Add seconds and nanoseconds, of which either may be missing, as microseconds."""
         value: uint64_t = 0
         seconds: int64_t = 0
         nanos: int64_t = 0
@@ -1149,13 +1153,13 @@ class ColumnReader:
         seconds = seconds * 1000000 + nanos // 1000
         return self.put_fixed(column, cython.cast(Source, cython.address(seconds)), 8)
 
-    # What is read into a column
+    # Adding entries to columns
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def have(self, block: cython.pointer(Block), size: int64_t) -> cython.bint:
-        """Have room for `size` bytes of a column in all; False without memory, or beyond `room`."""
+        """Grow a column's block to `size` bytes in all; return False without memory or `room`."""
         before: int64_t = block.capacity
         if size <= before:
             return True
@@ -1170,7 +1174,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def grow(self, column: cython.pointer(Column)) -> cython.bint:
-        """Have room for as many entries again, all said to be there; False as `have` says it."""
+        """Double the entries of a column, none of them null; return False like `have`."""
         room: int64_t = max(FIRST_ROOM, 2 * column.room)
         if not self.have(cython.address(column.valid), room // 8):
             return False
@@ -1193,7 +1197,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_null(self, index: int64_t) -> cython.bint:
-        """An entry that is null, and one of each child of a struct."""
+        """Add a null entry, and one to each child of a struct."""
         column: cython.pointer(Column) = self.columns + index
         child: int64_t
         if column.count >= column.room and not self.grow(column):
@@ -1210,7 +1214,7 @@ class ColumnReader:
                 if not self.put_null(child):
                     return False
                 child = self.columns[child].next
-        # Last, for there may be no room for a child: whoever has this entry next finds it valid.
+        # Last, because adding to a child may fail: the bit of this entry must not be cleared then.
         clear_bit(column.valid.data, column.count)
         column.count += 1
         return True
@@ -1219,7 +1223,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_no_row(self) -> cython.bint:
-        """A row that is null, whatever room there is: a column has an entry for each row."""
+        """Add a null row, even beyond `room`: a column has an entry for each row."""
         found: cython.bint
         self.owed = True
         found = self.put_null(0)
@@ -1230,7 +1234,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_struct(self, index: int64_t) -> cython.bint:
-        """An entry whose children come."""
+        """Add an entry whose children follow."""
         column: cython.pointer(Column) = self.columns + index
         if column.count >= column.room and not self.grow(column):
             return False
@@ -1241,7 +1245,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_number(self, step: cython.pointer(Step), value: int64_t) -> cython.bint:
-        """An entry of a column of numbers."""
+        """Add a number to a column."""
         column: cython.pointer(Column) = self.columns + step.column
         if column.count >= column.room and not self.grow(column):
             return False
@@ -1252,7 +1256,7 @@ class ColumnReader:
         elif step.more == AS_LONG:
             cython.cast(cython.pointer(int64_t), column.data.data)[column.count] = value
         elif step.more == AS_FLOAT:
-            # By way of a double, as Python goes.
+            # Converted through a double, as in Python.
             cython.cast(cython.pointer(cython.float), column.data.data)[column.count] = cython.cast(
                 cython.float, cython.cast(cython.double, value)
             )
@@ -1267,7 +1271,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_fixed(self, index: int64_t, data: Source, size: int64_t) -> cython.bint:
-        """An entry of so many bytes; they are the column's width."""
+        """Add an entry of `size` bytes, which is the column's width."""
         column: cython.pointer(Column) = self.columns + index
         if column.count >= column.room and not self.grow(column):
             return False
@@ -1279,7 +1283,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_float(self, step: cython.pointer(Step), data: Source) -> cython.bint:
-        """A float, as it is or as a double."""
+        """Add a float, as a float or as a double."""
         single: cython.float
         double: cython.double
         if not step.more:
@@ -1294,7 +1298,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_bit(self, index: int64_t, value: cython.bint) -> cython.bint:
-        """A boolean."""
+        """Add a boolean."""
         column: cython.pointer(Column) = self.columns + index
         if column.count >= column.room and not self.grow(column):
             return False
@@ -1309,7 +1313,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_symbol(self, step: cython.pointer(Step), value: int64_t) -> cython.bint:
-        """A symbol, as text; one that the reader doesn't know is refused."""
+        """Add a symbol as text; return False for one that the reader's schema doesn't have."""
         place: int32_t[2]
         memcpy(cython.address(place[0]), self.constants + step.low + 8 * value, 8)
         if place[1] < 0:
@@ -1320,7 +1324,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_bytes(self, index: int64_t, data: Source, size: int64_t) -> cython.bint:
-        """An entry of a column of bytes or texts."""
+        """Add bytes or a text to a column."""
         column: cython.pointer(Column) = self.columns + index
         used: int64_t = column.used + size
         if used > self.most:
@@ -1340,7 +1344,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_list(self, index: int64_t) -> cython.bint:
-        """An entry of all items that came since the last one."""
+        """Add a list of all items since the previous list."""
         column: cython.pointer(Column) = self.columns + index
         items: int64_t = self.columns[column.child].count
         if items > self.most:
@@ -1355,10 +1359,10 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def distinct(self, index: int64_t, first: int64_t) -> cython.bint:
-        """Whether a map's keys, from entry `first` on, are all different.
+        """Return whether a map's keys, from entry `first` on, are all different.
 
-        False, too, where they crowd together in the table: whoever chose them so would keep this at
-        work for the square of their number. What is left for the library has dicts to look into.
+        Also returns False if the keys collide in the hash table: otherwise an attacker could choose
+        keys that take quadratic time. Such a row is left to the library, which uses dicts.
         """
         keys: cython.pointer(Column) = self.columns + index
         count: int64_t = keys.count - first
@@ -1401,7 +1405,7 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def restore(self, index: int64_t, count: int64_t) -> cython.void:
-        """Take a column and its children back to so many entries."""
+        """Reduce a column and its children to `count` entries."""
         column: cython.pointer(Column) = self.columns + index
         child: int64_t = column.child
         at: int64_t
@@ -1422,10 +1426,10 @@ class ColumnReader:
             self.restore(child, ends)
 
     def column(self, index: int64_t):
-        """Hand out a column: its entries, nulls, and the blocks of validity, ends and data.
+        """Return a column: its entries, nulls, and the blocks of validity, ends and data.
 
-        The validity is None where there are no nulls; ends and data where its kind has none.
-        The column is empty afterwards. Raises `ValueError` for a column that isn't there.
+        The validity is None if there are no nulls; ends and data are None if the kind has none. The
+        column is empty afterwards. Raises `ValueError` for a column that doesn't exist.
         """
         column: cython.pointer(Column)
         at: int64_t

@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True, freethreading_compatible=True
-"""The native encoder: records and columns to batches; compiled by setup.py, never run as Python.
+"""Encode records and columns to batches natively; compiled by setup.py, never run as Python.
 
-In: records one by one, or `SentColumns`. Out: sealed batches. It does what `builder.py`,
-`encoder.py` and `murmur2.py` do, to the byte, and these are its oracle and its fallback.
-Must not: trust a number out of a column, or hold the GIL over rows. Each offset is read once, into
-a local, and compared with its buffer before anything is read there: somebody may write into the
-columns meanwhile, and gets wrong records then, but no byte from elsewhere.
+In: single records, or `SentColumns`. Out: complete batches. It does the same as `builder.py`,
+`encoder.py` and `key_hash.py`, to the byte; tests compare it with these, and they run if it isn't
+built. Must not trust a number of a column, or hold the GIL for more than one row. Each offset is
+read once, into a local variable, and compared with the size of its buffer before anything is read
+there: another thread may write to the columns meanwhile, which corrupts records but never reads
+foreign memory.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ Batch = cython.struct(
     base_time=int64_t,
     latest=int64_t,
     closed=cython.bint,
-    owner=cython.p_void,  # whose turn it is, to be compared only: the last encoder that uses it
+    owner=cython.p_void,  # the last encoder that uses the batch, to be compared only
 )
 Slot = cython.struct(batch=cython.pointer(Batch), first=int64_t, count=int64_t)
 Binary = cython.struct(
@@ -121,8 +122,9 @@ Binary = cython.struct(
     size=int64_t,
 )
 Numbers = cython.struct(there=cython.bint, start=int64_t, data=Bytes, bits=Bytes)
-# One row's places and sizes, -1 for null; `headers` is what they take on the wire, `most` what the
-# whole record takes at most, `partition` -1 and `timed` false where the row leaves it open.
+# The positions and sizes of one row, -1 for null; `headers` is the encoded size of the headers,
+# `most` the maximum size of the whole record. If the row doesn't set them, `partition` is -1 and
+# `timed` false.
 Row = cython.struct(
     key_at=int64_t,
     key=int64_t,
@@ -138,8 +140,8 @@ Row = cython.struct(
 )
 
 
-# Memory: blocks of a power of two (and some slack), kept for the next batch. Fresh pages cost ten
-# times as much to write as pages that were written before. All of it is done under the GIL, or the
+# Memory: blocks of a power of two (and some slack), kept for the next batch. Writing to fresh pages
+# takes ten times as long as to pages that were written before. All functions need the GIL or the
 # pool's mutex.
 
 SMALLEST = cython.declare(cython.int, 12)
@@ -156,7 +158,7 @@ _misses = cython.declare(cython.longlong, 0)
 @cython.cfunc
 @cython.exceptval(check=False)
 def _class_of(size: int64_t) -> cython.int:
-    """Give the class of the smallest block with room for `size`, CLASSES for one of its own."""
+    """Return the class of the smallest block for `size` bytes, CLASSES if none suffices."""
     index: cython.int = 0
     while index < CLASSES and cython.cast(int64_t, 1) << (SMALLEST + index) < size:
         index += 1
@@ -166,7 +168,7 @@ def _class_of(size: int64_t) -> cython.int:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.pointer(uint8_t):
-    """Give at least `size` bytes and SLACK behind them; NULL when there is no memory."""
+    """Return at least `size` bytes plus SLACK; NULL if there is no memory."""
     global _held, _lent, _hits, _misses
     index: cython.int = _class_of(size)
     found: cython.p_void = cython.NULL
@@ -196,7 +198,7 @@ def _no_memory(size: int64_t) -> cython.int:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _give_memory(data: cython.pointer(uint8_t), capacity: int64_t) -> cython.void:
-    """Take a block back: for the next batch, or to the system."""
+    """Return a block to the pool for the next batch, or to the system."""
     global _held, _lent
     index: cython.int = _class_of(capacity)
     if not data:
@@ -216,8 +218,9 @@ def _give_memory(data: cython.pointer(uint8_t), capacity: int64_t) -> cython.voi
 @cython.cfunc
 @cython.exceptval(check=False)
 def _drop_memory(limit: int64_t) -> cython.void:
-    """Let idle blocks go, the largest first, until no more than `limit` bytes are held. Under the
-    mutex.
+    """Free idle blocks, the largest first, until no more than `limit` bytes are idle.
+
+    Needs the mutex.
     """
     global _held
     index: cython.int = CLASSES - 1
@@ -233,7 +236,7 @@ def _drop_memory(limit: int64_t) -> cython.void:
 
 
 def pool_state() -> tuple[int, int, int, int, int]:
-    """Give bytes held idle, their limit, bytes lent out to batches, hits and misses."""
+    """Return idle bytes, their limit, bytes used by batches, hits and misses."""
     odradek_lock(cython.address(odradek_pool))
     held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
     odradek_unlock(cython.address(odradek_pool))
@@ -241,7 +244,7 @@ def pool_state() -> tuple[int, int, int, int, int]:
 
 
 def set_pool_limit(limit: cython.longlong) -> None:
-    """Hold at most so many idle bytes from now on."""
+    """Set the maximum number of idle bytes."""
     global _limit
     odradek_lock(cython.address(odradek_pool))
     _limit = max(0, limit)
@@ -252,7 +255,7 @@ def set_pool_limit(limit: cython.longlong) -> None:
 @cython.final
 @cython.cclass
 class _Sealed:
-    """A built batch; its memory goes back with the last view of it."""
+    """A complete batch; its memory returns to the pool with the last view of it."""
 
     data: cython.pointer(uint8_t)
     size: int64_t
@@ -312,13 +315,13 @@ def _hash(data: object) -> uint32_t:
 
 
 def murmur2(data) -> int:
-    """Hash `data` to 32 bits, signed as Java's `int` is."""
+    """Return the 32-bit hash of `data`, signed like Java's `int`."""
     return cython.cast(int32_t, _hash(data))
 
 
 @cython.ccall
 def partition_for_key(key, partitions: cython.longlong):
-    """Choose the partition as Java does: the sign bit is dropped, not the sign changed."""
+    """Return the partition that Java chooses: the sign bit of the hash is dropped, not negated."""
     if partitions < 1:
         raise ValueError(f"a topic can't have {partitions} partitions")
     return (_hash(key) & 0x7FFFFFFF) % partitions
@@ -331,7 +334,7 @@ _NO_HEADERS = ()
 
 @cython.cfunc
 def _encode_headers(headers: tuple) -> bytes:
-    """Write header count, names and contents: sizes first, then all into one object."""
+    """Encode header count, names and contents: sizes first, then all into one object."""
     name: str
     text: cython.pointer(cython.const[cython.char])
     length: cython.Py_ssize_t = 0
@@ -369,8 +372,9 @@ def _encode_headers(headers: tuple) -> bytes:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) -> cython.bint:
-    """Make room for `need` bytes in all; batches that stay small never take much. Under the GIL, or
-    the builder's mutex; false when there is no memory.
+    """Grow a batch to `need` bytes in all; small batches never take much memory.
+
+    Needs the GIL or the builder's mutex; returns false if there is no memory.
     """
     capacity: int64_t = 0
     wanted: int64_t = 4 * batch.capacity
@@ -394,7 +398,7 @@ def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) ->
 @cython.nogil
 @cython.exceptval(check=False)
 def _fits(batch: cython.pointer(Batch), size: int64_t) -> cython.bint:
-    """Tell whether `size` bytes may be added: the first record always."""
+    """Return whether `size` bytes may be added; the first record always fits."""
     return batch.count == 0 or size <= batch.limit - batch.size
 
 
@@ -403,7 +407,7 @@ def _fits(batch: cython.pointer(Batch), size: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _length(size: int64_t) -> int64_t:
-    """Turn null's -1 into the bytes it has."""
+    """Return the number of bytes of a length, which is -1 for null."""
     return max(0, size)
 
 
@@ -414,7 +418,7 @@ def _length(size: int64_t) -> int64_t:
 def _body_size(
     batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
 ) -> int64_t:
-    """Give the size of a record without the length that stands before it."""
+    """Return the size of a record without its own length, which precedes it."""
     delta: int64_t = time - batch.base_time if batch.count else 0
     size: int64_t = 1 + varint_size(delta) + varint_size(batch.count) + headers
     return size + varint_size(key) + _length(key) + varint_size(value) + _length(value)
@@ -425,7 +429,10 @@ def _body_size(
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_too_far(batch: cython.pointer(Batch), time: int64_t) -> cython.bint:
-    """From -1, for none, to the very last: the one distance that can't be told in 64 bits."""
+    """Return whether the difference to the base time needs more than 64 bits.
+
+    That is only so from -1 (no time) to the largest time.
+    """
     return batch.count != 0 and batch.base_time < 0 and time == INT64_MAX
 
 
@@ -434,7 +441,7 @@ def _is_too_far(batch: cython.pointer(Batch), time: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _begin(batch: cython.pointer(Batch), body: int64_t, time: int64_t) -> cython.pointer(uint8_t):
-    """Write what stands before the key; the caller has made room for the record."""
+    """Write the part of a record before its key; the caller has allocated memory for the record."""
     at: cython.pointer(uint8_t) = put_varint(batch.data + batch.size, body)
     at[0] = 0
     at = put_varint(at + 1, time - batch.base_time if batch.count else 0)
@@ -452,7 +459,7 @@ def _put(
     size: int64_t,
     readable: int64_t,
 ) -> cython.pointer(uint8_t):
-    """Write a length and so many bytes of `data`, of which `readable` may be read."""
+    """Write a length and `size` bytes of `data`, of which `readable` may be read."""
     left: int64_t
     at = put_varint(at, size)
     if size > 0:
@@ -488,7 +495,7 @@ def _append(
     header_size: int64_t,
     time: int64_t,
 ) -> int64_t:
-    """Write a record and give its index, NO_ROOM or NO_MEMORY."""
+    """Write a record and return its index, NO_ROOM or NO_MEMORY."""
     index: int64_t = batch.count
     body: int64_t = _body_size(batch, key_size, value_size, header_size, time)
     size: int64_t = varint_size(body) + body
@@ -513,11 +520,11 @@ def _append(
 @cython.final
 @cython.cclass
 class _Turn:
-    """Whether an encoder writes at this moment, without the GIL."""
+    """Whether an encoder is writing at this moment, without the GIL."""
 
     running: cython.bint
     mutex: odradek_mutex
-    """Who writes into a batch without the encoder holds it, so the encoder doesn't begin amid."""
+    """Held by other writers of the batch, so that the encoder doesn't begin in between."""
 
 
 @cython.final
@@ -528,7 +535,7 @@ class BatchBuilder:
     ATOMIC = True
     """Whether threads may call `append` and `close` at the same time without a lock.
 
-    While an encoder writes into this very batch, `append` gives None, as if there were no room.
+    While an encoder writes to this batch, `append` returns None, as if the batch were full.
     """
 
     batch: Batch
@@ -546,7 +553,8 @@ class BatchBuilder:
     def __cinit__(self):
         self.batch.data = cython.NULL
         self.batch.capacity = 0
-        self.batch.size = HEADER_SIZE  # here, so that one without __init__ has its header, too
+        # here, so that an object without __init__ has its header, too
+        self.batch.size = HEADER_SIZE
 
     def __init__(self, limit_bytes, compression, level=None):
         if self.given_limit is not None:
@@ -566,7 +574,7 @@ class BatchBuilder:
 
     @property
     def count(self) -> int:
-        """Records taken so far."""
+        """Number of records so far."""
         found: int64_t
         odradek_lock(cython.address(self.mutex))
         found = self.batch.count
@@ -584,7 +592,7 @@ class BatchBuilder:
 
     @property
     def limit_bytes(self) -> int:
-        """What `estimated_size` stays within, but for a first record that is larger alone.
+        """Limit of `estimated_size`; only a batch with a single record may exceed it.
 
         The accumulator raises it step by step, as it reserves memory.
         """
@@ -598,7 +606,7 @@ class BatchBuilder:
         bounded: int64_t = min(max(limit, 0), LARGEST_BATCH)
         turn: _Turn = self.seize()
         busy: cython.bint = turn is not None and turn.running
-        _before = self.given_limit  # which goes when nobody is kept waiting any more
+        _before = self.given_limit  # freed after the locks are released
         if not busy:
             self.batch.limit = bounded
             self.given_limit = limit
@@ -607,7 +615,7 @@ class BatchBuilder:
 
     @property
     def closed(self) -> bool:
-        """No record is taken any more."""
+        """Whether `append` refuses further records."""
         return self.is_closed()
 
     @cython.cfunc
@@ -631,9 +639,9 @@ class BatchBuilder:
 
     @cython.ccall
     def append(self, key, value, headers, timestamp_ms):
-        """Add a record and give its index in the batch, or None when it has no room.
+        """Add a record and return its index in the batch, or None if it doesn't fit.
 
-        The first record always has room: a larger one than the limit goes alone.
+        The first record always fits: one above the limit gets its own batch.
         """
         time: int64_t
         encoded: bytes = None
@@ -654,7 +662,7 @@ class BatchBuilder:
             time = -2
         if time < -1:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
-        # All that may run code of others comes first; it could close this very batch.
+        # All calls that may run foreign code come first, because it could close this batch.
         if headers is not _NO_HEADERS and headers:
             encoded = _encode_headers(tuple(headers))
         if type(key) is bytes:
@@ -732,9 +740,9 @@ class BatchBuilder:
     @cython.cfunc
     @cython.inline
     def seize(self) -> _Turn:
-        """Have nobody else write into this batch, an encoder neither, until `leave`.
+        """Keep all other writers, encoders included, from writing to this batch until `leave`.
 
-        Nothing in between may raise, or run code of others.
+        Nothing in between may raise or run foreign code.
         """
         turn: _Turn
         odradek_lock(cython.address(self.mutex))
@@ -747,7 +755,7 @@ class BatchBuilder:
     @cython.inline
     @cython.exceptval(check=False)
     def leave(self, turn: _Turn | None) -> cython.void:
-        """Let others go on; `turn` is what `seize` gave."""
+        """Let others write again; `turn` is the result of `seize`."""
         if odradek_free_threads and turn is not None:
             odradek_unlock(cython.address(turn.mutex))
         odradek_unlock(cython.address(self.mutex))
@@ -760,15 +768,15 @@ class BatchBuilder:
         return 0
 
     def close(self):
-        """Take no more records; `build` does so too."""
+        """Refuse further records; `build` closes the batch, too."""
         turn: _Turn = self.seize()
         self.batch.closed = True
         self.leave(turn)
 
     def release(self):
-        """Let the records go: the batch has its outcome. The numbers about it can still be read.
+        """Free the records of a batch with an outcome; its count and sizes can still be read.
 
-        A view that `build` gave stays valid: the last attempt may still stand in a send queue.
+        A view that `build` returned stays valid: the last attempt may still be in a send queue.
         """
         turn: _Turn = self.seize()
         busy: cython.bint = turn is not None and turn.running
@@ -791,10 +799,10 @@ class BatchBuilder:
         base_sequence: int32_t = -1,
         transactional: cython.bint = False,
     ):
-        """Compress once and seal; with the same ids again it gives the same bytes.
+        """Compress once and write the header; the same ids return the same bytes.
 
-        With other ids (a bumped epoch) the header and checksum are made anew in a copy, because
-        the view given before may still stand in some connection's send queue.
+        With other ids (a bumped epoch), header and checksum are written to a copy, because the
+        earlier view may still be in a connection's send queue.
         """
         batch: cython.pointer(Batch) = cython.address(self.batch)
         ids: tuple = (producer_id, producer_epoch, base_sequence, transactional)
@@ -838,12 +846,12 @@ class BatchBuilder:
 
     @cython.cfunc
     def pack(self) -> _Sealed:
-        """Compress the records, or let the sealed batch have the memory they stand in."""
+        """Compress the records, or transfer their memory to the complete batch."""
         plain: _Sealed = self.plain
         made: _Sealed
         size: int64_t
         if plain is None:
-            # From here on the memory belongs to views of it, should compressing fail, too.
+            # From here on the memory belongs to the views of it, even if compressing fails.
             plain = self.plain = _Sealed()
             _hand_over(cython.address(self.batch), plain)
         if self.codec:
@@ -862,7 +870,8 @@ class BatchBuilder:
                 )
                 self.plain = None
                 return made
-            # Data that doesn't shrink goes plain, so a batch is never larger than was promised.
+            # Data that doesn't shrink is sent uncompressed, so a batch never exceeds its estimated
+            # size.
             self.codec = 0
         self.plain = None
         return plain
@@ -901,10 +910,10 @@ def _seal(
     producer_epoch: int16_t,
     base_sequence: int32_t,
 ) -> cython.void:
-    """Write the header into the first 61 bytes, whose records follow already."""
-    put64(data, 0)  # the base offset is the broker's
+    """Write the header into the first 61 bytes, after the records were written."""
+    put64(data, 0)  # the broker sets the base offset
     put32(data + 8, cython.cast(uint32_t, size - LENGTH_END))
-    put32(data + 12, cython.cast(uint32_t, -1))  # so is the leader epoch
+    put32(data + 12, cython.cast(uint32_t, -1))  # the broker sets the leader epoch, too
     data[16] = 2  # magic
     data[21] = 0
     data[22] = attributes
@@ -919,13 +928,13 @@ def _seal(
     put32(data + 17, odradek_crc32c(data + CRC_START, size - CRC_START))
 
 
-# Records from where they are given into the batches that are open
+# Single records into open batches
 
 
 @cython.final
 @cython.cclass
 class Room:
-    """How many messages and bytes of them may come before somebody has to count."""
+    """Number of messages and bytes that may be accepted before they have to be counted."""
 
     messages = cython.declare(cython.longlong, visibility="public")
     size = cython.declare(cython.longlong, visibility="public")
@@ -936,7 +945,7 @@ class Room:
         self.size = size
 
     def take(self, size: cython.longlong) -> bool:
-        """Count a message of this size; whether there was room for it."""
+        """Count a message of this size; return whether it still fits."""
         there: cython.bint
         odradek_lock(cython.address(self.mutex))
         self.messages -= 1
@@ -946,7 +955,7 @@ class Room:
         return there
 
     def counted(self, messages: cython.longlong, left: cython.longlong, size) -> bool:
-        """Begin anew with what somebody has counted, and count a message of this size."""
+        """Set the number of messages and bytes that are left, and count one message."""
         odradek_lock(cython.address(self.mutex))
         self.messages = messages
         self.size = left
@@ -965,7 +974,7 @@ Note = cython.struct(
 
 @cython.cclass
 class Notes:
-    """What the reports of messages need; see `open_batches.Notes`, whose twin this is."""
+    """Data for the reports of messages; the same as `open_batches.Notes`."""
 
     size = cython.declare(cython.longlong, visibility="public")
     can_be_made = cython.declare(cython.bint, visibility="public")
@@ -990,12 +999,12 @@ class Notes:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of messages."""
         return self.stop - self.first
 
     @cython.cfunc
     def room_for(self, more: int64_t):
-        """Have memory for so many more."""
+        """Allocate memory for `more` messages."""
         capacity: int64_t = max(2 * self.capacity, self.stop + more, 16)
         notes: cython.pointer(Note)
         if self.stop + more <= self.capacity:
@@ -1010,7 +1019,7 @@ class Notes:
 
     @cython.cfunc
     def put(self, index: int64_t, begun: cython.double, at: int64_t, key, value) -> cython.void:
-        """Note a message for which there is room; its call comes beside it."""
+        """Add a message after `room_for`; its callback is stored separately."""
         note: cython.pointer(Note) = cython.address(self.notes[self.stop])
         note.index = index
         note.begun = begun
@@ -1042,14 +1051,12 @@ class Notes:
             odradek_unlock(cython.address(self.mutex))
 
     def add(self, message: tuple, size: cython.longlong) -> None:
-        """Note a message: its index, when and with which time it was sent, key, value and call;
-        and its bytes of key and value.
-        """
+        """Add a message: index, times, key, value and callback; and the bytes of key and value."""
         index, begun, at, key, value, call = message
         self.note(index, begun, at, key, value, call, size)
 
     def take(self, most: int64_t) -> Notes:
-        """Take the first of them out, at most so many."""
+        """Remove and return the first messages, at most `most`."""
         made: Notes = Notes()
         count: int64_t
         odradek_lock(cython.address(self.mutex))
@@ -1066,7 +1073,7 @@ class Notes:
         return made
 
     def put_back(self, taken: Notes, told: int64_t) -> None:
-        """Those that `take` gave last come first again, but the first so many."""
+        """Put the messages of the last `take` back to the front, without the first `told` ones."""
         count: int64_t = taken.stop - taken.first - told
         if told < 0 or count < 0 or count > self.first:
             raise ValueError("can't put back other records than were taken from this queue")
@@ -1085,7 +1092,7 @@ class Notes:
             odradek_unlock(cython.address(self.mutex))
 
     def items(self) -> list:
-        """All of them, as `add` was given them."""
+        """Return all messages as they were added."""
         index: int64_t
         found: list = []
         for index in range(self.first, self.stop):
@@ -1102,7 +1109,7 @@ class Notes:
 @cython.final
 @cython.cclass
 class _Route:
-    """What a lane says: one that is met again isn't asked again."""
+    """Cached data of a topic's lane."""
 
     lane: object
     snapshot: object
@@ -1120,7 +1127,7 @@ class _Route:
 @cython.final
 @cython.cclass
 class OpenBatches:
-    """Puts records into open batches; see `open_batches.OpenBatches`, whose twin this is."""
+    """Appends records to open batches; the same as `open_batches.OpenBatches`."""
 
     lanes: dict
     metadata: object
@@ -1131,10 +1138,10 @@ class OpenBatches:
     blank: tuple
     slots: cython.Py_ssize_t[12]
     route: _Route
-    batches: object  # the class of the batch met last
+    batches: object  # the class of the last batch
     builder_at: cython.Py_ssize_t
     mutex: odradek_mutex
-    """For `route`, which all threads that send read and change."""
+    """For `route`, which all sending threads read and change."""
 
     def __init__(self, lanes, metadata, process, clock, make):
         self.lanes = lanes
@@ -1151,7 +1158,7 @@ class OpenBatches:
 
     @cython.cfunc
     def find_slots(self) -> cython.int:
-        """Note where a future has its parts; the first is 0 where not all of them are slots."""
+        """Find the slots of a future's attributes; the first is 0 if one of them isn't a slot."""
         at: cython.int = 0
         names = (
             "_producer",
@@ -1171,9 +1178,9 @@ class OpenBatches:
 
     @cython.cfunc
     def found(self, topic) -> _Route:
-        """What is known of a topic, None where that is nothing or out of date."""
+        """Return the data of a topic; None if it is unknown or outdated."""
         route: _Route
-        _last: _Route  # it goes when nobody is kept waiting any more
+        _last: _Route  # freed after the lock is released
         lane = self.lanes.get(topic)
         if lane is None:
             return None
@@ -1195,7 +1202,7 @@ class OpenBatches:
 
     @cython.cfunc
     def batch(self, route: _Route, partition):
-        """The open batch of a partition; None where there is none, or in a forked child."""
+        """Return the open batch of a partition; None if there is none, or in a forked child."""
         if not odradek_slot_get(self.process, self.here_at, "here"):
             return None
         return route.opened.get(partition)
@@ -1203,7 +1210,7 @@ class OpenBatches:
     @cython.cfunc
     def builder(self, batch) -> BatchBuilder:
         if type(batch) is not self.batches:
-            if odradek_free_threads:  # nothing is noted that another thread could read meanwhile
+            if odradek_free_threads:  # nothing is cached that another thread could read meanwhile
                 return batch.builder
             self.builder_at = odradek_slot(type(batch), "builder")
             self.batches = type(batch)
@@ -1233,8 +1240,10 @@ class OpenBatches:
         return future
 
     def send(self, producer, topic, key, value, headers, timestamp_ms, partition):
-        """Put a record into its open batch and give its future; where there is none with room, or
-        the topic isn't known, give its partition as far as that is certain.
+        """Append a record to its open batch and return its future, or else its partition.
+
+        The partition is an int if it is certain, or None. A partition is returned if the batch is
+        full or missing, or the topic isn't known.
         """
         route: _Route = self.found(topic)
         if route is None:
@@ -1263,8 +1272,10 @@ class OpenBatches:
         timestamp_ms,
         call,
     ):
-        """Put a message into its open batch and note what its report needs: True. Where there is
-        none with room, or it isn't as most messages are, give its partition as `send` does.
+        """Append a message to its open batch and note the data of its report; return True.
+
+        If the batch is full or missing, or the message is unusual, its partition is returned as in
+        `send`.
         """
         route: _Route
         notes: Notes
@@ -1303,7 +1314,7 @@ class OpenBatches:
         index = self.builder(batch).append(key, value, _NO_HEADERS, timestamp_ms)
         if index is None:
             return partition
-        if odradek_free_threads:  # another thread may have a message, too
+        if odradek_free_threads:  # other threads count messages at the same time
             room.take(size)
         else:
             room.messages -= 1
@@ -1315,7 +1326,7 @@ class OpenBatches:
 
 
 def build_reports(cls, kind, topic, partition, outcome, error, now, notes: Notes) -> list:
-    """Make what programs are told of messages; see `open_batches.build_reports`, its twin."""
+    """Build the reports of messages; the same as `open_batches.build_reports`."""
     at: int64_t
     base: int64_t
     appended: int64_t
@@ -1333,7 +1344,7 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, notes: Notes
         value = cython.cast(object, note.value)
         made = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), cls), 0)
         record = (topic, partition, offset, time, kind, key, value, None, -1)
-        # Nothing in them refers back to them, until somebody puts it there (`collectable`).
+        # Nothing in them refers back to them, until a caller adds that (`collectable`).
         PyObject_GC_UnTrack(record)
         if PyObject_IS_GC(made):
             PyObject_GC_UnTrack(made)
@@ -1348,7 +1359,7 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, notes: Notes
 
 
 def only_bytes(items: list, first: int64_t, last: int64_t) -> bool:
-    """Tell what some items of a list are; see `sent_columns.only_bytes`, whose twin this is."""
+    """Return whether items of a list are bytes or None; the same as `sent_columns.only_bytes`."""
     index: int64_t
     with cython.critical_section(items):
         if not 0 <= first <= last <= PyList_GET_SIZE(items):
@@ -1361,7 +1372,7 @@ def only_bytes(items: list, first: int64_t, last: int64_t) -> bool:
 
 
 def gather(items: list, first: int64_t, last: int64_t, most: int64_t):
-    """Make a column of some items of a list; see `sent_columns.gather`, whose twin this is."""
+    """Return a column of some items of a list; the same as `sent_columns.gather`."""
     with cython.critical_section(items):  # without a GIL another thread might change it
         return _gather(items, first, last, most)
 
@@ -1403,7 +1414,7 @@ def _gather(items: list, first: int64_t, last: int64_t, most: int64_t):
         validity = PyBytes_FromStringAndSize(cython.NULL, (count + 7) // 8)
         bits = PyBytes_AS_STRING(validity)
         memset(bits, 0, (count + 7) // 8)
-    # Nothing has run since the sizes were added up that could change the list or its items.
+    # Since the sizes were added up, no code has run that could change the list or its items.
     ends[0] = 0
     for index in range(count):
         item = items[first + index]
@@ -1427,7 +1438,7 @@ _EMPTY = b""
 @cython.nogil
 @cython.exceptval(check=False)
 def _integer(data: Bytes, wide: cython.bint, index: int64_t) -> int64_t:
-    """Read a number that may stand at any address."""
+    """Read a number at any address, aligned or not."""
     long: int64_t
     short: int32_t
     if wide:
@@ -1450,7 +1461,7 @@ def _is_null(bits: Bytes, index: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _span(column: cython.pointer(Binary), row: int64_t, first: cython.pointer(int64_t)) -> int64_t:
-    """Give where an entry begins and its length: -1 for null, -2 where its offsets lie."""
+    """Return the length of an entry and set its beginning; -1 for null, -2 for wrong offsets."""
     at: int64_t = column.start + row
     last: int64_t
     first[0] = 0
@@ -1468,7 +1479,7 @@ def _span(column: cython.pointer(Binary), row: int64_t, first: cython.pointer(in
 @cython.nogil
 @cython.exceptval(check=False)
 def _reaches(items: int64_t, start: int64_t, count: int64_t) -> cython.bint:
-    """Tell whether a buffer of `items` has `count` of them from `start` on."""
+    """Return whether a buffer of `items` has `count` of them from `start` on."""
     return 0 <= start <= items and 0 <= count <= items - start
 
 
@@ -1476,7 +1487,7 @@ def _reaches(items: int64_t, start: int64_t, count: int64_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_utf8(data: Bytes, size: int64_t) -> cython.bint:
-    """Tell whether Python's strict decoder would take it."""
+    """Return whether Python's strict decoder would accept the bytes."""
     at: int64_t = 0
     more: int64_t
     low: cython.int
@@ -1519,11 +1530,11 @@ def _is_utf8(data: Bytes, size: int64_t) -> cython.bint:
 @cython.final
 @cython.cclass
 class ColumnEncoder:
-    """Puts the rows of `columns` into batches, in their order, one open batch per partition.
+    """Appends the rows of `columns` to batches, in order, one open batch per partition.
 
-    Making one checks all rows, so nothing is sent of columns with a bad row: offsets that don't
-    lie in their data, partitions that the topic doesn't have, times before -1 ms, headers without
-    a key (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
+    The constructor checks all rows, so nothing is sent if one row is invalid: offsets outside of
+    the data, partitions that the topic doesn't have, times before -1 ms, headers without a key
+    (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
     """
 
     rows: int64_t
@@ -1594,11 +1605,11 @@ class ColumnEncoder:
 
     @property
     def count(self) -> int:
-        """How many rows the columns have."""
+        """Number of rows of the columns."""
         return self.rows
 
     def use(self, partition: int64_t, builder: BatchBuilder):
-        """Let rows of `partition` go to `builder`; gives the rows of ours in the one before."""
+        """Write rows of `partition` to `builder`; return the rows in its previous batch."""
         slot: cython.pointer(Slot)
         piece = None
         if builder is None:
@@ -1619,19 +1630,20 @@ class ColumnEncoder:
         builder.check(busy)
         left: BatchBuilder = self.builders.get(partition)
         if left is not None and left is not builder:
-            # It isn't ours any more: its owner may seal it while this encoder goes on elsewhere.
+            # The owner of the previous batch may complete it while this encoder continues
+            # elsewhere.
             turn = left.seize()
             if turn is self.turn:
                 left.turn = None
                 left.batch.owner = cython.NULL
             left.leave(turn)
-        # The pointer leads into the builder, which lives as long as it stands in the dictionary.
+        # The pointer refers to the builder, which lives as long as it is in the dictionary.
         slot.batch = cython.address(builder.batch)
         self.builders[partition] = builder
         return piece
 
     def pieces(self) -> list:
-        """Give our rows in the batches in use that weren't given yet, by partition."""
+        """Return the rows in the current batches that weren't returned yet, by partition."""
         found: list = []
         slot: cython.pointer(Slot)
         partition: int64_t
@@ -1654,11 +1666,12 @@ class ColumnEncoder:
         sticky_room: int64_t = 0,
         places=None,
     ):
-        """Append rows `start` to `stop`, up to the first one that can't be; see `StopReason`.
+        """Append rows `start` to `stop`, up to the first one that doesn't fit; see `StopReason`.
 
-        `timestamp_ms` is for rows without one, `room` the bytes that may be added, `sticky` the
-        partition of rows without key and partition, until `sticky_room` bytes went there. `places`
-        are writable integers (format `i`), one for each row: its partition, once it is in.
+        `timestamp_ms` is for rows without one, `room` the number of bytes that may be added,
+        `sticky` the partition of rows without key and partition, until `sticky_room` bytes went
+        there. `places` are writable integers (format `i`), one for each row: the partition of each
+        appended row is written there.
         """
         reason: cython.int = GROW
         time: int64_t
@@ -1711,7 +1724,7 @@ class ColumnEncoder:
 
     @cython.cfunc
     def begin(self) -> cython.int:
-        """Have nobody write into a batch of ours until `end`."""
+        """Keep all others from writing to this encoder's batches until `end`."""
         busy: cython.bint = self.turn is None
         if not busy:
             odradek_lock(cython.address(self.turn.mutex))
@@ -1732,7 +1745,7 @@ class ColumnEncoder:
     @cython.cfunc
     @cython.exceptval(check=False)
     def grow(self) -> cython.bint:
-        """Give a batch more memory: all of its limit where that many rows are to come."""
+        """Grow a batch: to its limit if enough rows follow to fill it."""
         batch: cython.pointer(Batch) = self.slots[self.at_partition].batch
         coming: int64_t = (self.rows - self.row) // self.partition_count
         return _grow(batch, batch.size + self.size, coming >= (batch.limit >> 1) // (self.size + 1))
@@ -1751,7 +1764,7 @@ class ColumnEncoder:
 
     @cython.cfunc
     def take_binary(self, to: cython.pointer(Binary), column, rows: int64_t) -> cython.int:
-        """Hold a binary column whose offsets and bits reach as far as its rows."""
+        """Hold a binary column, and check that its offsets and bits suffice for its rows."""
         size: int64_t = 0
         to.there = False
         to.data = cython.cast(Bytes, PyBytes_AS_STRING(_EMPTY))
@@ -1805,7 +1818,7 @@ class ColumnEncoder:
     def take_numbers(
         self, to: cython.pointer(Numbers), column, wide: cython.bint, rows: int64_t
     ) -> cython.int:
-        """Hold a column of integers that reaches as far as its rows."""
+        """Hold a column of integers, and check that it is long enough for its rows."""
         size: int64_t = 0
         to.there = False
         to.bits = cython.NULL
@@ -1824,7 +1837,7 @@ class ColumnEncoder:
 
     @cython.cfunc
     def complaint(self, row: int64_t):
-        """Let the plain twin say what is wrong: with a row, or with the columns' buffers."""
+        """Let the plain encoder raise the error: about a row, or about the columns' buffers."""
         try:
             rows = Rows(self.columns, self.partition_count, self.limit)
             if row >= 0:
@@ -1837,7 +1850,7 @@ class ColumnEncoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def first_bad(self, rows: int64_t) -> int64_t:
-        """Give the first row that can't become a record, -1 when all can."""
+        """Return the first row that can't become a record, -1 if all can."""
         row: Row
         index: int64_t
         for index in range(rows):
@@ -1852,7 +1865,7 @@ class ColumnEncoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def measure(self, index: int64_t, row: cython.pointer(Row)) -> cython.bint:
-        """Read where a row's parts are and check them; whether it can become a record."""
+        """Read and check the positions of a row's parts; return whether it can become a record."""
         at: int64_t
         row.key = _span(cython.address(self.keys), index, cython.address(row.key_at))
         row.value = _span(cython.address(self.values), index, cython.address(row.value_at))
@@ -1886,7 +1899,7 @@ class ColumnEncoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def measure_headers(self, index: int64_t, row: cython.pointer(Row)) -> cython.bint:
-        """Add up what a row's headers take; whether all of them can be sent."""
+        """Add up the size of a row's headers; return whether all of them can be sent."""
         name: int64_t
         value: int64_t
         place: int64_t = 0
@@ -1907,7 +1920,8 @@ class ColumnEncoder:
             row.headers += varint_size(name) + name + varint_size(value) + _length(value)
             row.most += HEADER_OVERHEAD + name + _length(value)
             if row.most > self.limit:
-                return False  # at once: millions of rows may claim the same millions of headers
+                # at once, because millions of rows may refer to the same millions of headers
+                return False
             at += 1
         return True
 
@@ -1915,7 +1929,7 @@ class ColumnEncoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def names_are_text(self, first: int64_t, last: int64_t) -> cython.bint:
-        """Tell whether the names of some headers are UTF-8."""
+        """Return whether the names of some headers are valid UTF-8."""
         size: int64_t
         place: int64_t = 0
         while first < last:
@@ -1940,7 +1954,10 @@ class ColumnEncoder:
         noted: cython.pointer(int32_t),
         noted_from: int64_t,
     ) -> cython.int:
-        """Append from `self.row` on and say why it ended. GROW asks for memory and another call."""
+        """Append from `self.row` on and return why it stopped.
+
+        GROW asks for memory and another call.
+        """
         rows: Row[8]
         row: cython.pointer(Row)
         here: int64_t = 0
@@ -2002,10 +2019,10 @@ class ColumnEncoder:
     @cython.nogil
     @cython.exceptval(check=False)
     def look_ahead(self, rows: cython.pointer(Row), most: int64_t) -> int64_t:
-        """Measure some rows and hash their keys; gives how many are good.
+        """Measure some rows and hash their keys; return how many are valid.
 
-        Hashes of several rows are computed at once that way: alone each would only wait for its
-        own multiplications.
+        So the hashes of several rows are computed at once; a single one would only wait for its own
+        multiplications.
         """
         found: int64_t = 0
         row: cython.pointer(Row)
@@ -2027,7 +2044,7 @@ class ColumnEncoder:
     def put_row(
         self, batch: cython.pointer(Batch), row: cython.pointer(Row), body: int64_t, time: int64_t
     ) -> cython.bint:
-        """Write a record, for which there is room; false if its columns changed meanwhile."""
+        """Write a record into allocated memory; return false if its columns changed meanwhile."""
         at: cython.pointer(uint8_t) = _begin(batch, body, time)
         end: cython.pointer(uint8_t) = batch.data + batch.size + varint_size(body) + body
         at = _put(batch, at, self.keys.data + row.key_at, row.key, self.keys.size - row.key_at)
@@ -2055,7 +2072,7 @@ class ColumnEncoder:
         first: int64_t,
         last: int64_t,
     ) -> cython.pointer(uint8_t):
-        """Write headers that were measured before; NULL if they no longer end where they did."""
+        """Write headers that were measured before; return NULL if they no longer end at `last`."""
         name: int64_t
         value: int64_t
         name_at: int64_t = 0

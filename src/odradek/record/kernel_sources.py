@@ -1,10 +1,10 @@
-"""What the kernels are made of, and whether those that are built can be used.
+"""Name the kernels' sources, and decide whether the compiled kernels can be used.
 
-`setup.py` embeds a digest of the sources in a binary, `load` compares it at import. A binary whose
-sources have changed since counts as not built: a stale kernel that shadows a changed one is the
-hardest of bugs to see. In: a folder with the sources. Out: a digest, a choice, a warning.
-Must import nothing of the package on its own, because setup.py runs this file, too, and no pathlib:
-that takes longer than all that is done here.
+`setup.py` embeds a digest of the sources in a binary, and `load` compares it at import. If the
+sources have changed since, the binary counts as not built: a stale kernel that shadows a changed
+one is a bug that is very hard to find. In: a folder with the sources. Out: a digest, a choice, a
+warning. Must not import this package at the top, because setup.py runs this file, too; nor pathlib,
+whose import takes longer than all work here.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ SHARED = ("native.pxd", "native.h")
 DECODER, ENCODER = "odradek.record.kernel", "odradek.record.kernel_encode"
 COLUMNS = "odradek.record.kernel_columns"
 KERNELS = (DECODER, ENCODER, COLUMNS)
-"""Modules that are compiled; each from its own `.py` and what they share."""
+"""Modules that are compiled, each from its `.py` file and the shared files."""
 MARK = b"odradek-kernel-sources:"
-"""Stands before the digest in a binary."""
+"""The bytes before the digest in a binary."""
 
 
 def sources(kernel: str) -> tuple[str, ...]:
-    """Name the files that one kernel is made of."""
+    """Return the names of the files that one kernel is compiled from."""
     return (f"{kernel.rpartition('.')[2]}.py", *SHARED)
 
 
 def digest(folder: str | os.PathLike[str], kernel: str) -> str | None:
-    """Digest a kernel's sources; None where they aren't there to be compared."""
+    """Return the digest of a kernel's sources; None if the sources don't exist here."""
     check = size = 0
     try:
         for name in sources(kernel):
@@ -43,10 +43,10 @@ def digest(folder: str | os.PathLike[str], kernel: str) -> str | None:
 
 
 def load(kernel: str) -> ModuleType | str:
-    """Import a compiled kernel, or say why it can't be used.
+    """Import a compiled kernel, or return why it can't be used.
 
-    The binary is looked for first: without it Python would import the source, as a slow module
-    where Cython is installed.
+    The binary is looked for first: without one Python would import the source, as a slow module if
+    Cython is installed.
     """
     folder = os.path.dirname(__file__)
     name = kernel.rpartition(".")[2]
@@ -64,9 +64,9 @@ def load(kernel: str) -> ModuleType | str:
 
 
 def choose_kernel(asked: str | None, *kernels: str) -> str:
-    """Turn `ODRADEK_KERNEL` into what will run; asking for what isn't there is an error.
+    """Return the kernel that `ODRADEK_KERNEL` chooses; raise if a requested kernel isn't available.
 
-    Falling back in silence would make a benchmark or a production job slow without a word.
+    A silent fallback would make a benchmark or a production job slow for no visible reason.
     """
     from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 
@@ -83,7 +83,7 @@ def choose_kernel(asked: str | None, *kernels: str) -> str:
 
 
 def kernel_warning(*kernels: str) -> str | None:
-    """Say why not all records go through native kernels here, None when they can."""
+    """Return why some records don't go through native kernels here; None if all do."""
     loaded = {name: load(name) for name in kernels or KERNELS}
     reasons = [f"{name}: {why}" for name, why in loaded.items() if isinstance(why, str)]
     if not reasons:
@@ -100,7 +100,7 @@ _warned = False
 
 
 def warn_once(asked: str | None) -> None:
-    """Log that plain Python does the work of a kernel, unless it was asked for by name."""
+    """Log that plain Python replaces a kernel, unless `ODRADEK_KERNEL` requests that."""
     global _warned
     if _warned or asked:
         return

@@ -1,7 +1,7 @@
-"""The hash by which Java's producer spreads keys over partitions.
+"""Hash keys to partitions like Java's producer.
 
-In: key bytes. Out: a number. Every client that wants a key's records in one partition must
-agree on it bit by bit, so it can't be changed or tuned.
+In: key bytes. Out: a number. All clients that send a key's records to the same partition must
+compute the same number, so this function can't be changed or tuned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Hash `data` to 32 bits, signed as Java's `int` is."""
+    """Return the 32-bit hash of `data`, signed like Java's `int`."""
     if type(data) is not bytes:
         data = plain_bytes(data)  # an array has larger items
     length = len(data)
@@ -33,7 +33,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Choose the partition as Java does: the sign bit is dropped, not the sign changed."""
+    """Return the partition that Java chooses: the sign bit of the hash is dropped, not negated."""
     if partitions < 1:
         raise ValueError(f"a topic can't have {partitions} partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,9 +1,9 @@
-"""Limit what one batch or record may cost its reader (R-IN-4).
+"""Limit the memory that one batch or record may cost its reader (R-IN-4).
 
 In: the limits of a consumer's options. Out: `Limits` for the decoders, and the errors that name the
 option that a batch exceeds. A broker accepts small data that becomes huge: 1.6 KB of zstd were one
 record with 8.4 million headers. So a batch's claims and results are compared with a limit before
-memory is spent on them. Must not: know of partitions; the caller of the decoder adds the partition.
+memory is allocated. Must not know of partitions; the caller of the decoder adds the partition.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from odradek.common.errors.records import RecordLimitError
 from odradek.record.batch import BadBatchError
 
 if TYPE_CHECKING:
-    from odradek.common.config import Config  # all the options, which no decoder needs
+    from odradek.common.config import Config  # only for the type: decoders don't need all options
 
 DECOMPRESSED, RATIO = "max.decompressed.batch.bytes", "max.decompression.ratio"
 RECORDS, HEADERS = "max.records.per.batch", "max.headers.per.record"
 DECOMPRESSED_LIMIT = 256 << 20
-"""No batch may become larger than this; brokers refuse batches of a few MB by default."""
+"""Maximum size of a decompressed batch; brokers refuse batches of more than a few MB by default."""
 NO_ROOM = -1
 """Result of a decompressor if the records need more memory than it was given."""
 FREE_OF_RATIO = 32 << 20
-"""Decompressed size that every batch may have, however small it is.
+"""Decompressed size that every batch may have, however small its compressed size is.
 
-A few zeros legally shrink ten thousand times, and that much memory does no harm.
+A few zeros can legally be compressed ten thousand times, and this much memory does no harm.
 """
 UNLIMITED = (1 << 31) - 1
 HEADER_COST = 16
-"""Bytes that a header of two bytes takes in columns: where its name and its value end, and as much
-again while the columns grow. They count towards what its batch may become."""
+"""Memory that a header of two bytes takes in columns, which counts towards its batch's decompressed
+size: the positions where its name and its value end, and the same again while the columns grow."""
 
 
 class Limits(NamedTuple):
     """Limits above which a batch is refused."""
 
     decompressed: int = DECOMPRESSED_LIMIT
-    """Bytes of a batch's records, decompressed."""
+    """Maximum decompressed size of a batch's records, in bytes."""
     ratio: int = UNLIMITED
-    """How many times its compressed size, once that is more than `FREE_OF_RATIO`."""
+    """Maximum ratio to the compressed size, if the decompressed size exceeds `FREE_OF_RATIO`."""
     records: int = UNLIMITED
-    """Records that a batch claims to have."""
+    """Maximum number of records that a batch may claim to have."""
     headers: int = UNLIMITED
-    """Headers of a record, where headers are wanted at all."""
+    """Maximum number of headers of a record, if headers are requested at all."""
 
     def room(self, packed: int) -> tuple[int, str]:
-        """How large a batch of `packed` compressed bytes may become, and which option says so."""
+        """Return the limit for a batch of `packed` compressed bytes, and its option."""
         most = max(FREE_OF_RATIO, self.ratio * packed)
         return (self.decompressed, DECOMPRESSED) if most >= self.decompressed else (most, RATIO)
 
@@ -67,11 +67,11 @@ class Limits(NamedTuple):
         )
 
     def room_for_headers(self, unpacked: int) -> int:
-        """How many headers fit into columns beside the decompressed bytes of their batch."""
+        """Return how many headers fit into columns beside a batch's decompressed bytes."""
         return max(self.decompressed - unpacked, 0) // HEADER_COST
 
     def costly_headers(self, offset: int, count: int) -> BeyondLimitError:
-        """Return the error for a batch with too many headers up to a record; earlier ones fit."""
+        """Return the error for a batch whose headers exceed the limit at the record at `offset`."""
         return BeyondLimitError(
             f"up to the record at offset {offset}, the batch has {count} headers, which need "
             f"{HEADER_COST} bytes each, but {DECOMPRESSED} is {self.decompressed}",
@@ -82,7 +82,7 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS = Limits()
-"""For batches of this client: only the memory is limited."""
+"""For batches that this client wrote: only their decompressed size is limited."""
 
 
 def limits_of(config: Config) -> Limits:
@@ -91,7 +91,7 @@ def limits_of(config: Config) -> Limits:
 
 
 class BeyondLimitError(BadBatchError):
-    """A batch is sound, as far as one looked, and beyond a limit."""
+    """A batch exceeds a limit; no other fault was found before."""
 
     def __init__(self, reason: str, option: str, found: int, offset: int | None = None) -> None:
         super().__init__(reason)

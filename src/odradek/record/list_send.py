@@ -1,9 +1,9 @@
-"""Turn lists into columns for the encoder: the arguments of `send_many`, piece by piece.
+"""Convert lists into columns for the encoder: the arguments of `send_many`, piece by piece.
 
-In: lists of keys, values and the rest, an item for each record. Out: `SentColumns`, each of a piece
-of the records, so that joining them takes little memory for any lists. They can be checked as a
-whole first, so that nothing is sent of lists with an invalid item. Must not: need pyarrow, or read
-a list twice that another thread may change.
+In: lists of keys, values, headers, partitions and timestamps, with an item for each record. Out:
+`SentColumns`, each of a piece of the records, so that long lists need little additional memory. The
+caller can check all lists first, so that nothing is sent if an item is invalid. Must not need
+pyarrow, or read a list twice, because another thread may change it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, Se
 
 PIECE_RECORDS = 1 << 13
 PIECE_BYTES = 1 << 20
-"""A piece has no more of these than that, but for a record that is larger alone."""
+"""Maximum number of records and bytes in a piece; a larger record is a piece alone."""
 NO_TIME = -1
 _OR_NONE = {bytes, type(None)}
 
 
 class RecordLists(NamedTuple):
-    """A producer's lists, read once, all of one length; None where every item would be None."""
+    """A producer's lists, read once and of equal length; None if every item would be None."""
 
     values: list[Any]
     keys: list[Any] | None = None
@@ -50,7 +50,8 @@ class RecordLists(NamedTuple):
     def given(cls, **lists: Any) -> RecordLists:
         """Read a program's arguments.
 
-        Raises `ArgumentError` for an argument that is no list, or of another length than `values`.
+        Raises `ArgumentError` for an argument that isn't a list, or has another length than
+        `values`.
         """
         found = {
             name: _listed(name, given)
@@ -73,7 +74,7 @@ class RecordLists(NamedTuple):
         return zip(keys, self.values, headers, strict=True)
 
     def written(self, records: Sequence[tuple[Any, Any, Any]]) -> dict[str, list[Any] | None]:
-        """Return the lists by their names, with other keys, values and headers."""
+        """Return the lists by name, with the given keys, values and headers."""
         return {
             "values": [value for _, value, _ in records],
             "keys": [key for key, _, _ in records],
@@ -83,9 +84,9 @@ class RecordLists(NamedTuple):
         }
 
     def check(self) -> Iterator[None]:
-        """Check all items, a piece at each step. Headers are read once, here.
+        """Check all items, a piece at each step. Headers are only read here.
 
-        Raises `ArgumentError` or `ConfigurationError` for the first invalid one.
+        Raises `ArgumentError` or `ConfigurationError` for the first invalid item.
         """
         for first in range(0, len(self.values), PIECE_RECORDS):
             last = min(first + PIECE_RECORDS, len(self.values))
@@ -98,7 +99,7 @@ class RecordLists(NamedTuple):
             yield
 
     def columns(self) -> Iterator[SentColumns]:
-        """Yield the columns of all records, piece by piece; for lists that were checked."""
+        """Yield the columns of all records, piece by piece; `check` must have run before."""
         first, count = 0, len(self.values)
         while first < count:
             piece = self._piece(first, min(first + PIECE_RECORDS, count))
@@ -132,7 +133,7 @@ class RecordLists(NamedTuple):
 
 def _listed(name: str, given: Any) -> list[Any]:
     wanted = "a list with one item for each record"
-    if isinstance(given, Mapping | AbstractSet):  # whose order isn't meant
+    if isinstance(given, Mapping | AbstractSet):  # their order has no meaning
         raise refusal(name, wanted, given)
     return iterable(name, given, wanted)
 
@@ -166,10 +167,10 @@ def _time(name: str, given: Any) -> int:
 def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | None]:
     """Return a column of the items from `first` on, up to `last` or the size of a piece.
 
-    Also returns their number.
+    The first part of the result is the number of items.
     """
     found = gather(items, first, last, PIECE_BYTES)
-    if found is None:  # bytes of other kinds
+    if found is None:  # other bytes-like objects
         given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items[first:last]]
         found = gather(given, 0, len(given), PIECE_BYTES)
     if found is None:
@@ -178,7 +179,7 @@ def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | 
 
 
 class _Lists:
-    """Records' headers on their way to three buffers."""
+    """Headers of records, converted into three buffers."""
 
     def __init__(self, items: list[Headers | None]) -> None:
         self._items: list[Headers] = [one or () for one in items]
@@ -186,7 +187,7 @@ class _Lists:
         self._ends = array("q", accumulate(sizes, initial=0))
 
     def fitting(self) -> int:
-        """How many of the first there is room for in a piece; 1 at least."""
+        """Return how many of the first records have headers that fit into a piece; at least 1."""
         ends = self._ends
         if ends[-1] <= PIECE_BYTES:
             return len(ends) - 1
@@ -207,7 +208,7 @@ def _size(content: Any) -> int:
 
 
 def _whole(items: list[Any]) -> SentBinary:
-    """All items as a column, in which there is nothing where all are None."""
+    """Return all items as a column, which is empty if all are None."""
     given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items]
     found = gather(given, 0, len(given), INT64_MAX)
     column = None if found is None else found[1]
@@ -217,12 +218,12 @@ def _whole(items: list[Any]) -> SentBinary:
 
 
 def _numbers(code: str, items: list[Any]) -> SentNumbers:
-    """Integers, None among them."""
+    """Return a column of integers, of which some may be None."""
     bits = _bits(items) if None in items else None
     return SentNumbers(memoryview(array(code, [one or 0 for one in items])), bits)
 
 
 def _bits(items: list[Any]) -> bytes:
-    """Arrow's validity: a bit for each item, lowest first, 0 for None."""
+    """Return Arrow's validity bitmap: a bit for each item, lowest first, 0 for None."""
     text = "".join("0" if one is None else "1" for one in reversed(items))
     return int(text, 2).to_bytes((len(items) + 7) // 8, "little")

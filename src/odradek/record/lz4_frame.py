@@ -1,11 +1,11 @@
-"""LZ4 frames as Kafka writes them, and as others do: around the blocks of a library.
+"""Write and read LZ4 frames, in Kafka's form and other forms, around a library's block codec.
 
 In: records, or the compressed part of a batch. Out: a frame of independent blocks, or the records
-in memory that is handed in. `record/compression.py` sets the limits.
-Must not trust a size that a frame claims, and writes no linked blocks: brokers refuse those.
+in memory that the caller passes. `record/compression.py` sets the limits. Must not trust a size
+that a frame claims, nor write linked blocks: brokers refuse those.
 
-Checksums inside of a frame (header, blocks, content) are passed over: the batch's own checksum,
-which is always verified, covers the same bytes.
+Checksums inside of a frame (header, blocks, content) are skipped: the batch's own checksum, which
+is always verified, covers the same bytes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FRAME = Struct("<IBB")
 _BLOCK = Struct("<I")
 _CONTENT = Struct("<Q")
 _END = bytes(4)
-_STORED = 1 << 31  # of a block's size: its bytes are as they were
+_STORED = 1 << 31  # bit of a block's size: the block isn't compressed
 _SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LARGEST_SIZE = _SIZES[7]
-_CHECKSUMS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}  # of the headers that are written here
+_CHECKSUMS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}  # of the headers written here
 _HEADERS = {
     size: _FRAME.pack(_MAGIC, 0x60, code << 4) + bytes((_CHECKSUMS[code],))
     for code, size in _SIZES.items()
@@ -37,9 +37,9 @@ _HEADERS = {
 _HEADER_SIZE = 7
 _VERSION = 1
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
-_UNKNOWN_FLAGS = 0x03  # one is reserved, one means a dictionary
+_UNKNOWN_FLAGS = 0x03  # one bit is reserved, one means a dictionary
 _LARGEST_RATIO = 255
-"""Maximum number of bytes per byte of a block: runs are counted with 255 per byte."""
+"""Maximum number of bytes per compressed byte: a length is stored in bytes of up to 255."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
 _compress_block_into = into_views(lz4.compress_block_into)
@@ -53,14 +53,14 @@ class _Layout(NamedTuple):
     block_size: int
     linked: bool
     block_checksum: int
-    """Bytes after each block."""
+    """Size of the checksum after each block."""
     content_checksum: int
-    """Bytes after the last one."""
+    """Size of the checksum after the last block."""
     has_content_size: bool
 
 
 def write(data: memoryview, level: int | None) -> bytearray:
-    """Compress into one frame. Like Java: level 9 means the fast compressor, all others HC."""
+    """Compress into one frame. As in Java, level 9 is the fast compressor and all others are HC."""
     if level not in (None, _KAFKAS_DEFAULT_LEVEL):
         return _write_high(data, level or 0)
     size = next((size for size in _HEADERS if len(data) <= size), _LARGEST_SIZE)
@@ -86,9 +86,9 @@ def write(data: memoryview, level: int | None) -> bytearray:
 
 
 def _write_high(data: memoryview, level: int) -> bytearray:
-    """Compress with LZ4 HC; the library's frame has block checksums, which are left out again.
+    """Compress with LZ4 HC; the block checksums of the library's frame are removed.
 
-    Levels below the lowest of HC mean that one, as in the reference implementation.
+    Levels below the lowest level of HC mean that one, as in the reference implementation.
     """
     level = max(level, _LOWEST_HIGH_LEVEL)
     packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
@@ -105,9 +105,9 @@ def _write_high(data: memoryview, level: int) -> bytearray:
 
 
 def read_into(data: memoryview, room: memoryview) -> int:
-    """Decompress into `room` and return the size; `NO_ROOM` if that is too small.
+    """Decompress into `room` and return the size; `NO_ROOM` if `room` is too small.
 
-    Several frames may follow each other, though Kafka's clients write one.
+    Several frames may follow each other, although Kafka's clients write only one.
     """
     at = total = 0
     while at < len(data) or not at:
@@ -143,7 +143,7 @@ def read_into(data: memoryview, room: memoryview) -> int:
 def measure(data: memoryview) -> Iterator[int]:
     """Yield the decompressed sizes piece by piece, in memory for one block (linked: one frame).
 
-    Checks no more than it needs to: `read_into` follows.
+    Checks no more than necessary, because `read_into` follows.
     """
     room = memoryview(bytearray(_LARGEST_SIZE))
     at = 0
@@ -172,12 +172,12 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
         return _decompress_block_into(block, room, output_len=len(room))
     except DecompressionError as error:
         if len(room) < min(block_size, _LARGEST_RATIO * len(block)):
-            return NO_ROOM  # or broken: with more room the library will tell
+            return NO_ROOM  # or corrupt: with enough memory, the library reports it
         raise BadBatchError(f"its lz4 data is corrupt ({error})") from error
 
 
 def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
-    """Decompress a frame whose blocks refer to those before: only the library can, as a whole."""
+    """Decompress a frame of linked blocks at once: only the library can read these."""
     try:
         return _decompress_into(frame, room)
     except DecompressionError as error:
@@ -232,9 +232,9 @@ def _layout(flags: int, sizes: int) -> _Layout:
 
 
 def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] | None:
-    """Return start and end of the bytes of the block at `at`, and whether they are uncompressed.
+    """Return start and end of the block at `at`, and whether it is uncompressed.
 
-    None at the mark after the last block.
+    Returns None at the mark after the last block.
     """
     start = at + _BLOCK.size
     left = len(data) - start

@@ -1,10 +1,10 @@
-"""Append records to open batches, and note the data of their reports.
+"""Append records to open batches, and store the data of their delivery reports.
 
-In: a record, and a producer's data of its topic (`TopicLane`). Out: its future, or a note for its
-report; without an open batch, its partition if that is certain. The kernel's twin does this without
-a Python call per record, and this is its oracle; here `BatchBuilder` needs the accumulator's lock,
-so every record is left to the call that takes it. Must not: wait, open or close a batch, or change
-its arguments.
+In: a record, and a producer's data of its topic (`TopicLane`). Out: the record's future, or a note
+for its report; without an open batch, its partition if that is certain. The kernel has a faster
+implementation without a Python call per record, which tests compare with this one. Here
+`BatchBuilder` needs the accumulator's lock, so every record is left to the call that takes the
+lock. Must not wait, open or close a batch, or change its arguments.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any, Protocol, TypeVar
 
 M = TypeVar("M")
 Note = tuple[int, float, int, bytes | None, bytes | None, Any]
-"""Of a message: its index in its batch, when (by a monotonic clock) and with which time it was
-sent, key, value, and what its report calls."""
+"""Of a message: its index in its batch, when it was sent (on a monotonic clock), its timestamp,
+key, value, and the callback of its report."""
 _new = object.__new__
 _PARTS = ("_record", "_error", "_more")
-"""Of a report."""
+"""Attributes of a report."""
 
 
 class Known(Protocol):
-    """Which snapshot of the metadata is the newest."""
+    """The newest snapshot of the metadata."""
 
     snapshot: Any
 
 
 class Here(Protocol):
-    """Whether a record may go into an open batch without more ado."""
+    """Whether a record may go directly into an open batch."""
 
     here: bool
 
@@ -43,13 +43,13 @@ class Room:
         self.size = size
 
     def take(self, size: int) -> bool:
-        """Count a message of this size; whether there was room for it."""
+        """Count a message of this size; return whether it still fits."""
         self.messages -= 1
         self.size -= size
         return self.messages >= 0 and self.size >= 0
 
     def counted(self, messages: int, left: int, size: int) -> bool:
-        """Allow these numbers of messages and bytes; return whether one of `size` fits."""
+        """Set the number of messages and bytes that are left, and count one message."""
         self.messages, self.size = messages, left
         return self.take(size)
 
@@ -57,8 +57,8 @@ class Room:
 class Notes:
     """Data for the reports of one batch's messages, in order.
 
-    For the kernel's twin, the garbage collector only sees the functions that reports call:
-    otherwise it would look at a hundred thousand messages again and again.
+    In the kernel's implementation, the garbage collector only sees the callbacks: otherwise it
+    would traverse a hundred thousand messages again and again.
     """
 
     __slots__ = ("_notes", "_sizes", "can_be_made")
@@ -66,21 +66,21 @@ class Notes:
     def __init__(self, *_: object) -> None:
         self._notes: list[Note] = []
         self._sizes: list[int] = []
-        """Not a sum: without a GIL two that add at once would lose the bytes of one."""
+        """Not a sum: without a GIL, two threads that add at once would lose the bytes of one."""
         self.can_be_made = False
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of messages."""
         return len(self._notes)
 
     @property
     def size(self) -> int:
-        """Bytes of keys and values of all that were ever added."""
+        """Bytes of keys and values of all messages that were ever added."""
         return sum(self._sizes)
 
     def add(self, message: Note, size: int) -> None:
-        """Note a message: index, times, key, value and callback; and the bytes of key and value."""
+        """Add a message: index, times, key, value and callback; and the bytes of key and value."""
         self._notes.append(message)
         self._sizes.append(size)
 
@@ -99,17 +99,17 @@ class Notes:
         del taken._notes[told:]
 
     def items(self) -> list[Note]:
-        """All of them, as `add` was given them."""
+        """Return all messages as they were added."""
         return [*self._notes]
 
     @property
     def calls(self) -> list[Any]:
-        """Return the functions that their reports call."""
+        """Callbacks of the reports."""
         return [note[-1] for note in self._notes]
 
 
 class OpenBatches:
-    """Puts records into open batches."""
+    """Appends records to open batches."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class OpenBatches:
 
         `lanes` contains the known data of topics, each of which never changes; `clock` returns
         seconds since the epoch. `make(producer, batch, index, timestamp_ms)` creates a future. A
-        class with a `_blank`, pairs of names and values, isn't called: its objects have these, and
-        `_producer`, `_batch`, `_index` and `_timestamp_ms`. Raises `TypeError` for a class with a
-        `__new__`.
+        class with an attribute `_blank`, which lists names and values, isn't called: its objects
+        get these attributes, and `_producer`, `_batch`, `_index` and `_timestamp_ms`. Raises
+        `TypeError` for a class with a `__new__`.
         """
         self._lanes = lanes
         self._metadata = metadata
@@ -154,10 +154,10 @@ class OpenBatches:
         timestamp_ms: Any,
         partition: Any,
     ) -> Any:
-        """Put a record into its open batch and return its future, or else its partition.
+        """Append a record to its open batch and return its future, or else its partition.
 
-        The partition is an int if it is certain, or None: the batch is full or missing, or the
-        topic isn't known.
+        The partition is an int if it is certain, or None. A partition is returned if the batch is
+        full or missing, or the topic isn't known.
         """
         partition, batch = self._found(topic, key, value, partition)
         if batch is None:
@@ -178,11 +178,11 @@ class OpenBatches:
         timestamp_ms: Any,
         call: Any,
     ) -> Any:
-        """Put a message into its open batch and note the data of its report; return True.
+        """Append a message to its open batch and note the data of its report; return True.
 
         If the batch is full or missing, or the message is unusual, its partition is returned as in
-        `send`. `by_batch` contains the notes of batches, which have a `late()` as well, called for
-        a message that arrives when the reports of its batch can be built already.
+        `send`. `by_batch` contains the notes of batches. Their method `late()` is called for a
+        message that arrives when the reports of its batch can be built already.
         """
         usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
         if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
@@ -198,13 +198,13 @@ class OpenBatches:
             return partition
         room.take(size)
         notes.add((index, begun, at, key, value, call), size)
-        if notes.can_be_made:  # the outcome came in between
+        if notes.can_be_made:  # the batch was completed in the meantime
             notes.late()
         return True
 
 
 def check_plain(cls: Any) -> None:
-    """Raise `TypeError` for a class that makes its objects by itself."""
+    """Raise `TypeError` for a class with its own `__new__`."""
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
         raise TypeError(f"{cls!r} must be a plain class, without __new__")
 
@@ -219,11 +219,12 @@ def build_reports(
     now: float,
     notes: Notes,
 ) -> list[M]:
-    """Build a `cls` of each message that was noted, for the program's callbacks.
+    """Build a `cls` for each message that was noted, for the program's callbacks.
 
-    The garbage collector doesn't see them until `collectable` is called for one. `outcome` has the
-    offset of the batch and the time of its log, each -1 if there is none. An object has `_record`,
-    with the items of our clients' records, `_error`, and `_more`: the seconds since it was sent.
+    The garbage collector doesn't track these objects until `collectable` is called for one.
+    `outcome` is the offset of the batch and its log append time, each -1 if there is none. An
+    object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds
+    since it was sent.
     """
     check_plain(cls)
     base, appended = outcome

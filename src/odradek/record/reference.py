@@ -1,9 +1,9 @@
-"""Record batches to columns and back, in short and obvious Python.
+"""Convert record batches to columns and back, in short and simple Python.
 
-In: the records of one partition from a fetch answer. Out: `DecodedRecords`. It is the oracle of
-the fast kernel and what runs where no kernel is built. Every length is compared with what is
-left, and each record and batch must end exactly where it says.
-Must not keep a view of the buffer: what is returned owns its bytes.
+In: the records of one partition from a Fetch response. Out: `DecodedRecords`. Tests compare the
+fast kernel with this decoder, and it runs if no kernel is built. Every length is compared with the
+remaining bytes, and each record and batch must end exactly where it says. Must not keep a view of
+the buffer: the result owns its bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from odradek.record.limits import (
 from odradek.record.varint import read_varint, write_varint
 
 COLUMNS_LIMIT = DECOMPRESSED_LIMIT
-"""Decoding stops between batches once this many bytes were seen: int32 offsets always suffice."""
+"""Decoding stops between batches after this many bytes, so that int32 offsets always suffice."""
 
 _INT64_MIN = -(1 << 63)
 _ABORT, _COMMIT = 0, 1
@@ -46,14 +46,15 @@ _PRESENT, _NULL = ord("1"), ord("0")
 
 
 class _Binary:
-    """A binary column while it grows."""
+    """A binary column that grows."""
 
     __slots__ = ("data", "offsets", "valid")
 
     def __init__(self) -> None:
         self.offsets = array("i", (0,))
         self.data = bytearray()
-        self.valid = bytearray()  # an ASCII digit for each entry: packs without a loop
+        # an ASCII digit for each entry, which can be packed into bits without a loop
+        self.valid = bytearray()
 
     def add(self, value: bytes | None) -> None:
         if value is None:
@@ -64,7 +65,7 @@ class _Binary:
         self.offsets.append(len(self.data))
 
     def cut(self, entries: int) -> None:
-        """Forget all entries from this one on."""
+        """Remove this entry and all after it."""
         del self.offsets[entries + 1 :], self.data[self.offsets[entries] :], self.valid[entries:]
 
     def finish(self) -> BinaryColumn:
@@ -72,14 +73,14 @@ class _Binary:
 
 
 def _bitmap(digits: bytearray) -> bytes | None:
-    """Pack digits into Arrow's bits, lowest first; None when nothing is null."""
+    """Pack digits into Arrow's bits, lowest first; return None if no entry is null."""
     if _NULL not in digits:
         return None
     return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little")
 
 
 class _Columns:
-    """All columns while they grow; a batch that turns out bad is cut off again."""
+    """All columns while they grow; the rows of a corrupt batch are removed again."""
 
     def __init__(
         self,
@@ -97,12 +98,12 @@ class _Columns:
         self.headers = want_headers
         self.limits = limits
         self.raw = bytearray() if raw_headers else None
-        """Headers as they lie there, instead of in columns of their own."""
+        """Headers in the log's encoding, instead of separate columns."""
         self.header_ends = array("i", (0,))
         self.header_keys = _Binary()
         self.header_values = _Binary()
         self.first_header = self.header_room = 0
-        """Of the batch that is being walked over; how many there may be after it."""
+        """Number of headers before the current batch, and the maximum number after it."""
 
     def expect_headers(self, unpacked: int) -> int:
         """Begin a batch of `unpacked` decompressed bytes; return the number of headers so far."""
@@ -120,7 +121,7 @@ class _Columns:
         self.header_ends.append(len(self.header_keys.valid if self.raw is None else self.raw))
 
     def cut(self, count: int) -> None:
-        """Forget all rows from this one on."""
+        """Remove this row and all after it."""
         del self.offsets[count:], self.timestamps[count:], self.types[count:]
         for column in (self.keys, self.values):
             if column is not None:
@@ -161,8 +162,8 @@ def _walk(
 ) -> bool:
     """Check all records in `data[at:]`; add those in [low, high), at most `room` of them.
 
-    The rest is walked too, so that no row of a broken batch is ever given out.
-    Returns whether `room` left something out.
+    The other records are checked too, so that no row of a corrupt batch is ever returned. Returns
+    whether `room` left out a record.
     """
     size, added, expected, left_out = len(data), 0, 0, False
     base, last_delta = header.base_offset, header.last_offset_delta
@@ -172,7 +173,8 @@ def _walk(
         if not 0 < length <= size - at:
             raise b.BadBatchError(f"a record claims {length} of {size - at} bytes left")
         end = at + length
-        # Numbers may be read beyond the record, never beyond the batch: the record's end tells.
+        # Numbers may be read beyond the record, but not beyond the batch: the check of the end
+        # finds it.
         time_delta, at = _number(data, at + 1, 64)  # one byte of attributes, unused so far
         delta, at = _number(data, at)
         if not expected <= delta <= last_delta:
@@ -205,7 +207,7 @@ def _walk(
 
 
 def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """Read a number that is mostly one byte long, without a loop then."""
+    """Read a number, without a loop if it is one byte long, as most are."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -213,7 +215,7 @@ def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length, where -1 is null, and that many bytes, which must end before `end`."""
+    """Read a length (-1 is null) and this number of bytes, which must end before `end`."""
     byte = data[at]
     if byte < 0x80:
         length, at = (byte >> 1) ^ -(byte & 1), at + 1
@@ -230,7 +232,7 @@ def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, o
     """Read the headers of one record; their names become valid UTF-8, as in Java.
 
     They are written directly to the columns: a record of 200 MB may claim 100 million headers. If
-    headers aren't requested, their number doesn't matter: nothing is kept of them.
+    headers aren't requested, their number isn't limited, because nothing is stored of them.
     """
     if not 0 <= count <= (end - at) // 2:
         raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
@@ -268,7 +270,7 @@ def _open(header: b.BatchHeader, data: bytes, limits: Limits) -> tuple[bytes, in
 
 
 def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
-    """Tell whether a control batch ends a transaction by aborting it: its key's second number."""
+    """Return whether a control batch aborts a transaction: its key's second number says so."""
     data, at = _open(header, data, NO_LIMITS)
     marker = _Columns(want_key=True, want_value=False, want_headers=False)
     _walk(header, data, at, marker, 0, b.INT64_MAX, 1)
@@ -279,7 +281,7 @@ def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
 
 
 class _Decoding:
-    """One call of `decode`: what it wants, how far it is and what it found."""
+    """The state of one call of `decode`: the wanted range, the position and the result."""
 
     def __init__(
         self, start: int, until: int | None, aborted: Sequence[tuple[int, int]], out: _Columns
@@ -307,7 +309,7 @@ class _Decoding:
         return header
 
     def take(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
-        """Consume one batch; False when `room` or `until` cut it: it isn't passed then."""
+        """Consume one batch; return False if `room` or `until` cut it, so that some is left."""
         data = buffer[self.at + b.CRC_START : self.at + header.size].tobytes()
         if b.crc32c(data) != header.crc:
             raise b.BadBatchError("its checksum is wrong")
@@ -339,14 +341,14 @@ class _Decoding:
         return True
 
     def full(self, header: b.BatchHeader, enough: int) -> bool:
-        """Tell whether the next batch must wait for another call."""
+        """Return whether the next batch must wait for another call."""
         rows = len(self.out.offsets)
         return rows >= enough or (rows > 0 and self.decompressed + header.size > COLUMNS_LIMIT)
 
     def run(self, buffer: memoryview, most: int, enough: int) -> bool:
         """Decode the available batches; return True if nothing is left for another call.
 
-        An error after good batches isn't raised: the next call meets it first.
+        An error after good batches isn't raised: the next call finds it first.
         """
         while True:
             rows = len(self.out.offsets)
@@ -395,16 +397,16 @@ def decode(
     """Decode one partition's records from `start_offset` up to, not including, `until_offset`.
 
     `aborted` lists (producer id, first offset) of aborted transactions, for read_committed.
-    `max_records` cuts exactly, in mid-batch too, and the cut batch is decoded again by the next
-    call. `stop_after` ends after the batch that reaches that many rows: nothing is decoded twice,
+    `max_records` cuts exactly, even within a batch, and the next call decodes the cut batch again.
+    `stop_after` stops after the batch that reaches this number of rows: nothing is decoded twice,
     and the caller slices the columns. With the layout `binary_view` keys and values are
     `ViewColumn`s, which may keep the whole buffer alive.
 
     With `raw_headers`, headers remain bytes, in a `RawHeaderColumn`. A batch beyond `limits` raises
     `RecordLimitError`.
 
-    A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) if it is the first; after
-    good ones it ends the call unfinished, so that the next call raises.
+    A corrupt batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) if it is the first.
+    After good ones it ends the call with `finished=False`, so that the next call raises.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
@@ -447,10 +449,10 @@ def encode(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Write rows as one batch, as a broker's log may hold it: with gaps, markers, append time.
+    """Encode rows as one batch, as a broker's log may contain it: with gaps, markers, append time.
 
     Base and last offset are those of the rows unless given (compaction keeps a batch's range).
-    Without rows the batch is an empty one, and `base_offset` must be given.
+    Without rows the batch is empty, and `base_offset` must be given.
     """
     rows = list(rows)
     first = rows[0][0] if base_offset is None else base_offset
@@ -488,7 +490,7 @@ def encode(
 def encode_marker(
     offset: int, timestamp_ms: int, *, producer_id: int, producer_epoch: int, commit: bool
 ) -> bytes:
-    """Write the control batch by which a broker ends a transaction."""
+    """Encode the control batch by which a broker ends a transaction."""
     key = b"\0\0" + (_COMMIT if commit else _ABORT).to_bytes(2, "big")
     value = bytes(6)  # version and coordinator epoch
     return encode(

@@ -1,8 +1,8 @@
-"""Columns to one tuple per record, as cheaply as it can be done.
+"""Convert columns to one tuple per record, as fast as possible.
 
-In: decoded columns and what all their rows share. Out: a list of tuples of the class that is asked
-for; objects to be filled, for rooms whose records are no tuples. Only loops in C see single
-records. Must not know what the class is.
+In: decoded columns and the values that all their rows share. Out: a list of tuples of the class
+that the caller passes; or blank objects, for packages whose records aren't tuples. Only loops in C
+touch single records. Must not know what the class is.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def build_rows(
     leader_epochs: int | Sequence[int],
     unread: type[R] | None = None,
 ) -> list[R]:
-    """Make a `cls` of each row: topic, partition, the six parts of a row, leader epoch.
+    """Create a `cls` for each row: topic, partition, the six parts of a row, leader epoch.
 
     `leader_epochs` is one number for all rows, or one for each. The class must be a named tuple of
-    exactly these fields: its own constructor isn't called, that would take as long as the rest.
-    Rows whose headers are `RawHeaders` are of the class `unread`, where there is one.
+    exactly these fields: its constructor isn't called, which would take as long as everything else.
+    Rows whose headers are `RawHeaders` are of the class `unread`, if one is given.
     """
     a, b = columns.start, columns.start + columns.count
     no_headers: Headers = ()
@@ -59,19 +59,19 @@ def build_rows(
 
 
 def read_as_slots(cls: type[tuple[Any, ...]]) -> None:
-    """Leave a named tuple's class unchanged.
+    """Do nothing: only the kernel makes reading the fields of a named tuple faster.
 
-    The kernel's twin replaces its descriptors: reading a field takes 5 ns instead of 30, as the
-    interpreter reads slots inline.
+    The kernel replaces the class's descriptors, so that the interpreter reads fields inline like
+    slots: reading one takes 5 ns instead of 30.
     """
 
 
 def blanks(cls: type[T], count: int) -> list[T]:
     """Create `count` objects of a class, to be filled.
 
-    The kernel's aren't seen by the garbage collector: with thousands of records per call, it would
-    scan the whole program again and again. If an object is filled with something that may refer
-    back to it, call `collectable` first. Raises `TypeError` for a class with a `__new__`.
+    The garbage collector doesn't track the kernel's objects: with thousands of records per call, it
+    would scan the whole program again and again. If an object is filled with something that may
+    refer back to it, call `collectable` first. Raises `TypeError` for a class with a `__new__`.
     """
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
         raise TypeError(f"{cls!r} must be a plain class, without __new__")
@@ -80,10 +80,10 @@ def blanks(cls: type[T], count: int) -> list[T]:
 
 
 def become(things: list[Any], base: type, cls: type) -> None:
-    """Make objects of `base` objects of `cls`, which adds nothing to them but methods.
+    """Change objects of the class `base` into objects of `cls`, which only adds methods.
 
-    So `base` may be filled where `cls` has a `__setattr__` of its own. Raises `TypeError` where it
-    has more than that, or one of the objects is of another class.
+    So `base` can be filled even if `cls` has a `__setattr__`. Raises `TypeError` if `cls` adds more
+    than methods, or one of the objects is of another class.
     """
     if cls.__base__ is not base or cls.__basicsize__ != base.__basicsize__:
         raise TypeError(f"{cls!r} must be a subclass of {base!r} that only adds methods")
@@ -94,4 +94,4 @@ def become(things: list[Any], base: type, cls: type) -> None:
 
 
 def collectable(thing: object) -> None:
-    """Let the garbage collector see an object of `blanks`, which it does already."""
+    """Do nothing: only the kernel's `blanks` are hidden from the garbage collector."""

@@ -78,7 +78,7 @@ else:
     from odradek.record.sent_columns import gather, only_bytes
 
     class BatchBuilder(builder.BatchBuilder):
-        """The plain one, and a word once that it is slow unless that was asked for."""
+        """The plain builder; warns once that it is slow unless `ODRADEK_KERNEL` requests it."""
 
         __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Columns on their way out: Arrow's buffers as `ColumnEncoder` takes them, and what it answers.
+"""Define columns to send: Arrow's buffers as `ColumnEncoder` takes them, and its results.
 
-In: buffers of any library that speaks Arrow, as they are: with slices, nulls and 32 or 64-bit
-offsets. Out: the same, named. Nothing is checked here, and nothing here may be trusted: the
-encoder compares each number with the buffer that it points into.
+In: unchanged buffers of any library with an Arrow interface: with slices, nulls and 32 or 64-bit
+offsets. Out: the same buffers, with names. Nothing is checked here, and nothing may be trusted: the
+encoder compares each number with the size of the buffer that it refers to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.record.columns import ByteBuffer
 
 
 class InvalidRowError(KafkaError, ValueError):
-    """Columns that can't become records; `row` is the first row that can't, None for all."""
+    """Columns can't become records; `row` is the first invalid row, None if all are invalid."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message if row is None else f"row {row}: {message}")
@@ -27,10 +27,10 @@ class SentBinary(NamedTuple):
     """Byte strings: row i is `data[offsets[start + i]:offsets[start + i + 1]]`."""
 
     offsets: ByteBuffer
-    """int32, or int64 where `wide`, in the machine's byte order."""
+    """int32, or int64 if `wide` is set, in the machine's byte order."""
     data: ByteBuffer
     validity: ByteBuffer | None = None
-    """Bit `start + i`, lowest first, is 0 where row i is null; None: no row is."""
+    """Bit `start + i`, lowest first, is 0 if row i is null; None if no row is null."""
     start: int = 0
     """Arrow's offset of the array in its buffers."""
     wide: bool = False
@@ -49,20 +49,20 @@ class SentHeaders(NamedTuple):
     """Header lists: row i has entries `offsets[start + i]` to `offsets[start + i + 1]`."""
 
     offsets: ByteBuffer
-    """int32, or int64 where `wide`."""
+    """int32, or int64 if `wide` is set."""
     keys: SentBinary
     """UTF-8 names, none null; entry 0 is at `keys.start`."""
     values: SentBinary
     entries: int
-    """How many entries `keys` and `values` have."""
+    """Number of entries in `keys` and `values`."""
     validity: ByteBuffer | None = None
-    """A null list is an empty one."""
+    """A null list means an empty one."""
     start: int = 0
     wide: bool = False
 
 
 class SentColumns(NamedTuple):
-    """`count` rows. The buffers must stay as they are while an encoder reads them."""
+    """`count` rows. The buffers must not change while an encoder reads them."""
 
     count: int  # type: ignore[assignment]  # tuples have a method of this name
     values: SentBinary | None
@@ -70,18 +70,18 @@ class SentColumns(NamedTuple):
     keys: SentBinary | None = None
     headers: SentHeaders | None = None
     partitions: SentNumbers | None = None
-    """int32; a null lets the key decide."""
+    """int32; for a null, the partitioner chooses."""
     timestamps_ms: SentNumbers | None = None
-    """int64; a null means the time that `encode` is given."""
+    """int64; a null means the time that is passed to `encode`."""
     first_row: int = 0
-    """Number of row 0 in errors: a table comes in pieces."""
+    """Number of row 0 in error messages, because a table is passed in pieces."""
 
     def __repr__(self) -> str:
         return f"<SentColumns: {self.count} rows>"  # the buffers may hold megabytes
 
 
 def only_bytes(items: list[Any], first: int, last: int) -> bool:
-    """Whether the items from `first` on, up to `last`, are bytes or None."""
+    """Return whether the items from `first` up to `last` are all bytes or None."""
     return {bytes, type(None)}.issuperset(map(type, items[first:last]))
 
 
@@ -90,8 +90,8 @@ def gather(
 ) -> tuple[int, SentBinary | None] | None:
     """Return a column of the items from `first` on, up to `last` or a total of `most` bytes.
 
-    Returns their number, at least one, and the column, None if all are None. Returns None for a
-    list with items other than bytes and None.
+    Returns their number, at least one, and the column, which is None if all are None. Returns None
+    for a list with items other than bytes and None.
     """
     ends, total = array("q", [0]), 0
     for item in items[first:last]:
@@ -115,38 +115,39 @@ def gather(
 
 
 class StopReason(IntEnum):
-    """Why `ColumnEncoder.encode` came back."""
+    """Why `ColumnEncoder.encode` returned."""
 
     DONE = 0
     """All rows up to `stop` are in batches."""
     BATCH = 1
     """The row isn't written: its partition needs a batch.
 
-    It has none, or one that is closed, full, or took others' records meanwhile. Set it with `use`
-    (in the last case the same again).
+    It has none, or its batch is closed, full, or has got records of others in the meantime. Set a
+    batch with `use` (in the last case the same one again).
     """
     FULL = 2
-    """The row before is in, and with it the batch of `partition` has reached its limit."""
+    """The row before was written, and with it the batch of `partition` has reached its limit."""
     ROOM = 3
-    """The row isn't in: `size` bytes are more than what is left of `room`."""
+    """The row isn't written: its `size` bytes are more than the rest of `room`."""
     STICKY = 4
-    """The row isn't in: it has no key, and the sticky partition has had its bytes."""
+    """The row isn't written: it has no key, and the sticky partition has got `sticky_room`
+    bytes."""
 
 
 class Encoded(NamedTuple):
-    """How far one call of `encode` came."""
+    """Result of one call of `encode`."""
 
     row: int
     """The row to continue with."""
     reason: StopReason
     partition: int
-    """Which partition BATCH and FULL speak of, else -1."""
+    """The partition that BATCH and FULL refer to, else -1."""
     size: int
-    """For BATCH and ROOM: an upper bound of the bytes of the row that isn't in, else 0."""
+    """For BATCH and ROOM: an upper bound of the size of the row that isn't written, else 0."""
     added_bytes: int
-    """Bytes put into batches by this call, their headers not counted."""
+    """Bytes that this call added to batches, without their headers."""
     sticky_bytes: int
-    """How many of them went to the sticky partition for want of a key."""
+    """Bytes that went to the sticky partition because their rows have no key."""
 
 
 class Piece(NamedTuple):

@@ -1,8 +1,8 @@
 """Read the headers of a response's batches, before anything is decoded.
 
-In: the records of one partition. Out: the offset after them, so that the next fetch can go out
-at once. The plain twin of `kernel.survey_batches`.
-Must not: look at records, or raise; errors are raised by the decoder.
+In: the records of one partition. Out: the offset after them, so that the next Fetch request can be
+sent at once. The plain version of `kernel.survey_batches`. Must not look at records, or raise; the
+decoder raises the errors.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import struct
 from odradek.record.batch import HEADER_SIZE, INT64_MAX, LENGTH_END, MAGIC
 
 Survey = tuple[int, int, int | None, bool, list[tuple[int, int]]]
-"""next offset; bytes of whole batches; the size of the first batch where the answer was cut within
-it; whether something is odd (only decoding can name it, what follows isn't known); and (first
-offset, leader epoch), one entry for each change."""
+"""The next offset; the bytes of whole batches; the size of the first batch if the response was cut
+within it; whether a header is invalid (the decoder raises the error, and later headers are
+unknown); and a pair of first offset and leader epoch for each change of the epoch."""
 
 _HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
 
 
 def survey_batches(records: memoryview, offset: int) -> Survey:
-    """Walk over the headers of an answer to a fetch from `offset`."""
+    """Read the headers of a Fetch response that begins at `offset`."""
     at, end = 0, len(records)
     needed: int | None = None
     odd = False

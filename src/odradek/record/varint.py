@@ -1,4 +1,4 @@
-"""Kafka's zigzag numbers, one at a time: what the plain decoder and both encoders share.
+"""Read and write Kafka's zigzag numbers, one at a time, for the plain decoder and both encoders.
 
 In: bytes or a number. Out: a number and where it ends, or bytes.
 """
@@ -9,7 +9,7 @@ from odradek.record.batch import BadBatchError
 
 
 def read_varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """Read a number of up to 32 or 64 bits: (number, where it ends).
+    """Read a number of up to 32 or 64 bits; return the number and where it ends.
 
     Raises `BadBatchError` for a longer one and `IndexError` after the end of `data`.
     """
@@ -27,7 +27,7 @@ def read_varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """Write a number that fits into 64 bits."""
+    """Encode a number that fits into 64 bits."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 0x7F:

@@ -1,9 +1,9 @@
-"""Memory that a codec writes into, as cramjam takes it (milesgranger/cramjam#213).
+"""Lend memory to a codec that writes into it, as cramjam accepts it (milesgranger/cramjam#213).
 
-In: a function of its that writes into what it is given. Out: one that takes a writable view; the
-very same where there is a GIL. Made for Pythons without it, cramjam refuses to write into any
-`memoryview`, as one may lie over memory that must not change; what lends its bytes it takes.
-Must not: cost anything where there is a GIL.
+In: a function of cramjam that writes into its argument. Out: a function that takes a writable view;
+with a GIL, the unchanged function. Without a GIL, cramjam refuses to write into a `memoryview`,
+because its memory might be immutable, but accepts other objects with a writable buffer. Must not
+cost anything with a GIL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Lent:
-    """Lends the bytes of a view (PEP 688)."""
+    """Exposes the bytes of a view (PEP 688)."""
 
     __slots__ = ("_view",)
 
@@ -29,7 +29,7 @@ class Lent:
 
 
 def into_views(function: F) -> F:
-    """Have a function write into the view that is its second argument."""
+    """Return a function that writes into the view that is its second argument."""
     if not FREE_THREADS:
         return function
 

@@ -1,4 +1,4 @@
-"""The virtual world: simulated brokers, links and time for the engine that ships.
+"""Simulate brokers, links and time for the engine that ships.
 
 Everything runs in the caller's thread and in virtual time; a minute of outage takes milliseconds:
 
@@ -10,15 +10,15 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
     cluster.create_topic("flights", partitions=6)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
     producer = on_host(world.host("producer"), odradek.Producer, config)
-    future = producer.send("flights", b"value")      # facades work as they do on real sockets
+    future = producer.send("flights", b"value")         # clients work as they do on real sockets
     world.after(2.0, lambda: cluster.move(after=30.0))
-    future.result(timeout=10)                         # virtual seconds
-    world.advance(60)                                 # all clients of the world go on
-    cluster.records("flights", 0)                     # rows: offset, timestamp, type, key, value …
-    world.hosts["producer"].trace.lines()             # what the client did, with times
+    future.result(timeout=10)                           # virtual seconds
+    world.advance(60)                                   # all clients of the world continue
+    cluster.records("flights", 0)                       # rows: offset, timestamp, type, key, value …
+    world.hosts["producer"].trace.lines()               # what the client did, with times
 
-`world.host(name, mode="messages")` hands messages over as objects (fleets); `background=False`
-steps a client only inside its own calls, as `SelectorHost` does.
+`world.host(name, mode="messages")` passes messages as objects, without encoding them (for fleets);
+with `background=False` a client only runs inside its own calls, as with `SelectorHost`.
 """
 
 from odradek.simulation.brokers.broker import SimulatedBroker

@@ -1,1 +1,1 @@
-"""Simulated brokers: a handler for each API, SASL, and what may go wrong."""
+"""Simulated brokers: a handler for each API, SASL, and faults."""

@@ -1,8 +1,8 @@
-"""What a simulated cluster keeps for admin clients beside topics, groups and transactions.
+"""Hold the state that a simulated cluster has for admin clients only.
 
-In: what handlers of admin requests store. Out: the same again, from any broker of the cluster.
-Simplified: options, rights, quotas, passwords and tokens are kept and told, and change nothing.
-Must not: know requests.
+In: values that handlers of admin requests store. Out: the same values, from any broker of the
+cluster. Simplified: options, ACLs, quotas, passwords and tokens are stored and returned, and have
+no effect. Topics, groups and transactions are elsewhere. Must not know requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ I = TypeVar("I")  # noqa: E741  # an item
 R = TypeVar("R")
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kafka's numbers of what has a configuration."""
+"""Kafka's numbers for resources that have a configuration."""
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     TOPIC: TOPIC_OPTIONS,
@@ -32,12 +32,13 @@ DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     CLIENT_METRICS: {"interval.ms": ("300000", 3), "match": ("", 7), "metrics": ("", 7)},
     GROUP: {"consumer.heartbeat.interval.ms": ("5000", 3)},
 }
-"""The options of each kind: default, and Kafka's number of its type."""
+"""The options of each kind: default, and Kafka's number for its type."""
 BOOLEAN, DOUBLE, LIST, WHOLE_NUMBERS = 1, 6, 7, (3, 4, 5)
 FEATURES = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
 LOG_DIRS = ("/simulated/d1", "/simulated/d2")
 TOKEN_LIFE = 7 * 86400.0
-"""Seconds, as `delegation.token.max.lifetime.ms`; one holds for a day unless it is renewed."""
+"""Seconds, as `delegation.token.max.lifetime.ms`; a token is valid for a day unless it is
+renewed."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class SimulatedToken:
 
 @dataclass(slots=True)
 class AdminState:
-    """It belongs to the cluster: all brokers know the same at the same time."""
+    """State of the cluster: all brokers see a change at the same time."""
 
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     acls: dict[tuple[Any, ...], None] = field(default_factory=dict)
@@ -65,30 +66,30 @@ class AdminState:
     features: dict[str, int] = field(default_factory=lambda: {"group.version": 1})
     features_epoch: int = 1
     reassignments: dict[TopicPartition, tuple[list[int], list[int]]] = field(default_factory=dict)
-    """The old replicas and the new ones of partitions that are being moved."""
+    """Partitions that are being moved, with their old and new replicas."""
     places: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    """The log directories of replicas that were moved there."""
+    """The log directories of replicas that were moved between directories."""
     share_offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     unregistered: set[int] = field(default_factory=set)
     voters: set[tuple[int, bytes]] = field(default_factory=set)
-    """Controllers that were let vote beside the brokers' own."""
+    """Controllers that got a vote in addition to the brokers."""
     move_time: float = 0.2
     """Seconds until replicas have moved."""
 
     def reach_level(self, feature: str, level: int) -> None:
-        """A feature's new level is in force."""
+        """Set a feature's new level."""
         self.features[feature] = level
         self.features_epoch += 1
 
     def copied(self, resource: tuple[int, str]) -> dict[str, str]:
-        """The options that were set, to be changed and checked before they are put back."""
+        """Return a copy of the options that were set, which the caller changes and checks."""
         return dict(self.configs.get(resource, {}))
 
 
 def each(
     items: Iterable[I], do: Callable[[I], Any], result: Callable[[I, int, str | None, Any], R]
 ) -> list[R]:
-    """One result for each item: of what `do` gives, or of the error that it raises."""
+    """Return one result for each item: for the value that `do` returns, or its error."""
     made = []
     for item in items:
         try:

@@ -1,8 +1,9 @@
-"""A simulated broker: accepts connections, answers requests in order, and fails on demand.
+"""Simulate a broker: accept connections, answer requests in order, and fail on request.
 
-In: dials and requests from links (or from real sockets, see `odradek.testing`). Out: real protocol
-messages in the version that was asked, after a small processing time. Each API has a handler in
-`broker_handlers`, which answers from `cluster_state`. Must not: know bytes, or who the client is.
+In: connections and requests from links (or from real sockets, see `odradek.testing`). Out: real
+protocol messages in the version of the request, after a short processing time. Each API has a
+handler in `broker_handlers`, which answers from `cluster_state`. Must not know bytes, or who the
+client is.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from odradek.simulation.brokers.zombie_leader import ZombieCluster, is_answered,
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
 
 NAMES_WHO_IS_MEANT = 5
-"""From this version on ApiVersions names the cluster and the broker that are meant."""
+"""From this version on, ApiVersions requests name the cluster and the broker they are meant for."""
 
 
 class BrokerSession:
-    """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
+    """A broker's end of one connection: it handles one request at a time, as Kafka does."""
 
     __slots__ = (
         "_busy",
@@ -51,18 +52,18 @@ class BrokerSession:
         self.broker = broker
         self.peer = peer
         self.door: Door | None = None
-        """What is known of its authentication, where the cluster wants one."""
+        """State of its authentication, if the cluster requires one."""
         self.ended = False
         self.forgotten = False
         self.swallowed = False
-        """Something wasn't answered."""
+        """Whether some request wasn't answered."""
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
         self._left = False
         self._stranded = False
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Let this connection's requests arrive after those of the next one (late packets)."""
+        """Deliver this connection's requests after those of the next connection (late packets)."""
         if not self._stranded and not self.ended:
             self._stranded = True
             self.peer.strand(seconds, arrived)
@@ -70,7 +71,7 @@ class BrokerSession:
     def receive(self, request: ReceivedRequest) -> None:
         """Queue a request."""
         if self.forgotten:
-            self.peer.close(reset=True)  # as a host does with bytes for a connection it lost
+            self.peer.close(reset=True)  # as a host does with bytes for a connection that it lost
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif not self.ended:
@@ -83,13 +84,13 @@ class BrokerSession:
             self.go_on()
 
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
-        """Whether a request may be worked on; if not, it is answered here."""
+        """Return whether a request may be handled; answer it if not."""
         if self.door is None:
             self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
 
     def go_on(self) -> None:
-        """Begin with the next request unless one is being worked on."""
+        """Start with the next request unless one is being handled."""
         if self._busy or self.ended or not self._inbox or self.broker.fault is Misbehaviour.PAUSED:
             return
         self._busy = True
@@ -98,7 +99,8 @@ class BrokerSession:
     def _work(self) -> None:
         if self.ended:
             return
-        if self.broker.fault is Misbehaviour.PAUSED:  # stopped meanwhile; `resume` comes back to it
+        # stopped meanwhile; `resume` handles the request
+        if self.broker.fault is Misbehaviour.PAUSED:
             self._busy = False
             return
         request = self._inbox.popleft()
@@ -109,18 +111,18 @@ class BrokerSession:
 
     @property
     def idle(self) -> bool:
-        """Nothing that was received waits or is being worked on."""
+        """Whether no received request waits or is being handled."""
         return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
-        """Send the answer (None: the request wants none) and go on with the next request."""
+        """Send the response (None: the request wants none) and start with the next request."""
         if self.ended or not self._busy:
             return
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif response is not None:
             self.peer.respond(request, response, version)
-        if self.broker.quota:  # KIP-219: the answer comes at once, the next request waits
+        if self.broker.quota:  # KIP-219: the response is sent at once, the next request waits
             self.broker.time.after(self.broker.quota, self._unmuted)
         else:
             self._unmuted()
@@ -131,20 +133,22 @@ class BrokerSession:
         self._close_when_idle()
 
     def end(self, *, reset: bool = False) -> None:
-        """The broker ends the connection."""
+        """End the connection from the broker's side."""
         if not self.ended:
             self.closed()
             self.peer.close(reset=reset)
 
     def forget(self) -> None:
-        """Half-open: this end is gone without a word; who sends to it is answered by a reset."""
+        """Forget the connection without notice (half-open); later bytes are answered by a reset."""
         if not self.ended:
             self.forgotten = True
             self.closed()
 
     def left(self) -> None:
-        """The client has closed it: the requests that had arrived are still carried out (as by
-        Kafka's `Selector`, which closes a channel once what was received is handled).
+        """Close the connection, which the client has closed, after the requests that had arrived.
+
+        Kafka's `Selector` does the same: it closes a channel after it has handled all received
+        requests.
         """
         self._left = True
         self._close_when_idle()
@@ -154,7 +158,7 @@ class BrokerSession:
             self.closed()
 
     def closed(self) -> None:
-        """This end is gone, and with it what it had received."""
+        """Mark this end as closed, and drop the requests that it had received."""
         self.ended = True
         self._inbox.clear()
         self.broker.sessions.pop(self, None)
@@ -162,7 +166,7 @@ class BrokerSession:
 
 @dataclass(slots=True)
 class LateRequests:
-    """The next requests of one API that arrive late."""
+    """A number of requests of one API that arrive late."""
 
     api_key: int
     seconds: float
@@ -182,26 +186,28 @@ class SimulatedBroker(BrokerState):
         super().__init__(cluster, node_id, address)
         self.sessions: dict[BrokerSession, None] = {}
         self.processing = 0.0002
-        """Seconds of work on a request, on average."""
+        """Average time to handle a request, in seconds."""
         self.throttle = 0.0
-        """Seconds of `throttle_time_ms` in every answer."""
+        """The `throttle_time_ms` of each response, in seconds."""
         self.quota = 0.0
-        """Seconds for which a connection isn't read after each answer, which says so."""
+        """Seconds for which a connection isn't read after each response, which reports this
+        time."""
         self.delays: dict[int, float] = {}
-        """Seconds by which answers are late, by the API's key: what was asked is done at once, and
-        whatever came behind it on the same connection waits."""
+        """Delay of responses by API key, in seconds. A request takes effect at once; later requests
+        on the same connection wait."""
         self.injections: list[Injection] = []
-        """Errors that are to be answered."""
+        """Errors to be returned."""
         self.late: list[LateRequests] = []
         """Requests that are to arrive after their connection has ended."""
         self.closes_on_unknown = False
-        """It closes on a version of ApiVersions that it doesn't know, as Azure Event Hubs does."""
+        """Whether it closes the connection on an unknown version of ApiVersions, as Azure Event
+        Hubs does."""
         self.cut_from: dict[str, None] = {}
-        """Clients between which and this broker nothing travels."""
+        """Clients that can't exchange bytes with this broker."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
-        """Requests that wait until it is back with the others."""
+        """Requests that wait until the broker can reach the others again."""
         self.requests: Counter[str] = Counter()
-        """Requests worked on, by the API's name."""
+        """Number of handled requests by API name."""
         self._observers = observers
         self._rng = cluster.environment.rng(f"{cluster.name}/broker/{node_id}")
 
@@ -211,20 +217,20 @@ class SimulatedBroker(BrokerState):
             f"<SimulatedBroker {self.id} of {self.cluster.cluster_id} at {self.address}: {state}>"
         )
 
-    # Its life
+    # Start and end
 
     def boot(self) -> None:
-        """Start the process: it listens, and isn't registered yet."""
+        """Start the process, which listens and isn't registered yet."""
         self.fault = Misbehaviour.NONE
         self.alive = True
         self.cluster.environment.listen(self.address, self)
 
     def register(self) -> None:
-        """Become known to the controller, which lists it in metadata and lets it lead."""
+        """Register at the controller, which then lists the broker in metadata and lets it lead."""
         self.registered = True
 
     def fence(self) -> None:
-        """Be given up by the controller."""
+        """Lose the registration, because the controller considers the broker dead."""
         self.registered = False
 
     def die(self) -> None:
@@ -237,17 +243,17 @@ class SimulatedBroker(BrokerState):
         self.disconnect_all()
 
     def move(self) -> None:
-        """Take an unused address, where it listens from its next start on."""
+        """Take an unused address, where the broker listens from its next start on."""
         self.address = self.cluster.environment.new_address()
 
     def swap_addresses(self, other: SimulatedBroker) -> None:
-        """Listen where another one did, and the other one here, from their next starts on."""
+        """Swap addresses with another broker; both change at their next start."""
         self.address, other.address = other.address, self.address
 
-    # Its faults
+    # Faults
 
     def delay(self, api_key: int, seconds: float) -> None:
-        """Let the answers of one API be late; 0 ends it."""
+        """Delay the responses of one API; 0 ends it."""
         if seconds:
             self.delays[api_key] = seconds
         else:
@@ -262,11 +268,11 @@ class SimulatedBroker(BrokerState):
         self.disconnect_all()
 
     def freeze_metadata(self, on: bool) -> None:
-        """Answer metadata requests as of now, or as of each moment again."""
+        """Answer metadata requests with the present state from now on, or end that."""
         self.picture = picture(self) if on else None
 
     def behave(self) -> None:
-        """Be quick, frank and up to date again."""
+        """End all delays, injected errors and outdated metadata."""
         self.throttle = self.quota = 0.0
         self.picture = None
         self.delays.clear()
@@ -274,17 +280,17 @@ class SimulatedBroker(BrokerState):
         self.late.clear()
 
     def cut_off(self) -> BrokerState:
-        """Answer from a copy of what is known now, until it is back; returns the copy."""
+        """Answer from a copy of the present state until the broker is back; return the copy."""
         self.zombie = ZombieCluster(self.cluster, self).brokers[self.id]
         return self.zombie
 
     def is_back(self) -> None:
-        """End its time as a zombie, if it is one: it hears of what has happened meanwhile."""
+        """End being a zombie: the broker sees all changes since it was cut off."""
         zombie, self.zombie = self.zombie, None
         held, self.held = self.held, []
         if zombie is None or not self.alive:
             return
-        zombie.zombie = self  # fetches that wait see the present
+        zombie.zombie = self  # waiting fetches see the present state
         for batch in unacknowledged(zombie):
             batch.settle(False)
         for session, request in held:
@@ -292,11 +298,11 @@ class SimulatedBroker(BrokerState):
                 self.work(session, request)
 
     def processing_time(self) -> float:
-        """Seconds until the next request is worked on, drawn anew."""
+        """Return a random time in seconds until the next request is handled."""
         return self.processing * (0.5 + self._rng.random())
 
     def late_by(self, request: ReceivedRequest) -> float:
-        """Return by how many seconds a request's connection is stranded; 0.0: not at all."""
+        """Return by how many seconds a request's connection is delayed, 0.0 for none."""
         for late in self.late:
             if late.left and late.api_key == request.api_key:
                 late.left -= 1
@@ -306,7 +312,7 @@ class SimulatedBroker(BrokerState):
     # Connections
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """A dial arrives."""
+        """Accept, refuse or drop a connection attempt."""
         if not self.alive:
             return Verdict.REFUSED
         if self._cut(peer):
@@ -321,7 +327,7 @@ class SimulatedBroker(BrokerState):
         return self.fault is Misbehaviour.BLACK_HOLE or peer.client in self.cut_from
 
     def cut(self, client: str, on: bool) -> None:
-        """Let nothing travel between this broker and one client, or let it travel again."""
+        """Drop all bytes between this broker and one client, or deliver them again."""
         if on:
             self.cut_from[client] = None
         else:
@@ -330,7 +336,7 @@ class SimulatedBroker(BrokerState):
             session.peer.hold(self._cut(session.peer))
 
     def set_fault(self, fault: Misbehaviour) -> None:
-        """Begin or end (`Misbehaviour.NONE`) a misbehaviour."""
+        """Begin a fault, or end it with `Misbehaviour.NONE`."""
         before, self.fault = self.fault, fault
         if self.reachable:
             self.is_back()
@@ -344,7 +350,7 @@ class SimulatedBroker(BrokerState):
             elif before is Misbehaviour.PAUSED:
                 session.go_on()
             elif before is Misbehaviour.SILENT and session.swallowed:
-                session.end(reset=True)  # answers in order are all that clients can make sense of
+                session.end(reset=True)  # clients need all responses in order
 
     def disconnect_all(self, *, reset: bool = False) -> None:
         """End every connection."""
@@ -354,7 +360,7 @@ class SimulatedBroker(BrokerState):
     # Requests
 
     def work(self, session: BrokerSession, request: ReceivedRequest) -> None:
-        """Do what a request asks."""
+        """Handle a request."""
         self.requests[api_name(request.api_key)] += 1
         sasl = self.cluster.sasl
         if sasl is not None and not session.admits(sasl, request):
@@ -364,7 +370,7 @@ class SimulatedBroker(BrokerState):
             self._api_versions(session, request, known=low <= request.version <= high)
             return
         if request.body is None or not low <= request.version <= high:
-            session.end()  # as Kafka does: it can't know the layout
+            session.end()  # as Kafka does: the layout of the request is unknown
             return
         for observe in self._observers:
             observe(self, session.peer.client, request)
@@ -388,7 +394,7 @@ class SimulatedBroker(BrokerState):
             reply(response)
 
     def _would_lie(self, injected: Injection, request: ReceivedRequest) -> bool:
-        """A leader that has a batch says of none that its sequence is out of order."""
+        """Return whether an out-of-order error would be false, because the log has the batch."""
         body = request.body
         return (
             injected.code in OUT_OF_ORDER
@@ -403,13 +409,14 @@ class SimulatedBroker(BrokerState):
 
         def reply(response: Message | None) -> None:
             if unanswered and response is not None:
-                session.end()  # something was refused: as in Kafka, that is all it says
+                # the request was refused; as in Kafka, closing is the only response to acks=0
+                session.end()
                 return
             quiet = self.quota or self.throttle
             if quiet and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(quiet * 1000)
             if self.versions is not None and response is not None:
-                # Objects carry fields that an older version doesn't have.
+                # Objects have fields that an older version doesn't have.
                 data = b"".join(response.encode(request.version))
                 response = type(response).decode(memoryview(data), request.version, 0)
             late = self.delays.get(request.api_key, 0.0)
@@ -422,7 +429,7 @@ class SimulatedBroker(BrokerState):
         return reply
 
     def misled(self, asked: ApiVersionsRequest) -> bool:
-        """Whether the client meant another cluster, or another broker of this one."""
+        """Return whether the request is meant for another cluster or broker."""
         other = asked.cluster_id is not None and asked.cluster_id != self.cluster.cluster_id
         return other or (asked.node_id >= 0 and asked.node_id != self.id)
 
@@ -430,7 +437,7 @@ class SimulatedBroker(BrokerState):
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         asked = cast("ApiVersionsRequest | None", request.body)
-        # KIP-1242: objects carry the fields of newer versions.
+        # KIP-1242: objects have the fields of newer versions.
         told = known and request.version >= NAMES_WHO_IS_MEANT
         if told and asked is not None and self.misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
@@ -439,7 +446,7 @@ class SimulatedBroker(BrokerState):
         elif self.closes_on_unknown:
             session.end()
             return
-        else:  # KIP-511: in the oldest layout, with the versions that are known
+        else:  # KIP-511: in the oldest layout, with the supported versions
             low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0
 
@@ -455,4 +462,4 @@ class SimulatedBroker(BrokerState):
 
 
 Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
-"""Gets the broker, the name of the client's host and the request."""
+"""Called with the broker, the name of the client's host and the request."""

@@ -1,9 +1,8 @@
-"""What a simulated broker does for each API, one function for each.
+"""Handle requests for metadata, topics and the cluster, with one function for each API.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later (or, for acks=0, never). Errors have Kafka's codes.
-Simplified: no quotas, no authorisation.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response, or None if it comes later (or never, for acks=0). Errors have Kafka's codes. Simplified:
+no quotas, no authorization. Must not know connections.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def api_versions(
     broker: BrokerState, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
-    """The versions that this cluster speaks, or an error with `only` those of ApiVersions."""
+    """Return the versions that this broker supports, or an error with `only` ApiVersions'."""
     if only is not None:
         return ApiVersionsResponse(
             errors.UnsupportedVersionError.code, [ApiVersion(ApiVersionsRequest.API_KEY, *only)]
@@ -90,7 +89,7 @@ def api_versions(
 def metadata(
     broker: BrokerState, request: MetadataRequest, version: int, reply: Reply
 ) -> MetadataResponse:
-    """Brokers that are registered, and the topics that were asked for."""
+    """Return the registered brokers and the requested topics."""
     cluster = broker.cluster
     if cluster.answers_129 and version >= 13:
         return MetadataResponse(error_code=errors.RebootstrapRequiredError.code)
@@ -125,7 +124,7 @@ def metadata(
 
 
 def picture(broker: BrokerState) -> ClusterPicture:
-    """What metadata answers say now."""
+    """Return the present content of metadata responses."""
     cluster = broker.cluster
     topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
     return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics)
@@ -167,7 +166,7 @@ def _partition_metadata(
 def create_topics(
     broker: BrokerState, request: CreateTopicsRequest, version: int, reply: Reply
 ) -> CreateTopicsResponse:
-    """Create topics; any broker takes this, as with KRaft it is handed to the controller."""
+    """Create topics on any broker; with KRaft, brokers forward this request to the controller."""
     return CreateTopicsResponse(
         topics=[
             _create(broker, asked, version, validate_only=request.validate_only)
@@ -206,7 +205,7 @@ def _create(
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopicExceptionError` for what Kafka takes for no topic's name."""
+    """Raise `InvalidTopicExceptionError` for a name that Kafka doesn't allow."""
     if not 0 < len(name) <= TOPIC_NAME_LIMIT or name in (".", "..") or set(name) - _ALLOWED:
         raise errors.InvalidTopicExceptionError(f"{name!r} isn't a topic's name")
 
@@ -278,7 +277,7 @@ def _delete(
 def describe_cluster(
     broker: BrokerState, request: DescribeClusterRequest, version: int, reply: Reply
 ) -> DescribeClusterResponse:
-    """The cluster's id, controller and registered brokers."""
+    """Return the cluster's id, controller and registered brokers."""
     cluster = broker.cluster
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
@@ -316,4 +315,4 @@ HANDLERS: dict[type[Message], Handler] = {
     **TRANSACTION_HANDLERS,
 }
 BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
-"""A client may send a kind of request of its own: one that leaves out the latest versions."""
+"""By API key and not by class: a client may send a subclass that omits the latest versions."""

@@ -1,9 +1,9 @@
-"""A simulated Kafka cluster: its brokers, their faults and elections after them, a front door.
+"""Simulate a Kafka cluster: its brokers, their faults, elections after them, and a front door.
 
-In: a world (or the loopback server of `odradek.testing`) and methods named as `LocalCluster` names
-them; brokers have ids from 1 on. Out: brokers that listen in the world, and a state that is true of
-them (`cluster_state`). All methods return at once, and their effects happen in virtual time. Must
-not: know clients, or answer requests.
+In: a world (or the loopback server of `odradek.testing`) and methods with the names of
+`LocalCluster`'s; broker ids begin at 1. Out: brokers that listen in the world, and their shared
+state (`cluster_state`). All methods return at once, and their effects happen in virtual time. Must
+not know clients, or answer requests.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class SimulatedCluster(ClusterState):
         super().__init__(environment, cluster_id, name, spoken, min(3, brokers))
         self.auto_create = auto_create
         self.session_timeout = 2.0
-        """Seconds until the controller fences a broker that is gone or unreachable."""
+        """Seconds until the controller fences a broker that is down or unreachable."""
         self.startup = 0.05  # seconds from a broker's start until it is registered
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
         self.retired = False
-        """Another cluster has taken its place: its brokers don't start again."""
+        """Whether another cluster has replaced it: its brokers don't start again."""
         self.observers: list[Observer] = []
-        """Told of every request that is worked on (ApiVersions apart)."""
+        """Called for every request that is handled, except ApiVersions."""
         self.deleted: list[SimulatedTopic] = []  # by faults; see `disturbances`
-        self.injected: set[int] = set()  # codes that were answered by order of a schedule
+        self.injected: set[int] = set()  # error codes that a schedule injected
         self._black_holes: list[Address] = []
         ids = range(first_id, first_id + brokers)
         self.brokers: dict[int, SimulatedBroker] = {
@@ -83,33 +83,33 @@ class SimulatedCluster(ClusterState):
         return made
 
     def move_front_door(self) -> None:
-        """Let the bootstrap name lead to another address, and the old one to nothing."""
+        """Resolve the bootstrap name to another address, and stop listening at the old one."""
         self.environment.unlisten(self.front_door.address)
         self.front_door = self._new_front_door()
         name = self.bootstrap_servers.partition(":")[0]
         self.environment.dns[name] = [self.front_door.address.host]
 
     def receive_telemetry(self, receiver: TelemetryReceiver) -> None:
-        """Offer clients to take their metrics (KIP-714); connections that are open don't know."""
+        """Collect clients' metrics (KIP-714); existing connections don't learn that."""
         self.telemetry = receiver
         self.versions.update(
             {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in TELEMETRY_HANDLERS}
         )
 
     def leader(self, topic: str, partition: int) -> SimulatedBroker | None:
-        """Who leads a partition now."""
+        """Return the leader of a partition."""
         return self.brokers.get(self.topics[topic].partitions[partition].leader)
 
     def hand_over(self, topic: str, partition: int) -> None:
-        """As `move_leader`, where there is another replica that could lead; else nothing."""
+        """Move a leadership if another replica can lead; otherwise do nothing."""
         found = self.topics[topic].partitions[partition]
         if any(r != found.leader and r in self._candidates() for r in found.replicas):
             self.move_leader(topic, partition)
 
-    # Verbs
+    # Faults
 
     def crash(self, i: int) -> None:
-        """Kill a broker: its connections end, what it hadn't acknowledged may be lost."""
+        """Kill a broker: its connections end, and unacknowledged records may be lost."""
         broker = self.brokers[i]
         if not broker.alive:
             return
@@ -119,19 +119,19 @@ class SimulatedCluster(ClusterState):
     kill = crash
 
     def stop(self, i: int) -> None:
-        """Stop a broker in order: it hands its leaderships over first."""
+        """Stop a broker cleanly: it moves its leaderships first."""
         broker = self.brokers[i]
         if broker.alive:
             self._fence(broker, orderly=True)
             self._take_down(broker)
 
     def restart(self, i: int, *, after: float = 0.0, new_address: bool = False) -> None:
-        """Start a broker that is down; its data is still there."""
+        """Start a broker that is down; its data still exists."""
         broker = self.brokers[i]
 
         def start() -> None:
             if not broker.alive and not self.retired:
-                if broker.registered:  # its new life ends the leaderships of its old one
+                if broker.registered:  # its restart ends the leaderships from before
                     self._fence(broker)
                 if new_address:
                     broker.move()
@@ -148,7 +148,7 @@ class SimulatedCluster(ClusterState):
         self.restart(i, after=after)
 
     def pause(self, i: int) -> None:
-        """Stop a broker's process as SIGSTOP does."""
+        """Stop a broker's process like SIGSTOP does."""
         self._misbehave(i, Misbehaviour.PAUSED)
 
     def zombie_leader(
@@ -158,11 +158,10 @@ class SimulatedCluster(ClusterState):
         seconds: float | None = None,
         fenced: float | None = None,
     ) -> None:
-        """Cut a broker off from the others, not from clients, which it answers as of now.
+        """Cut a broker off from the other brokers but not from clients, which it still answers.
 
         It answers nothing for the first `frozen` seconds, as after SIGSTOP; `seconds` later it is
-        back. After `fenced` seconds, by default the session timeout, leaders are elected without
-        it.
+        back. After `fenced` seconds, by default the session timeout, other leaders are elected.
         """
         broker = self.brokers[i]
         if not broker.reachable:
@@ -185,47 +184,47 @@ class SimulatedCluster(ClusterState):
             self.environment.time.after(frozen + seconds, back)
 
     def blackhole(self, i: int) -> None:
-        """Take a broker's network away, without a word to anybody."""
+        """Disconnect a broker from the network, so that packets vanish."""
         self._misbehave(i, Misbehaviour.BLACK_HOLE)
 
     def accept_then_reset(self, i: int) -> None:
-        """Let a broker accept dials and reset them at once."""
+        """Let a broker accept connections and reset them at once."""
         self._misbehave(i, Misbehaviour.ACCEPT_RESET)
 
     def ready_then_close(self, i: int) -> None:
-        """Let a broker answer ApiVersions and then close."""
+        """Let a broker answer ApiVersions and then close the connection."""
         self._misbehave(i, Misbehaviour.READY_CLOSE)
 
     def go_silent(self, i: int) -> None:
-        """Let a broker accept and read everything and answer nothing."""
+        """Let a broker accept connections and read requests, but answer nothing."""
         self._misbehave(i, Misbehaviour.SILENT)
 
     def throttle(self, i: int, seconds: float) -> None:
-        """Let a broker ask its clients to keep quiet for so long with every answer (KIP-219)."""
+        """Let a broker throttle its clients by this time in every response (KIP-219)."""
         self.brokers[i].throttle = seconds
 
     def slow_handshake(self, i: int, seconds: float) -> None:
-        """Let a broker answer ApiVersions so late."""
+        """Let a broker answer ApiVersions this many seconds late."""
         self.brokers[i].delay(ApiVersionsRequest.API_KEY, seconds)
 
     def stale_metadata(self, i: int, on: bool = True) -> None:
-        """Freeze what a broker says of brokers, leaders and epochs as it is now, or end that."""
+        """Freeze a broker's metadata (brokers, leaders, epochs) in its present state, or stop."""
         self.brokers[i].freeze_metadata(on)
 
     def partition(self, i: int, client: str) -> None:
-        """Cut one client off from one broker: dials and bytes vanish. Others aren't touched."""
+        """Drop all packets between one client and one broker; others aren't affected."""
         self.brokers[i].cut(client, True)
 
     def half_open(self, i: int) -> None:
-        """Let a broker's host forget its connections, as after a loss of power.
+        """Let a broker's host forget its connections, as after a power failure.
 
-        Clients learn of it when they send something: that is answered by a reset.
+        A client notices when it sends bytes, which are answered by a reset.
         """
         for session in list(self.brokers[i].sessions):
             session.forget()
 
     def repair(self, i: int) -> None:
-        """End a broker's misbehaviour; what it had kept is worked on now."""
+        """End a broker's faults; requests that it had received are handled now."""
         broker = self.brokers[i]
         broker.behave()
         for client in list(broker.cut_from):
@@ -235,21 +234,21 @@ class SimulatedCluster(ClusterState):
     resume = repair
 
     def go_on(self, i: int) -> None:
-        """Let a broker that was paused go on; whatever else was done to it stays."""
+        """Resume a paused broker; its other faults remain."""
         broker = self.brokers[i]
         if broker.zombie is not None and broker.registered:
-            self._fence(broker)  # what it has taken meanwhile is nowhere else
+            self._fence(broker)  # records that it appended meanwhile exist nowhere else
         broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
-                if self._elect_missing():  # made while nobody could lead them
+                if self._elect_missing():  # created while no broker could lead them
                     self.changed()
 
     def heal(self) -> None:
-        """End every fault of this cluster: all brokers live, answer and are reachable."""
+        """End every fault of this cluster: all brokers run, answer and are reachable."""
         self.answer_empty_brokers(False)
         self.answer_129(False)
         self.close_front_door(False)
@@ -260,7 +259,7 @@ class SimulatedCluster(ClusterState):
         self.lift_black_holes()
 
     def lift_black_holes(self) -> None:
-        """Let the addresses that `move` has left behind refuse dials again."""
+        """Let the addresses before `move` refuse connections instead of dropping packets."""
         for address in self._black_holes:
             self.environment.black_hole(address, False)
         self._black_holes.clear()
@@ -270,7 +269,7 @@ class SimulatedCluster(ClusterState):
         self.answers_empty_brokers = on
 
     def close_front_door(self, on: bool = True) -> None:
-        """Let the bootstrap address refuse dials; the brokers themselves go on."""
+        """Let the bootstrap address refuse connections; the brokers themselves continue."""
         self.front_door.close(on)
 
     def answer_129(self, on: bool = True) -> None:
@@ -278,10 +277,10 @@ class SimulatedCluster(ClusterState):
         self.answers_129 = on
 
     def move(self, *, after: float = 5.0, old: OldAddresses = "refused") -> None:
-        """Take all brokers down and bring them back elsewhere, same data, same cluster id.
+        """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        `old` says what the old addresses do from now on; black-holed ones leave established
-        connections without an end.
+        `old` is how the old addresses behave from now on; with black holes, established connections
+        don't end.
         """
         self._leave(old)
         for i in self.brokers:
@@ -295,10 +294,10 @@ class SimulatedCluster(ClusterState):
         recycle_addresses: bool = False,
         topics: bool = True,
     ) -> SimulatedCluster:
-        """Take this cluster away and put another one behind the front door.
+        """Replace this cluster by a different one at the same bootstrap address.
 
-        It has empty topics of the same names (with other ids) unless `topics` is off, and listens
-        at the same brokers' addresses with `recycle_addresses`.
+        The new cluster has empty topics of the same names (with other ids) unless `topics` is off.
+        With `recycle_addresses`, its brokers listen at the same addresses.
         """
         self._leave("refused")
         self.retired = True
@@ -321,7 +320,7 @@ class SimulatedCluster(ClusterState):
         self.front_door.lead_to(foreign.brokers)
         return foreign
 
-    # Inside
+    # Internals
 
     def _register(self, broker: SimulatedBroker) -> None:
         if not broker.reachable:
@@ -361,7 +360,7 @@ class SimulatedCluster(ClusterState):
             self._fence_later(broker)
 
     def _fence_later(self, broker: SimulatedBroker, after: float | None = None) -> None:
-        """The controller gives a broker up when it hears nothing for the session timeout."""
+        """Fence a broker later if the controller hears nothing from it for the session timeout."""
 
         def look() -> None:
             if not broker.reachable and broker.registered:

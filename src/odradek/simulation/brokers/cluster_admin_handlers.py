@@ -1,8 +1,8 @@
-"""What a simulated broker does about replicas, leaders, log directories, features, controllers.
+"""Handle admin requests for replicas, leaders, log directories, features and controllers.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response.
-Simplified: replicas move by themselves a moment later; the brokers are the controllers, too.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response. Simplified: replicas move by themselves a moment later; the brokers are the controllers,
+too. Must not know connections.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def alter_partition_reassignments(
     version: int,
     reply: Reply,
 ) -> ar.AlterPartitionReassignmentsResponse:
-    """Begin moves of replicas, or end them."""
+    """Begin moves of replicas, or cancel them."""
     cluster, state = broker.cluster, broker.cluster.admin
 
     def move(at: TopicPartition, replicas: list[int] | None) -> None:
@@ -101,7 +101,7 @@ def list_partition_reassignments(
     version: int,
     reply: Reply,
 ) -> lr.ListPartitionReassignmentsResponse:
-    """The moves that are under way."""
+    """Return the moves in progress."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes}
@@ -124,7 +124,7 @@ def list_partition_reassignments(
 def elect_leaders(
     broker: BrokerState, request: el.ElectLeadersRequest, version: int, reply: Reply
 ) -> el.ElectLeadersResponse:
-    """Hand leaderships to preferred replicas, or to any where nobody leads."""
+    """Elect the preferred replicas, or any replica for partitions without a leader."""
     cluster = broker.cluster
 
     def elect(at: TopicPartition) -> None:
@@ -176,7 +176,7 @@ def _place(broker: BrokerState, topic: str, partition: int) -> str:
 def describe_log_dirs(
     broker: BrokerState, request: dl.DescribeLogDirsRequest, version: int, reply: Reply
 ) -> dl.DescribeLogDirsResponse:
-    """What lies in which directory of this broker."""
+    """Return the content of this broker's log directories."""
     found: dict[str, dict[str, list[dl.DescribeLogDirsPartition]]] = {d: {} for d in LOG_DIRS}
     for topic in broker.cluster.topics.values():
         for partition in topic.partitions:
@@ -231,7 +231,7 @@ def alter_replica_log_dirs(
 def update_features(
     broker: BrokerState, request: uf.UpdateFeaturesRequest, version: int, reply: Reply
 ) -> uf.UpdateFeaturesResponse:
-    """Change levels: all, or none."""
+    """Change feature levels: all, or none."""
     state, topic = broker.cluster.admin, broker.cluster.transactions
 
     def check(asked: uf.FeatureUpdateKey) -> None:
@@ -262,7 +262,7 @@ def update_features(
 def describe_quorum(
     broker: BrokerState, request: dq.DescribeQuorumRequest, version: int, reply: Reply
 ) -> dq.DescribeQuorumResponse:
-    """The brokers, which are controllers as well, and those that were let vote besides."""
+    """Return the voters: the brokers, which are the controllers, too, and those that were added."""
     cluster = broker.cluster
     now = int(cluster.environment.epoch_time() * 1000)
     voters = [
@@ -289,7 +289,7 @@ def describe_quorum(
 def unregister_broker(
     broker: BrokerState, request: ub.UnregisterBrokerRequest, version: int, reply: Reply
 ) -> ub.UnregisterBrokerResponse:
-    """Forget a broker."""
+    """Unregister a broker."""
     state = broker.cluster.admin
     if request.broker_id not in broker.cluster.brokers or request.broker_id in state.unregistered:
         why = f"Broker ID {request.broker_id} is not currently registered"
@@ -301,7 +301,7 @@ def unregister_broker(
 def unregister_controller(
     broker: BrokerState, request: uc.UnregisterControllerRequest, version: int, reply: Reply
 ) -> uc.UnregisterControllerResponse:
-    """Forget a controller; the brokers are the only ones, and stay."""
+    """Refuse to unregister a controller: the brokers are the only ones, and remain."""
     why = f"Controller {request.controller_id} is not registered."
     code = errors.ControllerIdNotRegisteredError.code
     return uc.UnregisterControllerResponse(0, code, why)
@@ -310,7 +310,7 @@ def unregister_controller(
 def add_raft_voter(
     broker: BrokerState, request: av.AddRaftVoterRequest, version: int, reply: Reply
 ) -> av.AddRaftVoterResponse:
-    """Let a controller vote."""
+    """Add a voter."""
     voters = broker.cluster.admin.voters
     voter = request.voter_id, bytes(request.voter_directory_id)
     if voter in voters:
@@ -324,7 +324,7 @@ def add_raft_voter(
 def remove_raft_voter(
     broker: BrokerState, request: rv.RemoveRaftVoterRequest, version: int, reply: Reply
 ) -> rv.RemoveRaftVoterResponse:
-    """Let a controller vote no more."""
+    """Remove a voter."""
     voters = broker.cluster.admin.voters
     voter = request.voter_id, bytes(request.voter_directory_id)
     if voter not in voters:
@@ -359,4 +359,4 @@ CLUSTER_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     )
 }
-"""How all that a request asks is refused, where that isn't one code for the whole."""
+"""Refusals of requests for which an error has to be repeated for each item."""

@@ -1,10 +1,10 @@
-"""The state of a simulated cluster that its brokers answer requests from.
+"""Hold the state of a simulated cluster, from which its brokers answer requests.
 
 In: an environment, brokers that are registered or fenced. Out: topics with elected leaders and
-replicated batches, coordinators, and each broker as the others know it; handlers of requests read
-and change them. Simplified: one shared log for each partition; every replica that lives may lead;
-the controller is never lost; all brokers but zombies know the same at the same time. Must not: know
-connections, or what a request asks.
+replicated batches, coordinators, and each broker as the others see it; request handlers read and
+change them. Simplified: one shared log for each partition; every live replica may lead; the
+controller is never lost; all brokers but zombies see changes at the same time. Must not know
+connections, or the content of requests.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from odradek.simulation.world.environment import Environment
 
 FIRST_PRODUCER_ID = 1000
 HELD_LOOK = 0.01
-"""Seconds between two looks at whether a replica that holds up a batch is back or fenced."""
+"""Seconds between two checks whether a replica that delays a batch is back or fenced."""
 
 
 class Misbehaviour(Enum):
-    """How a broker that runs misbehaves."""
+    """Fault of a broker that runs."""
 
     NONE = "none"
     PAUSED = "paused"
-    """Stopped by a signal: the kernel accepts connections, nothing is answered until it resumes."""
+    """Stopped by a signal: the kernel accepts connections, and all answers wait until it
+    resumes."""
     BLACK_HOLE = "black_hole"
     """Its network is gone: connection attempts and bytes vanish."""
     ACCEPT_RESET = "accept_reset"
@@ -51,11 +52,12 @@ class Misbehaviour(Enum):
     SILENT = "silent"
     """Accepts connections and reads requests, but never answers."""
     ZOMBIE = "zombie"
-    """Cut off from the other brokers, but not from clients, which it answers as of then."""
+    """Cut off from the other brokers but not from clients, which get answers from the state at that
+    time."""
 
 
 CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
-"""Faults of which the other brokers notice that they can't reach it."""
+"""Faults in which the other brokers can't reach this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ClusterPicture:
 
 
 class BrokerState:
-    """A broker as the others know it, and as it answers requests."""
+    """A broker as the others see it, and as it answers requests."""
 
     def __init__(self, cluster: ClusterState, node_id: int, address: Address) -> None:
         self.cluster = cluster
@@ -77,33 +79,35 @@ class BrokerState:
         self.time = cluster.environment.time
         self.alive = False
         self.registered = False
-        """The controller believes it to be alive: metadata answers list it, and it may lead."""
+        """Whether the controller considers it alive: metadata lists it, and it may lead."""
         self.fault = Misbehaviour.NONE
         self.fetch_sessions = FetchSessions()
         self.rack: str | None = None
-        """With one, it serves fetches as a follower, and sends clients to followers (KIP-392)."""
+        """With a rack, it serves fetches as a follower, and redirects clients to followers
+        (KIP-392)."""
         self.behind = 0
-        """Number of offsets that it lacks, as a follower, at the end of each log."""
+        """Number of offsets at the end of each log that it doesn't have as a follower."""
         self.versions: Mapping[int, tuple[int, int]] | None = None
-        """Its own versions of APIs in a rolling upgrade, None for those of its cluster."""
+        """Its own API versions in a rolling upgrade, None for those of its cluster."""
         self.picture: ClusterPicture | None = None
-        """Shown by metadata answers instead of the present (`stale_metadata`)."""
+        """Returned in metadata responses instead of the present state (`stale_metadata`)."""
         self.zombie: BrokerState | None = None
-        """A copy of it as it was when it was cut off from the others (`zombie_leader`)."""
+        """A copy of the broker from the time when it was cut off from the others
+        (`zombie_leader`)."""
 
     @property
     def spoken(self) -> Mapping[int, tuple[int, int]]:
-        """The APIs that it knows, with their versions."""
+        """Supported APIs, with their versions."""
         return self.cluster.versions if self.versions is None else self.versions
 
     @property
     def reachable(self) -> bool:
-        """Other brokers can talk to it."""
+        """Whether other brokers can reach it."""
         return self.alive and self.fault not in CUT_OFF
 
     @property
     def paused(self) -> bool:
-        """Its process is stopped by a signal."""
+        """Whether its process is stopped by a signal."""
         return self.alive and self.fault is Misbehaviour.PAUSED
 
     @property
@@ -130,11 +134,11 @@ class BrokerState:
 
 Reply = Callable[[Message | None], None]
 Handler = Callable[[BrokerState, Any, int, Reply], Message | None]
-"""Gets the broker, the request and its version, and a callback for an answer that comes later."""
+"""Called with the broker, the request, its version, and a callback for a later response."""
 
 
 class ClusterState:
-    """Topics, coordinators, and what else all brokers of a cluster share."""
+    """Topics, coordinators and other state that all brokers of a cluster share."""
 
     brokers: Mapping[int, BrokerState]
 
@@ -164,9 +168,9 @@ class ClusterState:
         """Called when a leader or a topic has changed."""
         self.duplicates_refused = 0
         self.late: Counter[str] = Counter()
-        """Requests that arrived after the end of their connection, by API."""
+        """Number of requests that arrived after the end of their connection, by API."""
         self.hits: Counter[str] = Counter()
-        """How often faults took effect, by their effect."""
+        """How often faults had an effect, by effect."""
         self.group_settings = GroupSettings()
         self.groups: GroupTopic = GroupTopic(self, self.group_settings)
         self.transactions = TransactionTopic(self, self.groups)
@@ -206,9 +210,9 @@ class ClusterState:
         return sum(self.brokers[r].reachable for r in partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment from now, unless its leader is lost before.
+        """Commit a batch a moment later, unless its leader is lost before.
 
-        A replica that is gone holds it up until the controller has fenced that broker.
+        An unreachable replica delays the commit until the controller has fenced that broker.
         """
         leader = self.brokers[partition.leader]
 
@@ -284,7 +288,7 @@ class ClusterState:
     # Leaders
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
-        """Move a leadership in order, by default to the next live replica."""
+        """Move a leadership cleanly, by default to the next live replica."""
         found = self.topics[topic].partitions[partition]
         others = [r for r in found.replicas if r != found.leader and r in self._candidates()]
         found.lead(to if to is not None else others[0])

@@ -1,9 +1,9 @@
-"""What schedules do to topics, logs, versions and answers beyond a broker's life and death.
+"""Inject faults into topics, logs, API versions and responses, as schedules define them.
 
-In: a cluster and arguments as schedules have them. Out: topics deleted and made anew, logs cut,
-answers late or wrong, brokers of other releases; `mend` ends all of it. What was taken away stays
-where checkers find it (`PartitionLog.lost`, `SimulatedCluster.deleted`), because then its loss is
-nobody's fault. Must not: know clients.
+In: a cluster and arguments from a schedule. Out: deleted and recreated topics, truncated logs, late
+or wrong responses, brokers of other releases; `mend` ends all of it. Lost records remain readable
+for checkers (`PartitionLog.lost`, `SimulatedCluster.deleted`), because no client can prevent their
+loss. Must not know clients.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
-"""The `i` of a fault that all brokers have."""
+"""The `i` of a fault in all brokers."""
 END_TXN, WITH_EPOCHS = 26, 5
-"""EndTxn gives the next epoch from this version on (KIP-890)."""
+"""From this version on, EndTxn returns the next epoch (KIP-890)."""
 RELEASES = {
     "2.4": {
         0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 18: 3, 19: 5, 20: 4,
@@ -37,10 +37,10 @@ RELEASES = {
     },
     "newest": {},
 }  # fmt: skip
-"""The newest versions of releases, by API; -1: they don't know it."""
+"""The newest API versions of Kafka releases; -1: unsupported."""
 _NO_TRANSACTIONS = dict.fromkeys((22, 24, 25, 26, 28), -1)
 LIMITED: dict[str, dict[int, int]] = {
-    # What was seen of it (Sarama 2470), and no idempotence, as in its lower tiers.
+    # As observed (Sarama 2470), and without idempotence, as in its lower tiers.
     "Azure Event Hubs": {0: 7, 1: 6, 3: 5, 18: 3, 60: -1, 68: -1, **_NO_TRANSACTIONS},
     "no idempotence": _NO_TRANSACTIONS,
     "no KIP-848": {68: -1},
@@ -51,19 +51,19 @@ LIMITED: dict[str, dict[int, int]] = {
         22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 60: -1, 68: -1,
     },
 }  # fmt: skip
-"""The same for brokers that aren't Kafka, or lack one thing."""
+"""The same for brokers that aren't Kafka, or lack one feature."""
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
-    """One broker, or all."""
+    """Return one broker, or all."""
     return list(cluster.brokers.values()) if i == EVERYBODY else [cluster.brokers[i]]
 
 
-# Answers
+# Responses
 
 
 def slow_api(cluster: SimulatedCluster, api: str, seconds: float, i: int = EVERYBODY) -> None:
-    """Let the answers of one API come late; 0 ends it."""
+    """Delay the responses of one API; 0 ends it."""
     for broker in brokers(cluster, i):
         broker.delay(KEYS[api], seconds)
 
@@ -77,7 +77,7 @@ def answer_error(
     same: bool = False,
     i: int = EVERYBODY,
 ) -> None:
-    """Let the next answers of an API be an error; `done`: what was asked is done all the same."""
+    """Let the next responses of an API be errors; with `done` the request still takes effect."""
     made = Injection(api, code, count, done, same)
     cluster.injected.add(code)
     for broker in brokers(cluster, i):
@@ -87,18 +87,18 @@ def answer_error(
 def append_but_refuse(
     cluster: SimulatedCluster, code: int, count: int = 1, same: bool = False, i: int = EVERYBODY
 ) -> None:
-    """Append the next batches of producers, and answer that it failed."""
+    """Append the next batches of producers, but answer with an error."""
     answer_error(cluster, "Produce", code, count, True, same, i)
 
 
 def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None:
-    """Tell clients to keep quiet after each answer, and don't read for so long (KIP-219)."""
+    """Throttle clients in each response, and don't read for this time (KIP-219)."""
     for broker in brokers(cluster, i):
         broker.quota = seconds
 
 
 def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
-    """Strand a broker's connections: their requests come after those of the next ones."""
+    """Delay a broker's connections: their requests arrive after those of the next ones."""
     for session in list(cluster.brokers[i].sessions):
         session.strand(seconds)
 
@@ -106,18 +106,18 @@ def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
 def late_requests(
     cluster: SimulatedCluster, api: str, seconds: float, count: int = 1, i: int = EVERYBODY
 ) -> None:
-    """Strand the connections of the next requests of an API: each arrives after its retry."""
+    """Delay the connections of the next requests of an API: each arrives after its retry."""
     for broker in brokers(cluster, i):
         broker.late.append(LateRequests(KEYS[api], seconds, count))
 
 
 def release(cluster: SimulatedCluster, i: int, name: str) -> None:
-    """Let a broker be one of another release; as it restarts, its connections end."""
+    """Restart a broker with the API versions of another release, which ends its connections."""
     cluster.brokers[i].speak(_spoken(cluster.versions, RELEASES[name]))
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
-    """Let a cluster be one of another release, from its beginning on."""
+    """Let a whole cluster have another release, from the beginning."""
     spoken = _spoken(cluster.versions, RELEASES[name])
     cluster.versions.clear()
     cluster.versions.update(spoken)
@@ -125,8 +125,9 @@ def release_of_all(cluster: SimulatedCluster, name: str) -> None:
 
 
 def limit(cluster: SimulatedCluster, name: str) -> None:
-    """Let all brokers be of a limited kind; as Event Hubs does, they close on what they can't read
-    of ApiVersions.
+    """Let all brokers be of a limited kind.
+
+    Like Event Hubs, they close the connection on an ApiVersions request that they can't read.
     """
     for broker in brokers(cluster, EVERYBODY):
         broker.speak(_spoken(cluster.versions, LIMITED[name]), closes_on_unknown=True)
@@ -157,7 +158,7 @@ def _log(cluster: SimulatedCluster, topic: str, index: int) -> SimulatedPartitio
 
 
 def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
-    """Delete a topic; it comes back, empty and with another id, when the faults end."""
+    """Delete a topic; when the faults end, it is recreated, empty and with another id."""
     found = cluster.topics.get(topic)
     if found is not None:
         cluster.deleted.append(found)
@@ -167,8 +168,9 @@ def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
 def recreate_topic(
     cluster: SimulatedCluster, topic: str, partitions: int | None = None, after: float = 0.0
 ) -> None:
-    """Delete a topic and create it again `after` seconds later, with a new id and perhaps fewer
-    partitions.
+    """Delete a topic and recreate it `after` seconds later.
+
+    It gets a new id and perhaps fewer partitions.
     """
     old = size(cluster, topic)
     delete_topic(cluster, topic)
@@ -184,13 +186,13 @@ def recreate_topic(
 
 
 def grow_topic(cluster: SimulatedCluster, topic: str, count: int) -> None:
-    """Give a topic partitions more."""
+    """Add partitions to a topic."""
     if topic in cluster.topics:
         cluster.add_partitions(topic, count)
 
 
 def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost: int) -> None:
-    """Let a replica lead that lacks the newest batches: they are gone."""
+    """Elect a replica without the newest batches, which are lost."""
     found = _log(cluster, topic, partition)
     if found is None:
         return
@@ -213,18 +215,18 @@ def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share:
 
 
 def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
-    """Let the leaders of a topic take no batch that is larger."""
+    """Let the leaders of a topic refuse batches that are larger."""
     if topic in cluster.topics:
         for partition in cluster.topics[topic].partitions:
             partition.log.limit_batches(size)
 
 
 def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
-    """Let leaders take batches only while so many replicas live."""
+    """Let leaders accept batches only while this number of replicas is alive."""
     cluster.require_in_sync(replicas)
 
 
-# The end of it
+# End of faults
 
 
 def _dead(cluster: SimulatedCluster, topic: str) -> list[SimulatedTopic]:
@@ -232,13 +234,13 @@ def _dead(cluster: SimulatedCluster, topic: str) -> list[SimulatedTopic]:
 
 
 def size(cluster: SimulatedCluster, topic: str) -> int:
-    """How many partitions a topic has had at most."""
+    """Return the largest number of partitions that a topic ever had."""
     there = [cluster.topics[topic]] if topic in cluster.topics else []
     return max((len(t.partitions) for t in (*there, *_dead(cluster, topic))), default=1)
 
 
 def mend(cluster: SimulatedCluster) -> None:
-    """All is as in the beginning, but for what was lost; topics have their partitions again."""
+    """Restore the initial state except for lost records; topics have their partitions again."""
     cluster.require_in_sync()
     for broker in cluster.brokers.values():
         if broker.versions is not None:
@@ -254,18 +256,18 @@ def mend(cluster: SimulatedCluster) -> None:
             partition.log.limit_batches()
 
 
-# What checkers ask
+# Functions for checkers
 
 
 def left_logs(cluster: SimulatedCluster, topic: str, index: int) -> list[PartitionLog]:
-    """The logs of a partition's former lives."""
+    """Return the logs of a partition from before its topic was deleted."""
     return [
         old.partitions[index].log for old in _dead(cluster, topic) if index < len(old.partitions)
     ]
 
 
 def lost_values(cluster: SimulatedCluster, topic: str, index: int) -> set[bytes]:
-    """What was in a partition's log, and was taken away by no fault of a client's."""
+    """Return values that a partition's log contained and that were lost by a fault."""
     now = _log(cluster, topic, index)
     found = now.log.values(now.log.lost) if now is not None else set()
     for log in left_logs(cluster, topic, index):
@@ -274,6 +276,6 @@ def lost_values(cluster: SimulatedCluster, topic: str, index: int) -> set[bytes]
 
 
 def disturbed(cluster: SimulatedCluster, topic: str, index: int) -> bool:
-    """Whether offsets of a partition may have been given twice."""
+    """Return whether offsets of a partition may have been assigned twice."""
     now = _log(cluster, topic, index)
     return bool(_dead(cluster, topic)) or (now is not None and bool(now.log.lost))

@@ -1,8 +1,8 @@
-"""KIP-227 as a broker keeps it: what each client's fetches are about, from one to the next.
+"""Keep Fetch sessions as a broker does (KIP-227).
 
-In: a Fetch request that says everything or only what has changed. Out: the whole request, and the
-answer cut down to what is news. A broker forgets them all when its process ends, and the oldest
-when there are many. Must not: change a request: in message mode it is the client's own object.
+In: a Fetch request, complete or with changes only. Out: the complete request, and the response
+without unchanged partitions. A broker drops all sessions when its process ends, and the oldest if
+there are too many. Must not change a request: in message mode it is the client's own object.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import fetch as f
 
 LARGEST_CACHE = 50
-"""Sessions that one broker keeps (Kafka: 1000): simulations shall meet a forgotten one."""
+"""Maximum number of sessions of one broker (Kafka: 1000), so that simulations have evicted
+sessions."""
 
 Key = tuple[str, bytes, int]
 
@@ -23,13 +24,13 @@ class BrokerFetchSession:
         self.id = number
         self.epoch = 1
         self.full = True
-        """The answer under way has to name every partition."""
+        """Whether the current response must contain every partition."""
         self._partitions: dict[Key, f.FetchPartition] = {}
         self._told: dict[Key, tuple[int, int]] = {}
-        """The high watermark and the start of the log that its client knows, of each."""
+        """The high watermark and the log start offset that the client knows, by partition."""
 
     def update(self, request: f.FetchRequest) -> None:
-        """Take over what has changed."""
+        """Apply the changes of a request."""
         for gone in request.forgotten_topics_data:
             for number in gone.partitions:
                 key = (gone.topic, gone.topic_id, number)
@@ -40,7 +41,7 @@ class BrokerFetchSession:
                 self._partitions[topic.topic, topic.topic_id, part.partition] = part
 
     def whole(self, request: f.FetchRequest) -> f.FetchRequest:
-        """The request as if it had said everything, partitions in the session's order."""
+        """Return the complete request, with partitions in the session's order."""
         topics: list[f.FetchTopic] = []
         for (name, topic_id, _), part in self._partitions.items():
             if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
@@ -56,7 +57,7 @@ class BrokerFetchSession:
         )
 
     def finish(self, response: f.FetchResponse) -> f.FetchResponse:
-        """Leave out what is no news; who got records goes to the end of the queue."""
+        """Remove unchanged partitions; those with records move to the end of the queue."""
         topics = []
         for topic in response.responses:
             news = []
@@ -75,8 +76,9 @@ class BrokerFetchSession:
         )
 
     def _is_news(self, key: Key, part: f.PartitionData) -> bool:
-        """As `CachedPartition.maybeUpdateResponseData` decides it: after an error the ends are told
-        again, too.
+        """Return whether a partition changed, as `CachedPartition.maybeUpdateResponseData`.
+
+        After an error the end offsets are sent again, too.
         """
         ends = (part.high_watermark, part.log_start_offset)
         known = self._told.get(key) == ends
@@ -99,11 +101,11 @@ class FetchSessions:
         return len(self._sessions)
 
     def clear(self) -> None:
-        """The process has ended."""
+        """Drop all sessions, because the process has ended."""
         self._sessions.clear()
 
     def session(self, request: f.FetchRequest) -> BrokerFetchSession:
-        """The session that a request belongs to, brought up to date. Raises what Kafka answers."""
+        """Return the updated session of a request. Raises the error that Kafka returns."""
         if request.session_epoch <= 0:
             self._sessions.pop(request.session_id, None)
             single = request.session_epoch < 0

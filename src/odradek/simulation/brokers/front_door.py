@@ -1,6 +1,6 @@
-"""The fixed address of a simulated cluster: it leads to any broker that lives now.
+"""Simulate the fixed address of a cluster, which connects to any live broker.
 
-In: dials. Out: what a living broker makes of them, or a refusal. Must not: know what is asked.
+In: connection attempts. Out: a live broker's verdict, or a refusal. Must not know requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.simulation.world.environment import Peer, Session, Verdict
 
 
 class SimulatedFrontDoor:
-    """A fixed address that leads to any broker that lives now, as a load balancer does."""
+    """A fixed address that connects to any live broker, like a load balancer."""
 
     def __init__(self, address: Address, rng: random.Random) -> None:
         self.address = address
@@ -23,7 +23,7 @@ class SimulatedFrontDoor:
         self._rng = rng
 
     def lead_to(self, brokers: Mapping[int, SimulatedBroker]) -> None:
-        """Lead to these brokers from now on."""
+        """Connect to these brokers from now on."""
         self.brokers = brokers
 
     def close(self, on: bool) -> None:
@@ -31,7 +31,7 @@ class SimulatedFrontDoor:
         self.open = not on
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Hand a dial on, or refuse it when nobody lives."""
+        """Pass a connection to a live broker, or refuse it if there is none."""
         alive = [b for b in self.brokers.values() if b.alive]
         if not alive or not self.open:
             return Verdict.REFUSED

@@ -1,8 +1,8 @@
-"""What a simulated broker does about groups for admin clients: lists, describes, deletes.
+"""Handle admin requests for groups: list, describe, delete.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later. Simplified: of share groups only offsets are kept, and nobody reads by
-them; there are no Streams groups. Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response, or None if it comes later. Simplified: share groups only have offsets, and no consumers;
+there are no Streams groups. Must not know connections.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _state(group: ClassicGroup | ConsumerProtocolGroup) -> str:
 def list_groups(
     broker: BrokerState, request: ls.ListGroupsRequest, version: int, reply: Reply
 ) -> ls.ListGroupsResponse:
-    """The groups that this broker coordinates."""
+    """Return the groups that this broker coordinates."""
     topic = broker.cluster.groups
     led = broker.cluster.topics.get(topic.name)
     found = []
@@ -87,7 +87,7 @@ def list_groups(
 def describe_groups(
     broker: BrokerState, request: dg.DescribeGroupsRequest, version: int, reply: Reply
 ) -> dg.DescribeGroupsResponse:
-    """Classic groups; what isn't there is dead, from version 6 on an error."""
+    """Describe classic groups; an unknown group is dead, from version 6 on an error."""
 
     def told(group_id: str) -> ClassicGroup:
         group = group_shard(broker, group_id).groups.get(group_id)
@@ -132,7 +132,7 @@ def describe_groups(
 def consumer_group_describe(
     broker: BrokerState, request: cd.ConsumerGroupDescribeRequest, version: int, reply: Reply
 ) -> cd.ConsumerGroupDescribeResponse:
-    """Groups of the consumer protocol."""
+    """Describe groups of the consumer protocol."""
     names = {t.id: t.name for t in broker.cluster.topics.values()}
 
     def places(of: Places) -> cd.Assignment:
@@ -186,7 +186,7 @@ def consumer_group_describe(
 def share_group_describe(
     broker: BrokerState, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
 ) -> sg.ShareGroupDescribeResponse:
-    """Share groups: those that have offsets, without members."""
+    """Describe share groups: those with offsets, without members."""
 
     def told(group_id: str) -> str:
         group_shard(broker, group_id)
@@ -208,7 +208,7 @@ def share_group_describe(
 def streams_group_describe(
     broker: BrokerState, request: st.StreamsGroupDescribeRequest, version: int, reply: Reply
 ) -> st.StreamsGroupDescribeResponse:
-    """There are none."""
+    """Return an error for each group: there are no Streams groups."""
 
     def told(group_id: str) -> None:
         group_shard(broker, group_id)
@@ -224,7 +224,7 @@ def streams_group_describe(
 def delete_groups(
     broker: BrokerState, request: x.DeleteGroupsRequest, version: int, reply: Reply
 ) -> x.DeleteGroupsResponse | None:
-    """Delete groups without members: answered when that is replicated."""
+    """Delete groups without members; the response is sent when the deletion is replicated."""
     names = dict.fromkeys(request.groups_names)
     results: dict[str, x.DeletableGroupResult] = {}
 
@@ -251,7 +251,7 @@ def delete_groups(
 def offset_delete(
     broker: BrokerState, request: od.OffsetDeleteRequest, version: int, reply: Reply
 ) -> od.OffsetDeleteResponse:
-    """Delete committed offsets, but not of topics that a member subscribes to."""
+    """Delete committed offsets, except for topics that a member subscribes to."""
     group_id = request.group_id
     try:
         group_shard(broker, group_id)
@@ -289,7 +289,7 @@ def describe_share_offsets(
     version: int,
     reply: Reply,
 ) -> sl.DescribeShareGroupOffsetsResponse:
-    """Where share groups begin."""
+    """Return the start offsets of share groups."""
     topics = broker.cluster.topics
 
     def told(g: sl.DescribeShareGroupOffsetsRequestGroup) -> list[Any]:
@@ -331,7 +331,7 @@ def describe_share_offsets(
 def alter_share_offsets(
     broker: BrokerState, request: sa.AlterShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sa.AlterShareGroupOffsetsResponse:
-    """Set where a share group begins."""
+    """Set the start offsets of a share group."""
     try:
         if request.group_id in group_shard(broker, request.group_id).groups:
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
@@ -370,7 +370,7 @@ def alter_share_offsets(
 def delete_share_offsets(
     broker: BrokerState, request: sd.DeleteShareGroupOffsetsRequest, version: int, reply: Reply
 ) -> sd.DeleteShareGroupOffsetsResponse:
-    """Forget where a share group begins."""
+    """Delete the start offsets of a share group."""
     try:
         group_shard(broker, request.group_id)
         offsets = broker.cluster.admin.share_offsets.get(request.group_id)
@@ -414,4 +414,4 @@ GROUP_ADMIN_REFUSALS: dict[str, Any] = {
         results=[x.DeletableGroupResult(g, code) for g in body.groups_names]
     )
 }
-"""How all that a request asks is refused, where that isn't one code for the whole."""
+"""Refusals of requests for which an error has to be repeated for each item."""

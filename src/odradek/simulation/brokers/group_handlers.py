@@ -1,7 +1,7 @@
-"""What a simulated broker does for the APIs of groups: versions, ids and topics around the shard.
+"""Handle the APIs of groups: convert versions, ids and topics for the coordinator's shard.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later. Must not: know connections, or what groups do with what they are told.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response, or None if it comes later. Must not know connections, or the logic of groups.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_coordinator(
     version: int,
     reply: Reply,
 ) -> FindCoordinatorResponse:
-    """Who coordinates groups or transactional ids; from version 4 on many at once."""
+    """Return coordinators of groups or transactional ids, from version 4 on of several at once."""
     if version < 4:
         one = _find(broker, request.key, request.key_type)
         return FindCoordinatorResponse(
@@ -78,7 +78,7 @@ def _code(error: BrokerError | None) -> int:
 def join_group(
     broker: BrokerState, request: j.JoinGroupRequest, version: int, reply: Reply
 ) -> None:
-    """Join: answered when the join phase is over."""
+    """Join a group; the response is sent when the join phase ends."""
 
     def answer(joined: Joined) -> None:
         response = j.JoinGroupResponse(
@@ -122,7 +122,7 @@ def join_group(
 
 
 def sync_group(broker: BrokerState, request: SyncGroupRequest, version: int, reply: Reply) -> None:
-    """Sync: answered when the leader has brought the assignment."""
+    """Sync; the response is sent when the leader has sent the assignment."""
 
     def answer(synced: Synced) -> None:
         response = SyncGroupResponse(error_code=_code(synced.error), assignment=synced.assignment)
@@ -149,7 +149,7 @@ def sync_group(broker: BrokerState, request: SyncGroupRequest, version: int, rep
 def heartbeat(
     broker: BrokerState, request: HeartbeatRequest, version: int, reply: Reply
 ) -> HeartbeatResponse:
-    """A member of a classic group lives."""
+    """Note that a member of a classic group is alive."""
     try:
         group = group_shard(broker, request.group_id).classic(request.group_id, create=False)
         group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
@@ -161,7 +161,7 @@ def heartbeat(
 def leave_group(
     broker: BrokerState, request: lg.LeaveGroupRequest, version: int, reply: Reply
 ) -> lg.LeaveGroupResponse:
-    """Members go: one, from version 3 on many."""
+    """Remove members: one, from version 3 on several."""
     response = lg.LeaveGroupResponse()
     members = request.members if version >= 3 else [lg.MemberIdentity(request.member_id)]
     try:
@@ -191,7 +191,7 @@ def leave_group(
 def consumer_group_heartbeat(
     broker: BrokerState, request: h.ConsumerGroupHeartbeatRequest, version: int, reply: Reply
 ) -> None:
-    """The one request of the consumer protocol: join, live, acknowledge, leave."""
+    """Handle the only request of the consumer protocol: join, heartbeat, acknowledge, leave."""
 
     def answer(beat: BeatAnswer) -> None:
         response = h.ConsumerGroupHeartbeatResponse(

@@ -1,9 +1,10 @@
-"""Errors that brokers answer by order of a schedule: any code, at any API, for so many answers.
+"""Inject errors into responses: any code, in any API, for a number of responses.
 
-In: an API, a code of Kafka's table, a number of answers, and whether what was asked is done before
-it is refused. Out: answers in which the code stands where a broker would put it. What only reads is
-asked of the handler and then marked; what changes something is done and refused, or refused before
-it was looked at (so before the look for duplicates, too). Must not: know connections.
+In: an API, an error code of Kafka, a number of responses, and whether the request takes effect
+before it is refused. Out: responses with the code at the place where a broker would put it. For
+requests that only read, the handler's response is marked. Requests that change something are
+handled and then refused, or refused before any check (the check for duplicates included). Must not
+know connections.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from odradek.simulation.brokers.transaction_admin_handlers import (
 READS = frozenset(
     ("DescribeCluster", "Fetch", "FindCoordinator", "ListOffsets", "Metadata", "OffsetFetch")
 ) | {"OffsetForLeaderEpoch"}
-"""What changes nothing: the handler answers, and its answer is marked."""
+"""Requests that change nothing: the handler's response is marked with the error."""
 CHANGES = frozenset(
     (
         "AddOffsetsToTxn", "AddPartitionsToTxn", "ConsumerGroupHeartbeat", "CreateTopics",
@@ -44,7 +45,7 @@ CHANGES = frozenset(
     )
 )  # fmt: skip
 APIS = tuple(sorted(READS | CHANGES))
-"""What schedules draw from: clients that produce and consume ask for these."""
+"""APIs from which schedules draw: those that producers and consumers use."""
 ADMIN_READS = frozenset(
     (
         "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs",
@@ -55,7 +56,7 @@ ADMIN_READS = frozenset(
         "StreamsGroupDescribe",
     )
 )  # fmt: skip
-"""What only admin clients ask, and what changes nothing either."""
+"""Requests of admin clients only, which change nothing either."""
 ADMIN_REFUSALS = {
     **CLUSTER_ADMIN_REFUSALS,
     **GROUP_ADMIN_REFUSALS,
@@ -64,18 +65,19 @@ ADMIN_REFUSALS = {
     **TRANSACTION_ADMIN_REFUSALS,
 }
 REFUSABLE = tuple(sorted({*APIS, *ADMIN_READS, *ADMIN_REFUSALS}))
-"""What can be refused at all."""
+"""APIs for which an error can be injected."""
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
-"""What leaders say of batches that may have been appended; any other code says that they weren't,
-so a broker that has appended one and answers so lies, and no client can be right then."""
+"""Errors with which leaders answer for batches that may have been appended. Any other code means
+that the batch wasn't appended: a broker that has appended it and returns such a code misleads every
+client."""
 OUT_OF_ORDER = (45, 59)
-"""And what they say of none that they have."""
+"""Errors with which leaders refuse a batch, but never one that they have."""
 LIES = {"Produce": {46}, "Fetch": {1}}
-"""What says that something was done before, or that an offset isn't there that is; no client can
-know better."""
+"""Errors that mean that a request was handled before, or that an existing offset doesn't exist; no
+client can know better."""
 NOTHING_KNOWN = {"EndTxn": {49, 59}}
-"""What says that a producer isn't known (any more). A coordinator that has ended its transaction
-for it and answers so lies: the client takes the transaction for one that nobody ends."""
+"""Errors that mean that a producer is unknown. If a coordinator has ended the transaction and
+returns such a code, it misleads the client, which assumes that the transaction never ends."""
 
 MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "Metadata": (("topics",), {"partitions": []}),
@@ -85,29 +87,29 @@ MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "ListOffsets": (("topics", "partitions"), {"offset": -1, "timestamp": -1}),
     "OffsetForLeaderEpoch": (("topics", "partitions"), {"end_offset": -1}),
 }
-"""Of answers with several places for an error: the items that have one, and their other fields."""
+"""For responses with several places for an error: the path of the items, and their other fields."""
 ONE_IN_OLD_VERSIONS = ("FindCoordinator", "OffsetFetch")
-"""Before versions 4 and 8 these have no items, and the error is the answer's."""
+"""Before versions 4 and 8, these responses have no items and one error for all."""
 
 Batch = tuple[TopicPartition | bytes, int, int, int]
-"""Where it is to be written, its producer's id and epoch, its sequence."""
+"""Partition of the batch, its producer's id and epoch, and its sequence."""
 
 
 @dataclass(slots=True, eq=False)
 class Injection:
-    """Some answers of one API that are errors."""
+    """A number of responses of one API that are errors."""
 
     api: str
     code: int
     left: int
     done: bool = False
-    """What was asked is done all the same."""
+    """Whether the request takes effect although it is refused."""
     same: bool = False
-    """Of Produce: the same batch each time, so that others overtake it."""
+    """For Produce: refuse the same batch each time, so that others overtake it."""
     _batch: Batch | None = field(default=None, init=False)
 
     def takes(self, body: Message) -> bool:
-        """Whether this request is one of those to be refused."""
+        """Return whether this request is one of those to be refused."""
         if self.left <= 0 or self.api != body.API_NAME:
             return False
         if isinstance(body, p.ProduceRequest):
@@ -118,11 +120,11 @@ class Injection:
         return True
 
     def does(self, body: Message) -> bool:
-        """Whether the handler is asked."""
+        """Return whether the handler is called."""
         return self.done or body.API_NAME in READS | ADMIN_READS
 
     def answering(self, body: Any, reply: Reply) -> Reply:
-        """`reply`, but for an answer that is an error."""
+        """Return a callback that replaces the response by an error."""
         self.left -= 1
 
         def refused(response: Message | None) -> None:
@@ -157,7 +159,7 @@ class Injection:
 
 
 def find(injections: Iterable[Injection], body: Any) -> Injection | None:
-    """The first injection that takes a request."""
+    """Return the first injection that applies to a request."""
     return next((one for one in injections if one.takes(body)), None)
 
 
@@ -184,7 +186,7 @@ def _refused(index: int, code: int) -> p.PartitionProduceResponse:
 
 
 def refusal(body: Any, code: int) -> Message:
-    """An answer that refuses all that a request asks."""
+    """Return a response that refuses everything in a request."""
     response: Any = body.RESPONSE()
     if isinstance(response, p.ProduceResponse):
         for topic in body.topic_data:
@@ -233,7 +235,7 @@ def refusal(body: Any, code: int) -> Message:
 
 
 def mark(response: Any, code: int) -> None:
-    """Put an error into an answer that was to be good, where brokers put theirs."""
+    """Put an error into a successful response, where brokers put theirs."""
     if response.API_NAME not in MARKED:
         _mark_items(response, code)
         return
@@ -250,7 +252,7 @@ def mark(response: Any, code: int) -> None:
 
 
 def _mark_items(item: Any, code: int) -> None:
-    """Put it wherever there is a place for one, but to items rather than to the whole."""
+    """Set the error in all items, or in the response itself if it has no items with an error."""
     inside = [
         each
         for name in field_names(type(item))

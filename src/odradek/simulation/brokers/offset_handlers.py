@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetFetch of a simulated broker, in all their layouts.
+"""Handle OffsetCommit and OffsetFetch, in all their versions.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later. Must not: know connections or what a group's members do.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response, or None if it comes later. Must not know connections or what a group's members do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.simulation.logs.topics import SimulatedTopic
 
 NO_OFFSET = -1
 BY_ID = 10
-"""From this version on topics are named by their ids."""
+"""From this version on, topics are identified by ids."""
 
 
 def _shard(broker: BrokerState, group_id: str) -> GroupShard:
@@ -38,9 +38,11 @@ def group_shard(broker: BrokerState, group_id: str) -> GroupShard:
 
 
 def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
-    """Where a group of consumers has its offsets. A share group's are none that a consumer commits
-    or deletes: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). What
-    it is asked to fetch of one it answers with no offsets.
+    """Return the shard with the offsets of a group of consumers.
+
+    Raises `GroupIdNotFoundError` for a share group, because consumers can't commit or delete its
+    offsets: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). A request
+    that fetches offsets of a share group is answered without offsets.
     """
     found = _shard(broker, group_id)
     if group_id in broker.cluster.admin.share_offsets:
@@ -51,7 +53,7 @@ def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
 def offset_commit(
     broker: BrokerState, request: c.OffsetCommitRequest, version: int, reply: Reply
 ) -> c.OffsetCommitResponse | None:
-    """Commit: answered when the offsets are replicated."""
+    """Commit offsets; the response is sent when they are replicated."""
     offsets: dict[TopicPartition, Committed] = {}
     unknown: set[tuple[bytes, str, int]] = set()
     for asked in request.topics:
@@ -111,7 +113,7 @@ def _unknown(version: int) -> int:
 def offset_fetch(
     broker: BrokerState, request: f.OffsetFetchRequest, version: int, reply: Reply
 ) -> f.OffsetFetchResponse:
-    """Offsets of one group, from version 8 on of many."""
+    """Return offsets of one group, from version 8 on of several."""
     if version >= 8:
         return f.OffsetFetchResponse(
             groups=[_group(broker, g, version, request.require_stable) for g in request.groups]
@@ -202,7 +204,7 @@ def _unknown_topic(asked: f.OffsetFetchRequestTopics) -> f.OffsetFetchResponseTo
 def _wanted(
     asked: Iterable[tuple[str, list[int]]] | None, offsets: StoredGroupOffsets
 ) -> Iterable[tuple[str, list[int]]]:
-    """The partitions asked for; all that have offsets when none are named."""
+    """Return the requested partitions, or all with offsets if none are named."""
     if asked is not None:
         return asked
     found: dict[str, list[int]] = {}

@@ -1,10 +1,10 @@
-"""Produce of a simulated broker: batches are checked, appended and, with acks=all, waited for.
+"""Handle Produce: check and append batches and, with acks=all, wait until they are committed.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later (or, for acks=0 where nothing is refused, never). A batch of a transaction
-that the partition's log knows nothing of is shown to the transaction's coordinator first, which
-knows whether the partition belongs to it, or from version 12 on adds it (KIP-890).
-Simplified: brokers ask each other without delay. Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response, or None if it comes later (or never, for acks=0 without an error). If the log doesn't know
+the transaction of a batch, the transaction coordinator is asked first: it knows whether the
+partition belongs to the transaction, or adds it from version 12 on (KIP-890). Simplified: brokers
+communicate without delay. Must not know connections.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from odradek.simulation.logs.partition_log import (
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 IMPLICIT = 12
-"""From this version on a batch adds its partition to the transaction."""
+"""From this version on, a batch adds its partition to the transaction."""
 ABORTABLE = 11
-"""From this version on clients know TRANSACTION_ABORTABLE."""
+"""From this version on, clients know TRANSACTION_ABORTABLE."""
 _SAID_BY_COORDINATORS = (
     errors.ConcurrentTransactionsError,
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
     errors.NotCoordinatorError,
 )
-"""What old producers don't expect from a leader: they are told to retry, NOT_ENOUGH_REPLICAS."""
+"""Errors that old producers don't expect from a leader: they get NOT_ENOUGH_REPLICAS and retry."""
 
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]
@@ -47,12 +47,12 @@ Answer = Callable[[p.PartitionProduceResponse], None]
 def produce(
     broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
 ) -> p.ProduceResponse | None:
-    """Append batches; with acks=all answer when all of them are settled."""
+    """Append batches; with acks=all, respond when all of them are completed."""
     return _Produce(broker, request, version, reply).begin()
 
 
 def written_before(broker: BrokerState, request: p.ProduceRequest, version: int) -> bool:
-    """Whether the log has a batch of it already."""
+    """Return whether the log has a batch of the request already."""
     for asked in request.topic_data:
         try:
             topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
@@ -69,7 +69,7 @@ def written_before(broker: BrokerState, request: p.ProduceRequest, version: int)
 
 
 class _Produce:
-    """One request with the partitions that have no outcome yet."""
+    """One request, with the partitions that aren't completed yet."""
 
     def __init__(
         self, broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
@@ -81,7 +81,10 @@ class _Produce:
         self._begun = self._failed = False
 
     def begin(self) -> p.ProduceResponse | None:
-        """Append what can be appended now; the answer, if nothing has to be waited for."""
+        """Append the batches that need no answer of the coordinator.
+
+        Returns the response if nothing has to be waited for.
+        """
         for asked in self._request.topic_data:
             of_topic = p.TopicProduceResponse()
             if self._version >= 13:
@@ -95,7 +98,7 @@ class _Produce:
                 self._begin(asked, data, partial(answers.__setitem__, len(answers) - 1))
         self._begun = True
         if self._request.acks == 0:
-            if self._failed:  # the broker ends the connection, all it can say it with
+            if self._failed:  # the broker closes the connection, its only way to report an error
                 return self._response
             self._reply(None)
             return None
@@ -162,7 +165,7 @@ def append(
     data: p.PartitionProduceData,
     then: Then,
 ) -> None:
-    """Check a batch and append it, at once or after the coordinator has said that it may."""
+    """Check a batch and append it, at once or after the coordinator has allowed it."""
     try:
         partition = _writable(broker, topic, data.index, request.acks)
         content = _as_bytes(data.records)
@@ -197,7 +200,7 @@ def append(
 
 
 def _knows(partition: SimulatedPartition, header: BatchHeader) -> bool:
-    """The batch belongs to a transaction that is open here, or is the repetition of another."""
+    """Return whether the batch's transaction is open here, or the batch is a duplicate."""
     state = partition.log.producers.get(header.producer_id)
     if state is None or state.epoch != header.producer_epoch:
         return False

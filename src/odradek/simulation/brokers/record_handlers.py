@@ -1,8 +1,8 @@
-"""Fetch and ListOffsets of a simulated broker: the APIs that read a partition's log.
+"""Handle Fetch and ListOffsets, which read a partition's log.
 
-In: a broker, a decoded request, its version, and where a late answer goes (a long poll waits for
-data). Out: the response, or None when it comes later. `produce_handler` writes.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response (a long poll waits
+for data). Out: the response, or None if it comes later. `produce_handler` writes. Must not know
+connections.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READ_COMMITTED = 1
 def led_partition(
     broker: BrokerState, topic: SimulatedTopic, index: int, leader_epoch: int = -1
 ) -> SimulatedPartition:
-    """The partition, if this broker leads it under the epoch that the client believes in."""
+    """Return the partition; raise if this broker doesn't lead it in the client's leader epoch."""
     if not 0 <= index < len(topic.partitions):
         raise errors.UnknownTopicOrPartitionError(f"{topic.name} has no partition {index}")
     partition = topic.partitions[index]
@@ -52,7 +52,7 @@ def _check_epoch(partition: SimulatedPartition, leader_epoch: int) -> None:
 def _fetched_partition(
     broker: BrokerState, topic: SimulatedTopic, asked: f.FetchPartition, version: int
 ) -> SimulatedPartition:
-    """As `led_partition`, but from version 11 on followers with a rack serve consumers as well."""
+    """Return the partition as `led_partition`, or from a follower with a rack (version 11)."""
     if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
         found = topic.partitions[asked.partition]
         if broker.registered and broker.id in found.replicas and found.leader != NO_LEADER:
@@ -64,7 +64,7 @@ def _fetched_partition(
 def _closer_replica(
     broker: BrokerState, partition: SimulatedPartition, rack: str, offset: int
 ) -> BrokerState | None:
-    """The follower in a client's rack that a leader sends it to: one that has the offset."""
+    """Return the follower in the client's rack that has the offset, if the leader knows one."""
     if not rack or partition.leader != broker.id or broker.rack in (None, rack):
         return None
     for found in (broker.cluster.brokers[r] for r in partition.replicas):
@@ -75,7 +75,7 @@ def _closer_replica(
 
 
 def find_topic(broker: BrokerState, name: str, topic_id: bytes, *, by_id: bool) -> SimulatedTopic:
-    """The topic by what the version carries."""
+    """Return the topic by name or id, depending on the version."""
     found = broker.cluster.topic_by_id(topic_id) if by_id else broker.cluster.topics.get(name)
     if found is None:
         if by_id:
@@ -88,7 +88,7 @@ MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
 
 
 def place(broker: BrokerState) -> tuple[str, int]:
-    """A broker's host and port."""
+    """Return a broker's host and port."""
     return broker.address.host, broker.address.port
 
 
@@ -98,7 +98,7 @@ def place(broker: BrokerState) -> tuple[str, int]:
 def fetch(
     broker: BrokerState, request: f.FetchRequest, version: int, reply: Reply
 ) -> f.FetchResponse | None:
-    """Read committed bytes; with too few of them wait for more, at most `max_wait_ms`."""
+    """Read committed bytes; if there are too few, wait for more for at most `max_wait_ms`."""
     try:
         session = broker.fetch_sessions.session(request)
     except BrokerError as error:
@@ -113,7 +113,7 @@ def fetch(
 
 
 class _LongPoll:
-    """A fetch that waits until there is enough, an error, or its time is up."""
+    """A fetch that waits until there are enough bytes, an error, or its time is over."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _LongPoll:
             self._partitions += [topic.partitions[a.partition] for a in asked.partitions]
 
     def begin(self) -> None:
-        """Wait for commits, for changes of leaders, and for the time."""
+        """Wait for commits, for changes of leaders, and for the timeout."""
         time = self._broker.time
         self._timer = time.after(self._request.max_wait_ms / 1000.0, self._times_up)
         for partition in self._partitions:
@@ -156,8 +156,8 @@ class _LongPoll:
 def _read_all(
     broker: BrokerState, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
-    """The answer as of now, the bytes in it, and whether it can't wait for more of them."""
-    broker = broker.view  # it may have been cut off since the fetch came
+    """Return the current response, its size in bytes, and whether it must be sent now."""
+    broker = broker.view  # it may have been cut off since the fetch arrived
     response = f.FetchResponse()
     left, failed = request.max_bytes, False
     size = 0
@@ -267,7 +267,7 @@ def _refusal(
 def list_offsets(
     broker: BrokerState, request: ListOffsetsRequest, version: int, reply: Reply
 ) -> ListOffsetsResponse:
-    """Offsets at the ends of partitions, or for a time."""
+    """Return offsets at the ends of partitions, or for a timestamp."""
     response = ListOffsetsResponse()
     for asked in request.topics:
         of_topic = ListOffsetsTopicResponse(asked.name)

@@ -1,9 +1,9 @@
-"""The SASL of a simulated cluster: users, mechanisms, sessions (KIP-368), and hostile brokers.
+"""Simulate SASL on brokers: users, mechanisms, sessions (KIP-368), and hostile brokers.
 
-In: requests of connections that aren't authenticated yet, or whose session has ended. Out: answers
-as Kafka's brokers give them: a refusal is held back for a while and then the connection ends, an
-unexpected request ends it without a word, re-authentication is refused within a second of the last
-one. Must not: use the client's own code, which is what it tests.
+In: requests of connections that aren't authenticated yet, or whose session has expired. Out:
+responses like those of Kafka's brokers: a refusal is delayed and then the connection is closed, an
+unexpected request closes it without a response, and re-authentication within a second of the last
+one is refused. Must not use the client's own code, which it tests.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from odradek.simulation.world.environment import ReceivedRequest
 from odradek.simulation.world.virtual_time import VirtualTime
 
 REAUTH_INTERVAL = 1.0
-"""Seconds between two re-authentications of a connection that a broker allows."""
+"""Minimum time between two re-authentications of a connection, in seconds."""
 
 
 class Door:
-    """What one connection is allowed."""
+    """State of one connection's authentication."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Door:
         answer: Callable[[ReceivedRequest, Message, int], None],
         end: Callable[[], None],
     ) -> None:
-        """`answer` and `end` are those of the connection."""
+        """Set the listener, and the connection's callbacks `answer` and `end`."""
         self._listener = listener
         self._broker_id = broker_id
         self._time = time
@@ -53,7 +53,7 @@ class Door:
         self._begun = False
 
     def admits(self, request: ReceivedRequest) -> bool:
-        """Whether a request may be worked on."""
+        """Return whether a request may be handled."""
         body = request.body
         if isinstance(body, SaslHandshakeRequest):
             return self._shake(request, body)
@@ -167,13 +167,13 @@ _TOKENS = {
     Hostile.ENDLESS: b"more",
     Hostile.NO_PROOF: b"",
 }
-"""What some hostile peers answer to every token."""
+"""Responses of hostile peers to every token."""
 
 
 def _illegal_handshake(
     broker: BrokerState, request: SaslHandshakeRequest, version: int, reply: Reply
 ) -> Message:
-    """On a port without SASL, or to a client that has no reason to authenticate again."""
+    """Refuse a handshake without SASL, or of a client that has no reason to authenticate again."""
     listener = broker.cluster.sasl
     names = list(listener.mechanisms) if listener is not None else []
     return SaslHandshakeResponse(errors.IllegalSaslStateError.code, names)

@@ -1,7 +1,7 @@
-"""The SASL settings of a simulated cluster: users, tokens, mechanisms, session lifetime, faults.
+"""Hold the SASL settings of a simulated cluster: users, tokens, mechanisms, sessions, faults.
 
-In: values that tests and schedules set. Out: the same, to `sasl` and `sasl_mechanisms`. Must not:
-decide.
+In: values that tests and schedules set. Out: the same values, for `sasl` and `sasl_mechanisms`.
+Must not decide anything.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from enum import Enum
 
 
 class Hostile(Enum):
-    """How a peer that isn't what it says misbehaves during SASL."""
+    """Fault of an impostor during SASL."""
 
     NO = "no"
     WRONG_SIGNATURE = "wrong_signature"
     NO_PROOF = "no_proof"
-    """Accepts SCRAM's first token at once, without having proved anything."""
+    """Accepts SCRAM's first token at once, without proving that it knows the password."""
     FEW_ITERATIONS = "few_iterations"
     MANY_ITERATIONS = "many_iterations"
     FOREIGN_NONCE = "foreign_nonce"
     GARBAGE = "garbage"
     HUGE = "huge"
     ENDLESS = "endless"
-    """One challenge after the other."""
+    """Sends one challenge after the other."""
     SILENT = "silent"
     CLOSES = "closes"
-    """Ends the connection at the first token without a word, as brokers before Kafka 1.0 do."""
+    """Closes the connection at the first token, without a response, as brokers before Kafka 1.0
+    do."""
 
 
 @dataclass(slots=True)
@@ -37,10 +38,10 @@ class SaslListener:
     users: dict[str, str] = field(default_factory=dict)
     """Names and passwords."""
     tokens: dict[str, float] = field(default_factory=dict)
-    """Tokens that OAUTHBEARER takes, and their ends in seconds since the epoch."""
+    """Valid tokens of OAUTHBEARER, with their expiry in seconds since the epoch."""
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     session_lifetime: float = 0.0
-    """Seconds; `connections.max.reauth.ms`. 0: sessions don't end."""
+    """Seconds; `connections.max.reauth.ms`. 0: sessions don't expire."""
     failure_delay: float = 0.1
     """Seconds; `connection.failed.authentication.delay.ms`."""
     refusing: set[int] = field(default_factory=set)
@@ -51,7 +52,7 @@ class SaslListener:
     reauthenticated: int = 0
     refused: int = 0
     killed: int = 0
-    """Connections ended because a request came after the session's end."""
+    """Number of connections closed because a request arrived after the session's expiry."""
 
     def count_authentication(self, *, again: bool) -> None:
         """Count a connection that was authenticated."""

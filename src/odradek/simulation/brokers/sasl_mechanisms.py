@@ -1,7 +1,7 @@
-"""The brokers' side of PLAIN, SCRAM and OAUTHBEARER, as generators.
+"""Implement the brokers' side of PLAIN, SCRAM and OAUTHBEARER, as generators.
 
 In: a client's tokens, the users of a listener. Out: challenges; at the end (principal, last token).
-Written from the RFCs, apart from the client's side. Must not: know connections.
+Written from the RFCs, independent of the client's side. Must not know connections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVER_NONCE = "simulated"
 
 
 class RefusedError(Exception):
-    """These credentials aren't taken."""
+    """The credentials are refused."""
 
 
 def _demand(right: bool) -> None:
@@ -30,7 +30,7 @@ def _demand(right: bool) -> None:
 
 
 def plain(listener: SaslListener, name: str) -> Server:
-    """RFC 4616."""
+    """Implement RFC 4616."""
     token = yield b""
     identity, user, password = token.decode().split("\0")
     if identity not in ("", user) or listener.users.get(user) != password:
@@ -44,7 +44,7 @@ def _salted(hash_name: str, password: str, salt: bytes) -> bytes:
 
 
 def scram(listener: SaslListener, name: str) -> Server:
-    """RFC 5802, with a fixed nonce of the server's, so that runs repeat."""
+    """Implement RFC 5802, with a constant server nonce, so that runs are reproducible."""
     hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name]
     first = (yield b"").decode()
     _demand(first.startswith("n,,"))
@@ -80,7 +80,7 @@ def scram(listener: SaslListener, name: str) -> Server:
 
 
 def oauthbearer(listener: SaslListener, name: str) -> Server:
-    """RFC 7628: a refusal is a challenge of JSON, which the client answers with one byte."""
+    """Implement RFC 7628, in which a client answers a refusal, a challenge, with one byte."""
     message = (yield b"").decode()
     token = message.split("\x01auth=Bearer ")[1].split("\x01")[0]
     end = listener.tokens.get(token)

@@ -1,8 +1,8 @@
-"""What a simulated broker does about ACLs, SCRAM credentials, quotas and delegation tokens.
+"""Handle admin requests for ACLs, SCRAM credentials, quotas and delegation tokens.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response.
-Simplified: all of it is kept and told, and allows or forbids nothing; who asks is nobody's concern.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response. Simplified: all of it is stored and returned, but has no effect; the caller isn't checked.
+Must not know connections.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Acl = tuple[int, str, int, str, str, int, int]
 def create_acls(
     broker: BrokerState, request: ca.CreateAclsRequest, version: int, reply: Reply
 ) -> ca.CreateAclsResponse:
-    """Make ACLs."""
+    """Create ACLs."""
 
     def create(a: ca.AclCreation) -> None:
         if ":" not in a.principal:
@@ -84,7 +84,7 @@ def _meant(broker: BrokerState, f: Any) -> list[Acl]:
 def describe_acls(
     broker: BrokerState, request: ds.DescribeAclsRequest, version: int, reply: Reply
 ) -> ds.DescribeAclsResponse:
-    """The ACLs that a filter means, by resource."""
+    """Return the ACLs that match a filter, by resource."""
     resources: dict[tuple[int, str, int], list[ds.AclDescription]] = {}
     for acl in _meant(broker, request):
         resources.setdefault(acl[:3], []).append(ds.AclDescription(*acl[3:]))
@@ -97,7 +97,7 @@ def describe_acls(
 def delete_acls(
     broker: BrokerState, request: da.DeleteAclsRequest, version: int, reply: Reply
 ) -> da.DeleteAclsResponse:
-    """Delete the ACLs that filters mean."""
+    """Delete the ACLs that match filters."""
 
     def delete(f: da.DeleteAclsFilter) -> list[da.DeleteAclsMatchingAcl]:
         gone = _meant(broker, f)
@@ -123,7 +123,7 @@ def describe_scram(
     version: int,
     reply: Reply,
 ) -> du.DescribeUserScramCredentialsResponse:
-    """Which credentials users have."""
+    """Return the mechanisms and iterations of users' credentials."""
     scram = broker.cluster.admin.scram
     users = [u.name for u in request.users] if request.users else sorted(scram)
 
@@ -152,7 +152,7 @@ def alter_scram(
     version: int,
     reply: Reply,
 ) -> au.AlterUserScramCredentialsResponse:
-    """Set credentials and take them away."""
+    """Set and delete credentials."""
     scram = broker.cluster.admin.scram
     named = Counter([d.name for d in request.deletions] + [u.name for u in request.upsertions])
 
@@ -191,7 +191,7 @@ def alter_scram(
 def describe_quotas(
     broker: BrokerState, request: dq.DescribeClientQuotasRequest, version: int, reply: Reply
 ) -> dq.DescribeClientQuotasResponse:
-    """The quotas of those who fit."""
+    """Return the quotas of matching entities."""
 
     def fits(entity: dict[str, str | None]) -> bool:
         kinds = {c.entity_type for c in request.components}
@@ -221,7 +221,7 @@ def describe_quotas(
 def alter_quotas(
     broker: BrokerState, request: aq.AlterClientQuotasRequest, version: int, reply: Reply
 ) -> aq.AlterClientQuotasResponse:
-    """Set quotas and take them away."""
+    """Set and delete quotas."""
     quotas = broker.cluster.admin.quotas
 
     def alter(entry: aq.AlterClientQuotasRequestEntryData) -> None:
@@ -266,7 +266,7 @@ def _now(broker: BrokerState) -> int:
 def create_token(
     broker: BrokerState, request: ct.CreateDelegationTokenRequest, version: int, reply: Reply
 ) -> ct.CreateDelegationTokenResponse:
-    """Make a token, for the user "admin" unless another is named."""
+    """Create a token, for the user "admin" unless another is named."""
     tokens, now = broker.cluster.admin.tokens, _now(broker)
     life = int(TOKEN_LIFE * 1000)
     if request.max_lifetime_ms >= 0:
@@ -298,7 +298,7 @@ def _token(broker: BrokerState, hmac: bytes) -> SimulatedToken:
 def renew_token(
     broker: BrokerState, request: rt.RenewDelegationTokenRequest, version: int, reply: Reply
 ) -> rt.RenewDelegationTokenResponse:
-    """Let a token hold for longer."""
+    """Extend a token's lifetime."""
     try:
         token = _token(broker, bytes(request.hmac))
     except errors.DelegationTokenNotFoundError as error:
@@ -312,7 +312,7 @@ def renew_token(
 def expire_token(
     broker: BrokerState, request: et.ExpireDelegationTokenRequest, version: int, reply: Reply
 ) -> et.ExpireDelegationTokenResponse:
-    """End a token, at once or later."""
+    """Expire a token, at once or later."""
     try:
         token = _token(broker, bytes(request.hmac))
     except errors.DelegationTokenNotFoundError as error:
@@ -333,7 +333,7 @@ def _replace(broker: BrokerState, token: SimulatedToken, expires: int) -> None:
 def describe_tokens(
     broker: BrokerState, request: dt.DescribeDelegationTokenRequest, version: int, reply: Reply
 ) -> dt.DescribeDelegationTokenResponse:
-    """The tokens of some owners, or all."""
+    """Return the tokens of some owners, or all."""
     wanted = None
     if request.owners is not None:
         wanted = {(o.principal_type, o.principal_name) for o in request.owners}
@@ -395,4 +395,4 @@ SECURITY_ADMIN_REFUSALS: dict[str, Any] = {
         filter_results=[da.DeleteAclsFilterResult(code) for _ in body.filters]
     ),
 }
-"""How all that a request asks is refused, where that isn't one code for the whole."""
+"""Refusals of requests for which an error has to be repeated for each item."""

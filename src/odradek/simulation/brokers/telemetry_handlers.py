@@ -1,7 +1,7 @@
-"""What simulated brokers do about clients' metrics (KIP-714), once they have a receiver.
+"""Handle clients' metrics (KIP-714), if the brokers have a receiver.
 
-In: a subscription, set by a test; requests. Out: what was pushed, as it came. Without a receiver
-brokers don't offer these APIs, as Kafka's don't without its plug-in. Must not: read the metrics.
+In: a subscription, set by a test; requests. Out: the pushed metrics, unread. Without a receiver
+brokers don't support these APIs, like Kafka's without a plug-in. Must not read the metrics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_ID = bytes(16)
 def get_telemetry_subscriptions(
     broker: BrokerState, request: GetTelemetrySubscriptionsRequest, version: int, reply: Reply
 ) -> GetTelemetrySubscriptionsResponse:
-    """What is wanted of a client, and its id."""
+    """Return the metrics that a client shall push, and its id."""
     receiver = _receiver(broker)
     receiver.asked.append(request.client_instance_id)
     known = request.client_instance_id
@@ -40,7 +40,7 @@ def get_telemetry_subscriptions(
 def push_telemetry(
     broker: BrokerState, request: PushTelemetryRequest, version: int, reply: Reply
 ) -> PushTelemetryResponse:
-    """Take a push, if it is of the subscription of now."""
+    """Accept a push if its subscription is the current one."""
     receiver = _receiver(broker)
     if receiver.refuses:
         return PushTelemetryResponse(error_code=receiver.refuses.pop(0))

@@ -1,7 +1,7 @@
-"""What a simulated broker does with partitions, records and options for admin clients.
+"""Handle admin requests for partitions, records and options.
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response. Must not know connections.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from odradek.simulation.brokers.record_handlers import find_topic, led_partition
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DEFAULT_CONFIG = 5
 DYNAMIC = {TOPIC: 1, BROKER: 2, BROKER_LOGGER: 6, CLIENT_METRICS: 7, GROUP: 8}
-"""Where a value comes from that was set, by Kafka's numbers."""
+"""The source of a value that was set, by Kafka's numbers."""
 DYNAMIC_DEFAULT_BROKER = 3
 TYPES = {3: "INT", 4: "SHORT", 5: "LONG", 6: "DOUBLE"}
 KIND_NAMES = {
@@ -50,7 +50,7 @@ KIND_NAMES = {
 def create_partitions(
     broker: BrokerState, request: cp.CreatePartitionsRequest, version: int, reply: Reply
 ) -> cp.CreatePartitionsResponse:
-    """Give topics more partitions."""
+    """Add partitions to topics."""
     cluster = broker.cluster
 
     def add(asked: cp.CreatePartitionsTopic) -> None:
@@ -123,7 +123,7 @@ def _check_resource(broker: BrokerState, kind: int, name: str) -> None:
 def describe_configs(
     broker: BrokerState, request: dc.DescribeConfigsRequest, version: int, reply: Reply
 ) -> dc.DescribeConfigsResponse:
-    """What options are, and where their values come from."""
+    """Return options with values and their sources."""
 
     def told(asked: dc.DescribeConfigsResource) -> list[dc.DescribeConfigsResourceResult]:
         kind, name = asked.resource_type, asked.resource_name
@@ -194,7 +194,7 @@ def incremental_alter_configs(
 
 
 def check_option(kind: int, name: str, value: str) -> None:
-    """Raise `InvalidConfigError` for an option that isn't there, or a value that it can't have."""
+    """Raise `InvalidConfigError` for an unknown option, or an invalid value."""
     if name not in DEFAULTS[kind]:
         raise errors.InvalidConfigError(f"Unknown {KIND_NAMES[kind]} config name: {name}")
     value_type = DEFAULTS[kind][name][1]
@@ -233,7 +233,7 @@ def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
 def list_config_resources(
     broker: BrokerState, request: lc.ListConfigResourcesRequest, version: int, reply: Reply
 ) -> lc.ListConfigResourcesResponse:
-    """What has options of its own; version 0 lists client metrics only."""
+    """Return the resources with options; version 0 lists client metrics only."""
     cluster = broker.cluster
     kinds = request.resource_types or list(DEFAULTS)
     if version == 0:
@@ -281,4 +281,4 @@ TOPIC_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     ),
 }
-"""How all that a request asks is refused, by the API."""
+"""Refusals of requests, by API."""

@@ -1,7 +1,6 @@
-"""The options of topics that Kafka 4.4 knows: default, and Kafka's number of the type.
+"""List the topic options of Kafka 4.4: default, and Kafka's number for the type.
 
-In: nothing. Out: a table that simulated brokers refuse other names by. Must not: give any of them
-an effect.
+In: nothing. Out: a table; simulated brokers refuse other names. Must not give an option any effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a simulated broker does about producers and transactions for admin clients (KIP-664).
+"""Handle admin requests for producers and transactions (KIP-664).
 
-In: a broker, a decoded request, its version, and where a late answer goes. Out: the response.
-Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for a later response. Out: the
+response. Must not know connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.simulation.logs.partition_log import PartitionLog
 def describe_producers(
     broker: BrokerState, request: dp.DescribeProducersRequest, version: int, reply: Reply
 ) -> dp.DescribeProducersResponse:
-    """The producers of partitions that this broker leads."""
+    """Return the producers of partitions that this broker leads."""
 
     def of_topic(topic: dp.TopicRequest) -> dp.TopicResponse:
         def told(number: int) -> list[dp.ProducerState]:
@@ -64,7 +64,7 @@ def _producers(log: PartitionLog) -> list[dp.ProducerState]:
 def describe_transactions(
     broker: BrokerState, request: dt.DescribeTransactionsRequest, version: int, reply: Reply
 ) -> dt.DescribeTransactionsResponse:
-    """What this broker knows as coordinator."""
+    """Return the state of transactions that this broker coordinates."""
 
     def told(name: str) -> TransactionMetadata:
         found = broker.cluster.transactions.shard(broker, name).known.get(name)
@@ -99,7 +99,7 @@ def describe_transactions(
 def list_transactions(
     broker: BrokerState, request: lt.ListTransactionsRequest, version: int, reply: Reply
 ) -> lt.ListTransactionsResponse:
-    """The transactional ids that this broker coordinates."""
+    """Return the transactional ids that this broker coordinates."""
     topic = broker.cluster.transactions
     led = broker.cluster.topics.get(topic.name)
     found: list[TransactionMetadata] = []
@@ -193,4 +193,4 @@ TRANSACTION_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     )
 }
-"""How all that a request asks is refused."""
+"""Refusals of requests, by API."""

@@ -1,8 +1,8 @@
-"""The requests of transactions: what stands in them, who is asked, and what is answered.
+"""Handle the requests of transactions: convert them and their responses.
 
-In: a broker, a decoded request, its version, and where the answer goes. Out: answers in the words
-of each version; the work is done by `transaction_coordinator` and, for offsets, by the groups'
-coordinator. Must not: know connections.
+In: a broker, a decoded request, its version, and a callback for the response. Out: responses with
+the error codes of each version; `transaction_coordinator` and, for offsets, the groups' coordinator
+do the work. Must not know connections.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from odradek.simulation.coordinators.transaction_coordinator import TransactionS
 from odradek.simulation.coordinators.transaction_states import KIP_890, TransactionMetadata
 
 EPOCH_OF_EACH = 5
-"""From this version of EndTxn on each transaction has an epoch of its own (KIP-890)."""
+"""From this version of EndTxn on, each transaction has its own epoch (KIP-890)."""
 LAST_OF_CLIENTS = 3
 """Later versions of AddPartitionsToTxn are for brokers."""
 IMPLICIT_OFFSETS = 5
-"""From this version of TxnOffsetCommit on it adds the group to the transaction (KIP-890)."""
+"""From this version of TxnOffsetCommit on, it adds the group to the transaction (KIP-890)."""
 TOPIC_IDS = 6
-"""From this version of TxnOffsetCommit on topics are named by their ids (KIP-1319)."""
+"""From this version of TxnOffsetCommit on, topics are identified by ids (KIP-1319)."""
 _SOON = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
@@ -44,7 +44,7 @@ _SOON = (
 
 
 def _code(error: BrokerError | None, *, fenced: bool = True) -> int:
-    """The code of an error; clients that don't know PRODUCER_FENCED get the older one."""
+    """Return the code of an error; clients that don't know PRODUCER_FENCED get the older one."""
     if error is None:
         return 0
     if isinstance(error, errors.ProducerFencedError) and not fenced:
@@ -61,9 +61,9 @@ def _shard(broker: BrokerState, transactional_id: str) -> TransactionShard:
 def init_producer_id(
     broker: BrokerState, request: InitProducerIdRequest, version: int, reply: Reply
 ) -> InitProducerIdResponse | None:
-    """A fresh id; with a transactional id the one that it has, under an epoch that fences.
+    """Return a new id, or the existing id of a transactional id with an epoch that fences.
 
-    Without a transactional id Kafka ignores the id that is sent along.
+    Without a transactional id, Kafka ignores the id in the request.
     """
     if request.transactional_id is None:
         return InitProducerIdResponse(
@@ -141,7 +141,7 @@ def add_partitions(
 def add_offsets(
     broker: BrokerState, request: AddOffsetsToTxnRequest, version: int, reply: Reply
 ) -> None:
-    """Add a group to a transaction: the partition that holds its offsets."""
+    """Add a group to a transaction: the partition that stores its offsets."""
 
     def answer(error: BrokerError | None) -> None:
         reply(AddOffsetsToTxnResponse(error_code=_code(error, fenced=version >= 2)))
@@ -156,7 +156,7 @@ def add_offsets(
 
 
 def end_txn(broker: BrokerState, request: EndTxnRequest, version: int, reply: Reply) -> None:
-    """Commit or abort."""
+    """Commit or abort a transaction."""
 
     def answer(found: TransactionMetadata | BrokerError) -> None:
         if isinstance(found, BrokerError):
@@ -184,9 +184,9 @@ def end_txn(broker: BrokerState, request: EndTxnRequest, version: int, reply: Re
 def txn_offset_commit(
     broker: BrokerState, request: o.TxnOffsetCommitRequest, version: int, reply: Reply
 ) -> None:
-    """Keep offsets for a transaction's end, once its coordinator knows of the group."""
+    """Store offsets until the transaction ends, after adding the group to the transaction."""
     names = [topic.name for topic in request.topics]
-    if version >= TOPIC_IDS:  # as a broker does: ids are turned into names before anything else
+    if version >= TOPIC_IDS:  # as a broker does: ids are converted into names first
         known = [broker.cluster.topic_by_id(topic.topic_id) for topic in request.topics]
         names = [found.name if found is not None else "" for found in known]
     offsets = _offsets_of_existing(broker, names, request)
@@ -240,7 +240,7 @@ def txn_offset_commit(
 def _offsets_of_existing(
     broker: BrokerState, names: Sequence[str], request: o.TxnOffsetCommitRequest
 ) -> dict[TopicPartition, Committed]:
-    """Return the offsets of partitions that exist; Kafka looks when the request arrives."""
+    """Return the offsets of existing partitions; Kafka checks this when the request arrives."""
     topics = broker.cluster.topics
     return {
         TopicPartition(name, part.partition_index): Committed(

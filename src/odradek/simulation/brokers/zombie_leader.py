@@ -1,10 +1,10 @@
-"""A broker that is cut off from its cluster and still answers clients as if it led.
+"""Simulate a broker that is cut off from its cluster and still answers clients as a leader.
 
 In: a broker, at the moment at which it is cut off, and a copy of its cluster. Out: the coordinators
-as they were then, and which requests are answered at all. Handlers that are given the copy answer
-Metadata, Fetch, ListOffsets, OffsetForLeaderEpoch, FindCoordinator and OffsetFetch under the old
-leaders and epochs. Batches are appended to a copy of the log, which no replica ever gets: with
-acks=all they are never acknowledged, and with acks=1 they are acknowledged and lost. Must not:
+as they were at that moment, and which requests are answered at all. Handlers that get the copy
+answer Metadata, Fetch, ListOffsets, OffsetForLeaderEpoch, FindCoordinator and OffsetFetch with the
+old leaders and epochs. Batches are appended to a copy of the log, which no replica ever gets: with
+acks=all they are never acknowledged, and with acks=1 they are acknowledged and lost. Must not
 change the cluster itself.
 """
 
@@ -44,9 +44,10 @@ replicas, and so until the broker is back."""
 
 
 def is_answered(request: Message) -> bool:
-    """Whether a zombie answers this request."""
+    """Return whether a zombie answers this request."""
     if isinstance(request, InitProducerIdRequest | ProduceRequest):
-        # Without one: producer ids are out of a block that it has, batches go to its own log.
+        # Without a transactional id: producer ids come from a block that the broker has reserved,
+        # and batches go to its own log.
         return request.transactional_id is None
     return request.API_KEY in ANSWERED
 
@@ -64,12 +65,12 @@ class ZombieShard:
         }
 
     def committed(self, group_id: str) -> StoredGroupOffsets:
-        """Return what a group had committed by then."""
+        """Return the offsets that a group had committed at that moment."""
         return self._offsets.get(group_id, StoredGroupOffsets())
 
 
 class ZombieCoordinators:
-    """One internal topic as a zombie knows it: who coordinates what, and its own shards."""
+    """One internal topic as a zombie knows it: its coordinators, and the zombie's own shards."""
 
     def __init__(
         self, topic: CoordinatorTopic[Any], zombie: BrokerState, found: SimulatedTopic | None
@@ -85,7 +86,7 @@ class ZombieCoordinators:
                     self._shards[partition.index] = ZombieShard(shard)
 
     def coordinator(self, key: str, asked: BrokerState) -> int:
-        """Return the id of the coordinator of a key by the leaders of that moment."""
+        """Return the id of the coordinator of a key, by the leaders at that moment."""
         if self._found is None:
             raise errors.CoordinatorNotAvailableError("it isn't known to this broker")
         leader = self._found.partitions[self._topic.index(key)].leader
@@ -95,7 +96,7 @@ class ZombieCoordinators:
         return leader
 
     def shard(self, _: BrokerState, key: str) -> ZombieShard:
-        """Return the shard that answers for a key, if the zombie led its partition."""
+        """Return the shard of a key, if the zombie led its partition."""
         found = self._shards.get(self._topic.index(key))
         if found is None:
             raise errors.NotCoordinatorError("it is led by another broker")
@@ -120,11 +121,11 @@ class ZombieCluster(ClusterState):
         }
 
     def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
-        """Return the topic with this id, if it existed then."""
+        """Return the topic with this id, if it existed at that moment."""
         return next((t for t in self.topics.values() if t.id == topic_id), None)
 
     def new_producer_id(self) -> int:
-        """Return a producer id that no broker of the present cluster has used either."""
+        """Return a producer id that no broker of the present cluster has used."""
         return self._present.new_producer_id()
 
     def in_sync(self, partition: SimulatedPartition) -> int:
@@ -132,11 +133,11 @@ class ZombieCluster(ClusterState):
         return len(partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Never commit the batch: no replica fetches from a zombie."""
+        """Do nothing: no replica fetches from a zombie, so the batch is never committed."""
 
 
 def unacknowledged(zombie: BrokerState) -> list[StoredBatch]:
-    """Return the batches that a zombie has appended and that no replica got."""
+    """Return the batches that a zombie has appended and that no replica has."""
     return [
         batch
         for topic in zombie.cluster.topics.values()
@@ -147,7 +148,7 @@ def unacknowledged(zombie: BrokerState) -> list[StoredBatch]:
 
 
 def committed_to_zombies(cluster: ClusterState, group_id: str) -> list[StoredGroupOffsets]:
-    """Return what zombies that coordinated a group say that it has committed."""
+    """Return the offsets that a group committed according to zombies that coordinated it."""
     found = []
     for broker in cluster.brokers.values():
         if broker.zombie is not None:

@@ -1,1 +1,1 @@
-"""What must hold in every run: invariants, the books of groups, and judged histories."""
+"""Check each run: invariants, ledgers of groups, and histories of transactions."""

@@ -1,7 +1,7 @@
-"""Invariants about what callers are promised: ends in time, once, and limits on what is kept.
+"""Check promises to callers: each call ends once and in time, and memory stays within limits.
 
-In: calls as a workload makes them, an engine to look at, the project's error log. Out: violations.
-Must not: make calls itself.
+In: calls of a workload, an engine to look at, the project's error log. Out: violations. Must not
+make calls itself.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.world.virtual_time import VirtualTime
 
 GRACE = 0.1
-"""R-RT-2: no call outlives its timeout by more."""
+"""R-RT-2: the longest time by which a call may exceed its timeout."""
 SPARE_TASKS = 32
-"""Flows of a client beyond its callers' and its connections': resets, lookups, the updater."""
+"""Flows of a client beyond those of callers and connections: resets, lookups, the updater."""
 
 
 class CallsEnd:
-    """R-RT-2: every call ends by its deadline, and every future is completed."""
+    """Check R-RT-2: every call ends by its deadline, and every future is completed."""
 
     def __init__(self, time: VirtualTime) -> None:
         self.violations: list[Violation] = []
@@ -35,17 +35,17 @@ class CallsEnd:
         self._open: dict[Completion[Any], tuple[str, float]] = {}
 
     def __len__(self) -> int:
-        """How many calls are open."""
+        """Return the number of open calls."""
         return len(self._open)
 
     def begin(self, completion: Completion[Any], what: str, deadline: float) -> None:
-        """A call was made, or a batch was begun, that must end by its deadline."""
+        """Track a call, or a batch, that must end by its deadline."""
         if completion not in self._open and not completion.done:
             self._open[completion] = (what, deadline)
             completion.when_done(self._ended)
 
     def excuse(self, until: float) -> None:
-        """The client's process is stopped until then: nobody can keep a deadline."""
+        """Extend all deadlines to this time, because the client's process is stopped until then."""
         for completion, (what, deadline) in self._open.items():
             self._open[completion] = (what, max(deadline, until))
 
@@ -55,7 +55,7 @@ class CallsEnd:
             self._late(what, deadline, "ended")
 
     def look(self, *, closed: bool = False) -> None:
-        """Find calls that are overdue; after its client was closed, those that are open at all."""
+        """Find overdue calls; after the client was closed, all open calls."""
         for what, deadline in self._open.values():
             if closed:
                 self.violations.append(Violation(f"{what} has no end, though its client has"))
@@ -69,7 +69,7 @@ class CallsEnd:
 
 
 def check_limits(engine: ClientEngine, calls: int) -> None:
-    """Memory, queues and flows of one client stay within their limits; raises a `Violation`."""
+    """Raise a `Violation` if memory, queues or flows of a client exceed their limits."""
     if isinstance(engine, ProducerEngine):
         accumulator = engine.accumulator
         if not 0 <= accumulator.used <= accumulator.limit:
@@ -81,7 +81,7 @@ def check_limits(engine: ClientEngine, calls: int) -> None:
         entries = [*waiting.fetched, *chain.from_iterable(waiting.paused.values())]
         buffered = sum(entry.size for entry in entries)
         config = engine.config
-        # A first batch is sent whole even where it is larger (KIP-74): one for each leader.
+        # A first batch is sent whole even if it is larger (KIP-74): one for each leader.
         spare = max((e.size for e in entries), default=0) * len({e.address for e in entries})
         if buffered > config["fetch.max.bytes"] + spare:
             raise Violation(f"{engine.now}: {buffered} bytes wait for the consumer's caller")
@@ -96,21 +96,21 @@ def check_limits(engine: ClientEngine, calls: int) -> None:
 
 
 def check_sound(engine: ClientEngine) -> None:
-    """No bug of its own has ended the client: a future completed twice, a move not in a table."""
+    """Raise a `Violation` if a bug ended the client: a second completion, an unknown transition."""
     ended = engine.ended
     if isinstance(ended, ClientBrokenError):
         raise Violation(f"{engine.now}: the client broke: {ended}") from ended.__cause__
 
 
 class Complaints(logging.Handler):
-    """Exceptions that a client survived but logged: each is a bug, also at its end."""
+    """Collects exceptions that a client survived but logged: each is a bug, also at its end."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.violations: list[Violation] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what was logged with a traceback."""
+        """Keep a log record with a traceback."""
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             text = f"logged: {record.getMessage()}: {type(error).__name__}: {error}"
@@ -121,7 +121,7 @@ class Complaints(logging.Handler):
 
 @contextmanager
 def listening(complaints: Complaints) -> Iterator[Complaints]:
-    """Hear what all clients log, for the length of a run."""
+    """Collect the log of all clients during a run."""
     logger = logging.getLogger("odradek")
     logger.addHandler(complaints)
     propagate, logger.propagate = logger.propagate, False

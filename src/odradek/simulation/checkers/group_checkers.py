@@ -1,7 +1,7 @@
-"""The books of one simulated group: who owns what, what was handed out, what is committed.
+"""Keep the ledger of a simulated group: owners, returned records and committed offsets.
 
-In: what members' callbacks are told and the records that they get, the coordinator's state. Out:
-nothing, or a `Violation`. It holds for both protocols. Must not: change what it looks at.
+In: the calls of members' callbacks and the records that they get, the coordinator's state. Out:
+nothing, or a `Violation`. It holds for both protocols. Must not change the observed objects.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
 
 
 class MemberView(Protocol):
-    """What the books see of a member."""
+    """A member as the ledger sees it."""
 
     @property
     def name(self) -> str:
-        """Its name in the schedule."""
+        """Name of the member in the schedule."""
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Member id and generation (or epoch) as the client has them now."""
+        """Current member id and generation (or epoch) of the client."""
 
     @property
     def static(self) -> bool:
         """Whether it has an instance id (KIP-345)."""
 
     def lost(self, partition: TopicPartition) -> bool:
-        """Whether its client knows that the partition is lost, and its application doesn't yet."""
+        """Return whether the client lost the partition and the application doesn't know."""
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Its client's position; None where it has none."""
+        """Return the client's position; None if it has none."""
 
 
 @dataclass(slots=True)
 class Stint:
-    """One member's time with one partition, from on_assigned to on_revoked or on_lost."""
+    """One member's ownership of one partition, from on_assigned to on_revoked or on_lost."""
 
     member_id: str
     next_offset: int | None = None
     since: float = 0.0
     life: str = ""
-    """The name of the topic's life (`GroupLedger.life`) that it reads."""
+    """Name of the topic's life (`GroupLedger.life`) that the member reads."""
     born: str = ""
-    """The life in which the member was told that it owns it."""
+    """Life of the topic at the time of on_assigned."""
     floor: int | None = None
     """The group's committed offset when the member was assigned the partition: the member may not
     begin before it. None: there was none, or the application has sought another offset."""
@@ -62,58 +62,60 @@ class Stint:
 
 @dataclass(slots=True)
 class GroupLedger:
-    """What happened in one group. Members are known by their names."""
+    """History of one group. Members are identified by name."""
 
     group_id: str
     cluster: SimulatedCluster
     members: dict[str, MemberView] = field(default_factory=dict)
     stints: dict[str, dict[TopicPartition, Stint]] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
-    """Behind the last offset that anybody was handed."""
+    """The offset after the last one that any member returned, by partition."""
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """What members work on that let their client commit: the first offset by partition."""
+    """Records that members process and that their clients may commit: the first offset by
+    partition."""
     hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """How often these had been handed out by then, this time included."""
+    """How often these records had been returned by then, this time included."""
     owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
-    """What dead members had worked on: somebody must be handed it once more."""
+    """Records that dead members had processed: another member must get them again."""
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
-    """How often each record was handed out."""
+    """How often each record was returned."""
     handed: int = 0
     again: int = 0
-    """Records that were handed out before: what at-least-once allows."""
+    """Number of records that were returned before, which at-least-once allows."""
     by_id: bool = False
-    """The group assigns topics by their ids (KIP-848): one that was created again is assigned
-    without a wait for the owners of the deleted one."""
+    """Whether the group identifies topics by ids (KIP-848): then a recreated topic is assigned
+    without waiting for the owners of the deleted one."""
     latest: bool = False
-    """The members have auto.offset.reset=latest."""
+    """Whether the members have auto.offset.reset=latest."""
     births: dict[bytes, TopicPartition] = field(default_factory=dict)
-    """In which partition of which life a value was written; values are unique."""
+    """Partition and life in which a value was written; values are unique."""
     processes: dict[str, str] = field(default_factory=dict)
-    """The name of the member that has had a member id."""
+    """Name of the member that has had a member id."""
     taken: dict[TopicPartition, tuple[int, str | None]] = field(default_factory=dict)
-    """The last committed offset that the coordinator took, and the member id that sent it; None
-    where it came with a transaction."""
+    """The last committed offset that the coordinator accepted, and the member id of the sender;
+    None if it was committed by a transaction."""
     committers: dict[TopicPartition, dict[str, float]] = field(default_factory=dict)
-    """When each member id last committed."""
+    """Time of the last commit of each member id."""
     born: dict[tuple[str, TopicPartition], str] = field(default_factory=dict)
-    """The life of the topic in which a member was last told that it owns a partition."""
+    """Life of the topic when a member was last told that it owns a partition."""
     set_back: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions whose committed offset a late commit has set back, with the offset before. Until a
-    commit reaches that again, the records between are handed out twice, and none is lost:
-    the client takes its later commit, which was acknowledged, for the last one."""
+    """Partitions whose committed offset a late commit has moved back, with the offset before. Until
+    a commit reaches that offset again, the records in between are returned twice, and none is lost:
+    the client's later commit was acknowledged, so the client considers it the last one."""
     owed_from: dict[TopicPartition, int] = field(default_factory=dict)
     """With `latest`: the first offset that the group has committed. From there on every record must
-    be handed out; a position that was lost before it was committed is looked up again."""
+    be returned; a position that was lost before it was committed is looked up again."""
     hits: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     _known_lives: dict[str, str] = field(default_factory=dict)
 
-    # Topics that are deleted and created again
+    # Topics that are deleted and recreated
 
     def life(self, topic: str) -> str:
-        """Return a name for the topic as it exists now: its own, or with a number after it was
-        deleted and created again. All books are kept by life, since offsets begin at 0 in each.
+        """Return a name for the topic's current life, with a number if it was recreated.
+
+        All accounting is by life, since offsets begin at 0 in each.
         """
         before = sum(old.name == topic for old in self.cluster.deleted)
         return f"{topic}#{before + 1}" if before else topic
@@ -126,21 +128,21 @@ class GroupLedger:
         return {f"{topic}#{n}" if n > 1 else topic: one for n, one in enumerate(found, 1)}
 
     def start(self, place: TopicPartition) -> int:
-        """Return where the log begins; records before that were deleted (DeleteRecords)."""
+        """Return the log start offset; earlier records were deleted (DeleteRecords)."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
             return 0
         return topic.partitions[place.partition].log.start_offset
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition with the name of the life that a value was written in, or of now."""
+        """Return the partition with the name of the life of a value, or of now."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
-    # What members are told
+    # Callbacks of members
 
     def assigned(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """on_assigned was called."""
+        """Check the arguments of on_assigned."""
         self.members[member.name] = member
         self.processes[member.identity[0]] = member.name
         mine = self.stints.setdefault(member.name, {})
@@ -162,8 +164,10 @@ class GroupLedger:
             )
 
     def _assigned_life(self, member: MemberView, partition: TopicPartition) -> str:
-        """Return the life of the topic that a member is told it owns. With KIP-848 that may be a
-        deleted topic: the application hears of its assignment later than the coordinator decides.
+        """Return the life of the topic that a member is told it owns.
+
+        With KIP-848 that may be a deleted topic: the application is notified of its assignment
+        after the coordinator has decided.
         """
         shard = self.shard() if self.by_id else None
         group = shard.groups.get(self.group_id) if shard is not None else None
@@ -178,15 +182,15 @@ class GroupLedger:
     def _check_shared(
         self, member: MemberView, other: MemberView, stint: Stint, partition: TopicPartition
     ) -> None:
-        """Another member hasn't been told that it lost the partition: only if nobody could."""
+        """Check that another member with the same partition couldn't know yet that it lost it."""
         if member.identity[1] < 0:
             raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
         if other.lost(partition):
             return
         if self.by_id and stint.born != self.life(partition.topic):
-            return  # what it has is the deleted topic's: it hears so with its next heartbeat
+            return  # it owns the deleted topic's, and learns that with its next heartbeat
         if other.static and other.identity[1] < member.identity[1]:
-            return  # a static member that doesn't come in time keeps its place without having a say
+            return  # a late static member keeps its assignment without a part in the rebalance
         if other.identity[1] == member.identity[1]:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has in this generation"
@@ -194,21 +198,21 @@ class GroupLedger:
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or member.identity[0] not in group.members:
-            return  # it was stopped itself, and will hear that it is none
+            return  # it was removed itself, and will learn that with its next request
         if group.members.keys() & {stint.member_id, other.identity[0]}:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"
             )
 
     def revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """on_revoked or on_lost has ended."""
+        """Check the arguments of on_revoked or on_lost."""
         mine = self.stints.setdefault(member.name, {})
         for partition in partitions:
             if mine.pop(partition, None) is None:
                 raise self._wrong(member, f"returns {partition}, which it doesn't have")
 
     def gone(self, member: MemberView) -> None:
-        """The member has left, or died."""
+        """Forget a member that has left or died."""
         self.stints.pop(member.name, None)
         self.members.pop(member.name, None)
         hands = self.hands.pop(member.name, {})
@@ -216,14 +220,14 @@ class GroupLedger:
             self.owed.append((partition, offset, hands[partition]))
 
     def works_on(self, member: MemberView, first: dict[TopicPartition, int]) -> None:
-        """The application has these records in hand, until it asks for more."""
+        """Note the records that the application processes until its next poll."""
         self.in_hand[member.name] = first
         self.hands[member.name] = {p: self.times[p, offset] for p, offset in first.items()}
 
     def record(
         self, member: MemberView, partition: TopicPartition, offset: int, value: bytes | None
     ) -> None:
-        """A record was handed out."""
+        """Check a record that was returned to the application."""
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is None:
             raise self._wrong(member, f"gets {partition} at {offset}, which it doesn't have")
@@ -234,7 +238,7 @@ class GroupLedger:
         start = self.start(place)
         if stint.next_offset is None and stint.floor is not None:
             floor = min(stint.floor, self._committed(partition) or 0)  # a late commit moves it back
-            # A member that was removed may hold records from before the new owner's commits.
+            # A member that was removed may have records from before the new owner's commits.
             if offset < floor and self.is_member(member.identity[0]):
                 raise self._wrong(member, f"begins {place} at {offset}; {floor} is committed")
         deleted = stint.next_offset is not None and stint.next_offset < offset <= start
@@ -252,7 +256,7 @@ class GroupLedger:
         self.values[place, offset] = value
 
     def _check_next_life(self, member: MemberView, stint: Stint, place: TopicPartition) -> None:
-        """After records of a topic come those of the topic that was created in its place."""
+        """Check that records of a recreated topic only follow those of the deleted one."""
         if _number(place.topic) < _number(stint.life) and stint.next_offset is not None:
             raise self._wrong(member, f"gets {place} after records of {stint.life}")
         stint.life, stint.next_offset, stint.floor = place.topic, None, None
@@ -260,10 +264,10 @@ class GroupLedger:
     def _check_begins(
         self, member: MemberView, stint: Stint, place: TopicPartition, offset: int
     ) -> None:
-        """Refuse a record beyond all that was handed out, but with `latest`, where nothing is owed.
+        """Refuse a record after an unread one; with `latest` a member may begin at the end.
 
-        A member that was removed while it was stopped, and has not heard of it, may find the end of
-        the log later than the new owner, which is handed what comes before.
+        A member that was removed while it was stopped, and doesn't know yet, may look up the end of
+        the log later than the new owner, which returns the records before it.
         """
         owed = self.owed_from.get(place)
         removed = not self.is_member(member.identity[0])
@@ -275,14 +279,15 @@ class GroupLedger:
             )
 
     def sought(self, member: MemberView, partition: TopicPartition) -> None:
-        """The application goes on elsewhere, by its own will."""
+        """Note that the application has sought another offset."""
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is not None:
             stint.next_offset = stint.floor = None
 
     def broken(self, member: MemberView, partition: TopicPartition) -> str | None:
-        """Return the member that has committed for a partition since this member was told that
-        it owns it. The ownership that was announced to the member has ended then (R-ID-1).
+        """Return another member that has committed for a partition since `on_assigned`.
+
+        The ownership that was announced to this member has ended then (R-ID-1).
         """
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is None or (self.by_id and stint.born != self.life(partition.topic)):
@@ -306,8 +311,10 @@ class GroupLedger:
         return self.cluster.environment.time.now
 
     def _committed(self, partition: TopicPartition) -> int | None:
-        """Return the lowest offset that a coordinator may answer, None if any has none with an
-        epoch (an older leader can judge that). A zombie has what was committed by its time.
+        """Return the lowest offset that a coordinator may answer.
+
+        Returns None if any offset has a leader epoch, which an older leader can check. A zombie has
+        the offsets that were committed before it was cut off.
         """
         shard = self.shard()
         if shard is None:
@@ -323,15 +330,15 @@ class GroupLedger:
         now = self.cluster.environment.time.now
         return Violation(f"{now}: {member.name} {member.identity} {text}")
 
-    # The coordinator's side
+    # State of the coordinator
 
     def commits(
         self, group_id: str, member_id: str | None, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """The coordinator takes over committed offsets. They never go back in one life of a topic.
+        """Check offsets that the coordinator commits. They never go back in one life of a topic.
 
-        Exempt is the plain commit of the member that committed last: requests of its earlier
-        connections may arrive late, and Kafka has no fence against them.
+        Only the last committing member may move them back with a plain commit: requests of its
+        earlier connections may arrive late, and Kafka has no fence against them.
         """
         for partition, committed in offsets.items() if group_id == self.group_id else ():
             if not self._of_this_life(partition, committed):
@@ -359,7 +366,7 @@ class GroupLedger:
             self.owed_from.setdefault(place, committed.offset)
 
     def shard(self) -> GroupShard | None:
-        """The coordinator's state, if somebody coordinates now."""
+        """Return the coordinator's state, if the group has a coordinator now."""
         groups = self.cluster.groups
         topic = self.cluster.topics.get(GROUP_TOPIC)
         if topic is None:
@@ -374,15 +381,13 @@ class GroupLedger:
             return None
 
     def is_member(self, member_id: str) -> bool:
-        """Whether the coordinator counts it as a member, as far as that can be asked now."""
+        """Return whether the coordinator has this member, or can't be asked now."""
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         return group is None or member_id in group.members
 
     def note_lives(self) -> None:
-        """Count the topics that were created again before all was committed that was read of the
-        deleted one.
-        """
+        """Count recreated topics with uncommitted offsets of the deleted topic."""
         for topic in {old.name for old in self.cluster.deleted} & self.cluster.topics.keys():
             life = self.life(topic)
             if self._known_lives.get(topic) != life:
@@ -396,7 +401,7 @@ class GroupLedger:
                 self.hits["topic created again with offsets of the deleted one pending"] += pending
 
     def look(self) -> None:
-        """No offset is committed beyond the records that were handed out, and none goes back."""
+        """Check that no offset is committed beyond the returned records, or goes back."""
         if self.violations:
             raise self.violations[0]
         self.note_lives()
@@ -408,35 +413,35 @@ class GroupLedger:
                 continue  # its topic was deleted, and its offsets are about to be
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
-                continue  # of the deleted topic: that is being replicated
+                continue  # a commit for the deleted topic that is being replicated
             self._check_read(place, committed.offset)
             self._check_in_hand(partition, committed.offset, shard)
         if self.violations:
             raise self.violations[0]
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
-        """Nothing is committed that wasn't read of this life of the topic (R-ID-3)."""
+        """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
         end = max(self.ends.get(place, 0), self.start(place))
         if offset > end and not self.latest:
             text = f"{place} is committed at {offset}, but returned records end at {end}"
             self.violations.append(Violation(f"{self.now}: {text}"))
 
     def _check_in_hand(self, partition: TopicPartition, committed: int, shard: GroupShard) -> None:
-        """What an application works on isn't committed for it (R-GR-1): it may die meanwhile."""
+        """Check that no record is committed while the application processes it (R-GR-1)."""
         owners = [name for name, stints in self.stints.items() if partition in stints]
         group = shard.groups.get(self.group_id)
         if len(owners) != 1 or group is None:
-            return  # another one may have read on
+            return  # another member may have continued
         first = self.in_hand.get(owners[0], {}).get(self.place(partition))
         owner, member_id = self.members[owners[0]], self.stints[owners[0]][partition].member_id
         excused = owner.lost(partition) or member_id not in group.members
         if first is not None and committed > first and not excused:
             raise self._wrong(owner, f"works on {partition} at {first}; {committed} is committed")
 
-    # When all is quiet
+    # When all faults have ended
 
     def settled(self, topic: str) -> str:
-        """What is missing until every partition has one owner and is read to its end."""
+        """Return what is missing until each partition has one owner and is read to its end."""
         for index, partition in enumerate(self.cluster.topics[topic].partitions):
             place = TopicPartition(topic, index)
             owners = [name for name, stints in self.stints.items() if place in stints]
@@ -467,7 +472,7 @@ class GroupLedger:
         return ""
 
     def verify(self, topic: str) -> None:
-        """Every record of the log was handed to somebody, as it is."""
+        """Check that every record of the log was returned, unchanged."""
         for index in range(len(self.cluster.topics[topic].partitions)):
             place = self.place(TopicPartition(topic, index))
             for row in self.cluster.records(topic, index):
@@ -481,7 +486,7 @@ class GroupLedger:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
 
     def committed(self, topic: str) -> dict[int, int]:
-        """Committed offsets by partition; empty while nobody coordinates."""
+        """Return committed offsets by partition; empty if there is no coordinator."""
         shard = self.shard()
         stable = shard.committed(self.group_id).stable if shard is not None else {}
         return {
@@ -491,7 +496,7 @@ class GroupLedger:
         }
 
     def _of_this_life(self, partition: TopicPartition, committed: Committed) -> bool:
-        """Return whether an offset is returned to who asks for the topic of now by its id."""
+        """Return whether a client that uses the present topic's id gets this offset."""
         topic = self.cluster.topics.get(partition.topic)
         return topic is not None and committed.belongs_to(topic.id)
 

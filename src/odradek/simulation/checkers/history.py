@@ -1,9 +1,10 @@
-"""A record of what clients wrote, read and were told, on a simulated cluster or on real ones.
+"""Record the calls and results of clients, on a simulated cluster or on real ones.
 
-In: calls of whoever drives clients: transactions with what they wrote and consumed, how they ended,
-and what readers with `read_committed` saw, in order. Out: a `History` that `history_check` judges
-and that can be kept as JSON lines. A record of an idempotent producer is a transaction of its own.
-Values must be unique in the whole history. Must not: judge, or know clients, clusters or time.
+In: calls of a driver of clients: transactions with their writes and consumed records, their
+outcomes, and the records that readers with `read_committed` saw, in order. Out: a `History` that
+`history_check` judges and that can be stored as JSON lines. A record of an idempotent producer is a
+transaction alone. Values must be unique in the whole history. Must not judge, or know clients,
+clusters or time.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from odradek.common.types import TopicPartition
 
 
 class TransactionOutcome(StrEnum):
-    """What the client was told of a transaction's end."""
+    """Outcome of a transaction as reported to the client."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """It ended without a word (killed, out of time), or hasn't ended: readers will tell."""
+    """No outcome was reported (killed, timed out, or still open): readers decide it."""
 
 
 @dataclass(slots=True)
 class Write:
-    """One record that was handed to a producer."""
+    """One record that was passed to a producer."""
 
     partition: TopicPartition
     value: str
     offset: int | None = None
-    """Where its acknowledgement said it is, if there was one."""
+    """Acknowledged offset, if there is one."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """Records and consumed offsets that count together or not at all."""
+    """Records and consumed offsets that are committed together or not at all."""
 
     name: str
     producer: str
@@ -49,51 +50,51 @@ class Transaction:
     outcome: TransactionOutcome = TransactionOutcome.UNKNOWN
     writes: list[Write] = field(default_factory=list)
     inputs: list[tuple[TopicPartition, int]] = field(default_factory=list)
-    """Offsets of the records that it was made from, and whose positions it commits."""
+    """Offsets of the consumed records, whose positions it commits."""
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:
-        """A record is handed to the producer; its offset may be noted later."""
+        """Add a record that is passed to the producer; its offset may be set later."""
         write = Write(partition, value)
         self.writes.append(write)
         return write
 
     def consumed(self, partition: TopicPartition, offset: int) -> None:
-        """A record of a reader's goes into it."""
+        """Add a consumed record."""
         self.inputs.append((partition, offset))
 
     def settled(self, outcome: TransactionOutcome) -> None:
-        """The client was told of its end, or asked for it."""
+        """Set the outcome that the client got or requested."""
         self.outcome = outcome
 
 
 @dataclass(slots=True)
 class Observation:
-    """What one reader saw of one partition, from one place on, in its order."""
+    """Records that one reader saw in one partition, from one offset on, in order."""
 
     reader: str
     partition: TopicPartition
     seen: list[tuple[int, str]] = field(default_factory=list)
     complete: bool = False
-    """It began at the partition's beginning and reached the end after all had ended."""
+    """Whether the reader began at the partition's beginning and reached the end after the run."""
 
     def saw(self, offset: int, value: str) -> None:
-        """The reader was handed a record."""
+        """Add a record that the reader got."""
         self.seen.append((offset, value))
 
 
 class History:
-    """Everything that was noted, in the order of the notes."""
+    """All transactions and observations, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.transactions: list[Transaction] = []
         self.readings: list[Observation] = []
         self.committed: dict[str, dict[TopicPartition, int]] = {}
-        """Group → partition → the offset that was committed at the end."""
+        """Committed offsets at the end of the run: group → partition → offset."""
 
     def begin(
         self, producer: str, incarnation: int = 0, *, group: str | None = None
     ) -> Transaction:
-        """Note that a producer begins a transaction."""
+        """Add a transaction that a producer begins."""
         name = f"{producer}#{incarnation}/{len(self.transactions)}"
         made = Transaction(name, producer, incarnation, group)
         self.transactions.append(made)
@@ -102,7 +103,7 @@ class History:
     def sent(
         self, producer: str, partition: TopicPartition, value: str, offset: int | None = None
     ) -> Transaction:
-        """Note one record of an idempotent producer; with its offset if it was acknowledged."""
+        """Add one record of an idempotent producer; with its offset if it was acknowledged."""
         made = self.begin(producer)
         made.wrote(partition, value).offset = offset
         if offset is not None:
