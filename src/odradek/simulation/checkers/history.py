@@ -113,19 +113,19 @@ class History:
     def reading(
         self, reader: str, partition: TopicPartition, *, complete: bool = False
     ) -> Observation:
-        """Note that a reader begins to read, or begins again elsewhere."""
+        """Add a reading: a reader begins, or begins again at another offset."""
         made = Observation(reader, partition, complete=complete)
         self.readings.append(made)
         return made
 
     def group_ends(self, group: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Note the offsets that a group has committed at the end."""
+        """Set the offsets that a group has committed at the end of the run."""
         self.committed.setdefault(group, {}).update(offsets)
 
     # JSON lines
 
     def lines(self) -> Iterator[str]:
-        """One line of JSON for each transaction, reading and group."""
+        """Yield one line of JSON for each transaction, reading and group."""
         for made in self.transactions:
             writes = [[*w.partition, w.value, w.offset] for w in made.writes]
             inputs = [[*partition, offset] for partition, offset in made.inputs]

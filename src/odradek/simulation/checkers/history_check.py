@@ -1,11 +1,11 @@
-"""Judges a history as Elle does: from what readers saw it infers what must have happened.
+"""Judge a history as Elle does: infer from the reads which transactions took effect.
 
-In: a `History`. Out: its anomalies, each with the transactions and places in words. Every value is
-unique and a log only grows, so a place names the transaction that wrote there, and a read names the
-one it depends on. An outcome that nobody learned is what readers say it is: visible in one place
-means that it must be visible in all. Kafka doesn't isolate writers from each other, so that two
-transactions lie in different orders in two partitions is no anomaly; that two of them read each
-other is. Must not: know clients, clusters or time.
+In: a `History`. Out: its anomalies, each with the transactions and offsets as text. Every value is
+unique and a log only grows, so an offset identifies the transaction that wrote there, and a read
+identifies the transaction that it depends on. An unknown outcome is decided by the reads: if one
+record is visible, all must be. Kafka doesn't isolate writers from each other, so two transactions
+may have different orders in two partitions; but it is an anomaly if they read each other. Must not
+know clients, clusters or time.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from odradek.simulation.checkers.history import (
 
 
 class Kind(StrEnum):
-    """What can be wrong with a history."""
+    """Kind of anomaly."""
 
     LOST_WRITE = "lost write"
-    """Committed (or seen by somebody), but not there where a reader has read everything."""
+    """Committed (or seen by one reader), but missing where another reader has read everything."""
     DUPLICATE = "duplicate"
-    """One record lies in two places."""
+    """One record has two offsets."""
     ABORTED_READ = "aborted read"
     """A reader saw a record of a transaction that was aborted (G1a)."""
     UNWRITTEN_READ = "unwritten read"
-    """A reader saw what nobody wrote."""
+    """A reader saw a value that no producer wrote."""
     PARTIAL = "intermediate read"
     """A part of a transaction is visible, another part isn't (G1b)."""
     ORDER = "order"
-    """Records of one producer lie in another order than they were sent in."""
+    """Records of one producer aren't in the order in which they were sent."""
     ZOMBIE_WRITE = "zombie write"
-    """A record of a fenced producer lies behind one of the producer that has fenced it."""
+    """A record of a fenced producer follows one of the producer that has fenced it."""
     WRONG_PLACE = "wrong place"
-    """A record isn't where its acknowledgement said."""
+    """A record doesn't have the acknowledged offset."""
     READERS_DISAGREE = "readers disagree"
     """Two readers saw different records at one offset, or one skipped or repeated some."""
     CYCLE = "cycle"
-    """Transactions that read each other's records, in a circle (G1c)."""
+    """Transactions that read each other's records, in a cycle (G1c)."""
     INPUT_TWICE = "input twice"
-    """Two visible transactions were made from the same record."""
+    """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
-    """A group has gone past a record from which no visible transaction was made."""
+    """A group has committed past a record that no visible transaction consumed."""
     OFFSET_BEHIND = "offset behind"
-    """A visible transaction consumed a record, but the group's offset doesn't say so."""
+    """A visible transaction consumed a record, but the group's offset is before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One thing that is wrong."""
+    """One anomaly."""
 
     kind: Kind
     text: str
@@ -67,7 +67,7 @@ class Anomaly:
 
 
 def check(history: History) -> list[Anomaly]:
-    """All anomalies of a history; none means that it can have happened on a correct cluster."""
+    """Return all anomalies of a history; none means that a correct cluster can produce it."""
     return list(_Judge(history).anomalies())
 
 
@@ -83,7 +83,7 @@ class _Judge:
                     raise ValueError(f"{write.value!r} was written twice: values must be unique")
                 self._writers[write.value] = made
         self._logs: dict[TopicPartition, dict[int, str]] = {}
-        """What all readers together saw at each offset."""
+        """Values that any reader saw, by offset."""
         self._complete: set[TopicPartition] = set()
         for reading in history.readings:
             log = self._logs.setdefault(reading.partition, {})
@@ -98,7 +98,7 @@ class _Judge:
         self._visible = [t for t in history.transactions if self._is_visible(t)]
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """One check after the other."""
+        """Yield the anomalies of all checks."""
         for reading in self._history.readings:
             yield from self._reading(reading)
         yield from self._values()
@@ -223,7 +223,7 @@ class _Judge:
                         yield Anomaly(Kind.INPUT_LOST, text)
 
     def _perhaps_taken(self) -> set[tuple[str, TopicPartition, int]]:
-        """Inputs of transactions that nobody can judge: they wrote nothing and nobody knows."""
+        """Return inputs of transactions with an unknown outcome that no read can decide."""
         return {
             (made.group, partition, offset)
             for made in self._history.transactions
@@ -233,10 +233,13 @@ class _Judge:
             for partition, offset in made.inputs
         }
 
-    # Circles
+    # Cycles
 
     def _edges(self) -> dict[str, set[str]]:
-        """Who must have come before whom: wrote what the other read, or the same producer's."""
+        """Return for each transaction those that must be before it.
+
+        These are the transactions whose records it read, and the previous one of the same producer.
+        """
         after: dict[str, set[str]] = {made.name: set() for made in self._visible}
         last: dict[tuple[str, int], str] = {}
         for made in self._visible:
@@ -270,7 +273,7 @@ class _Judge:
 
 
 def _circle(after: dict[str, set[str]], left: set[str]) -> list[str]:
-    """One circle among those that are left: each of them has one before it that is left, too."""
+    """Return one cycle of the remaining transactions, of which each has a remaining predecessor."""
     before = {name: other for other in sorted(left) for name in after[other] if name in left}
     path = [min(left)]
     while before[path[-1]] not in path:

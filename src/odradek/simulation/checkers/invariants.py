@@ -1,8 +1,8 @@
-"""Invariants that must hold in every simulated run, one small class or function for each.
+"""Check invariants of every simulated run, with one small class or function for each.
 
-In: a client's events, what callers were told, a cluster's logs. Out: nothing, or a `Violation`
-that says what broke and when. What can be seen on the wire is checked in `wire_checkers`, what
-callers are promised in `call_checkers`. Must not: change what it looks at.
+In: a client's events, results of calls, a cluster's logs. Out: nothing, or a `Violation` with the
+reason and the time. `wire_checkers` checks what is visible on the wire, `call_checkers` what
+callers are promised. Must not change the observed objects.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from odradek.simulation.world.world import World
 SLACK = 1e-6
 """Events round their times to microseconds."""
 CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
-"""What a classic group's members repeat at a constant pace (KIP-580)."""
+"""Requests that a classic group's members repeat at a constant interval (KIP-580)."""
 
 
-class Violation(AssertionError):  # noqa: N818  # it reads better so where it is raised
+class Violation(AssertionError):  # noqa: N818  # reads better where it is raised
     """An invariant doesn't hold."""
 
 
 class EventChecker(Protocol):
-    """Looks at the events of some kinds, of one client."""
+    """Checks one client's events of some kinds."""
 
     @property
     def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
-        """The kinds of events it wants."""
+        """The kinds of events to check."""
 
     def __call__(self, event: Event) -> None:
-        """Look at one; raises a `Violation`."""
+        """Check one event; raises a `Violation`."""
 
 
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    One that waits behind a write which its broker holds (`excused` knows from the wire) is given up
-    without a word, and another one may be asked: see `metadata.candidates`.
+    A request that waits behind a blocked write (`excused` knows that from the wire) is given up
+    without an event, and another one may be sent: see `metadata.candidates`.
     """
 
     KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
@@ -67,7 +67,8 @@ class OneMetadataRequest:
             self._open = address
         elif (
             event.kind in ("broken", "closed", "metadata")
-            # What failed may also be a dial of the round; the request's own address counts.
+            # A connection attempt of the same round may fail, too: only the request's address
+            # counts.
             or (event.kind in ("metadata_failed", "disconnected") and address == self._open)
         ):
             self._open = None
@@ -81,7 +82,7 @@ class _Dialled:
 
 
 def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
-    """R-BO-1: the shortest and the longest wait after so many failures before this one."""
+    """Return the shortest and the longest wait after this number of earlier failures (R-BO-1)."""
     if policy.constant:
         return policy.maximum, policy.maximum
     if policy.base == 0:
@@ -92,10 +93,10 @@ def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
 
 
 class BackoffInBounds:
-    """R-BO-1, R-CS-3: each address is dialled no sooner than its failures in a row allow.
+    """R-BO-1, R-CS-3: connection attempts to an address wait for the backoff of its failures.
 
-    It counts failures by itself: from refused, broken and unproved connections, back to none when a
-    connection proved itself, and back again when that was another cluster's answer (R-RB-5).
+    The checker counts failures itself: a refused, broken or unproved connection adds one, a
+    connection that proves itself resets them, unless another cluster answered (R-RB-5).
     """
 
     KINDS = ("dial", "proved", "foreign_cluster", "dial_failed", "disconnected")
@@ -120,7 +121,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") != ASIDE:
-            self._ended(event, str(address), state)  # (of an aside nothing is concluded)
+            self._ended(event, str(address), state)  # (secondary connections count for nothing)
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
@@ -137,7 +138,7 @@ class BackoffInBounds:
 
 
 class RetriesInBounds:
-    """R-BO-1, R-RT-1: rounds of metadata and retries of calls and batches wait as KIP-580 says."""
+    """R-BO-1, R-RT-1: metadata rounds and retries of calls and batches wait as KIP-580 says."""
 
     KINDS = ("metadata", "round_failed", "retry")
 
@@ -152,12 +153,12 @@ class RetriesInBounds:
             self._rounds += 1
             self._check(event, "a round of metadata", self._rounds)
         elif event.kind == "retry" and event.fields.get("backoff"):
-            # (A batch whose leader changed doesn't wait; a new epoch isn't a retry of anything.)
+            # (A batch whose leader changed doesn't wait; a new epoch isn't a retry.)
             self._check(event, str(event.fields["what"]), int(event.fields["attempt"]))
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # it is over in a moment, so Java as well waits 20 ms at first (KIP-890)
+            return  # it ends in a moment, so Java also waits 20 ms at first (KIP-890)
         low, high = bounds(self._policy, 0 if what in CONSTANT else attempt - 1)
         backoff = float(event.fields["backoff"])
         if not low - SLACK <= backoff <= high + SLACK:
@@ -195,13 +196,14 @@ PENDING_DIALS = 6
 DIAL_SPACING = 0.04
 """R-MD-3: 50 ms less jitter."""
 NAME_DELAY = 0.005
-"""A dial is decided a little before it happens: its name is resolved in between."""
+"""Maximum time from the decision for a connection attempt to the attempt, in which a name is
+resolved."""
 
 
 class DialsLimited:
-    """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced.
+    """R-CS-8, R-RB-7: after failures, a client's connection attempts are few and spaced.
 
-    A `reconnect.backoff.ms` that was set is the longest spacing, so that there may be more.
+    A configured `reconnect.backoff.ms` is the longest spacing, so there may be more attempts.
     """
 
     KINDS = ("dial", "ready", "proved", "dial_failed", "disconnected")
@@ -241,7 +243,7 @@ class DialsLimited:
         while recent and now - recent[0] >= 1.0 - NAME_DELAY:
             recent.popleft()
         if self._engaged or address in self._failing:
-            # A proof sets other dials free while this one's name is resolved: those don't count.
+            # A proof releases other attempts while this one's name is resolved: those don't count.
             if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
                 raise Violation(
                     f"{now}: more than {self._most} connection attempts within a second "
@@ -267,19 +269,19 @@ class _Sent:
 
 @dataclass(slots=True)
 class RecordLedger:
-    """What producers sent and what was acknowledged; compared with the cluster's logs at the end.
+    """Sent and acknowledged records, which are compared with the cluster's logs at the end.
 
-    Values must be unique. Sends of one partition are noted in their order.
+    Values must be unique. Sends to one partition are added in order.
     """
 
     _sent: dict[TopicPartition, list[_Sent]] = field(default_factory=dict)
 
     def sent(self, partition: TopicPartition, value: bytes) -> None:
-        """A record was handed to a producer for this partition."""
+        """Add a record that was passed to a producer for this partition."""
         self._sent.setdefault(partition, []).append(_Sent(value))
 
     def acknowledged(self, partition: TopicPartition, value: bytes, offset: int | None) -> None:
-        """Its future was completed with this offset (None: a duplicate whose place isn't known)."""
+        """Note that a record was acknowledged (None: a duplicate with an unknown offset)."""
         for record in self._sent.setdefault(partition, []):
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
@@ -287,7 +289,7 @@ class RecordLedger:
         self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen late
 
     def verify(self, cluster: SimulatedCluster) -> None:
-        """No acknowledged record is lost, none is there twice, order holds in each partition."""
+        """Check that no acknowledged record is lost or duplicated, and that order holds."""
         for partition, sent in self._sent.items():
             topic, index = partition
             there = cluster.topics.get(topic)
@@ -306,8 +308,10 @@ class RecordLedger:
         stored: dict[int, bytes | None],
         lost: set[bytes] | None,
     ) -> None:
-        """`lost`: what an unclean election or a deletion took; the log has forgotten sequences
-        with it, so that what was on its way may have come in any order.
+        """Check one partition.
+
+        `lost` are values that an unclean election or a deletion removed. The log has lost sequence
+        numbers with them, so records in flight may have any order.
         """
         places: dict[bytes, int] = {}
         for offset, value in stored.items():
@@ -340,28 +344,28 @@ class PositionsGoForward:
         self._positions: dict[TopicPartition, int] = {}
 
     def moved(self, partition: TopicPartition, position: int) -> None:
-        """The position as the client says it, or the offset behind a record it handed out."""
+        """Check a position of the client, or the offset after a record that it returned."""
         before = self._positions.get(partition, -1)
         if position < before:
             raise Violation(f"{partition}: the position went from {before} back to {position}")
         self._positions[partition] = position
 
     def sought(self, partition: TopicPartition, position: int) -> None:
-        """The caller asked for this position."""
+        """Note that the caller sought this position."""
         self._positions[partition] = position
 
 
 class RecordsOnce:
-    """A consumer hands out each offset of a partition once, in order, and leaves none out.
+    """A consumer returns each offset of a partition once, in order, and leaves none out.
 
-    Simulated logs have no gaps but markers and what was aborted: nothing is compacted.
+    Simulated logs have no gaps except markers and aborted records: nothing is compacted.
     """
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
     def read(self, partition: TopicPartition, offset: int) -> None:
-        """A record was handed to the caller."""
+        """Check a record that was returned to the caller."""
         expected = self._next.get(partition, 0)
         if offset < expected:
             raise Violation(f"{partition}: offset {offset} again, {expected} was next")
@@ -370,20 +374,20 @@ class RecordsOnce:
         self._next[partition] = offset + 1
 
     def hidden(self, partition: TopicPartition, offsets: Collection[int]) -> None:
-        """Nobody is handed these."""
+        """Skip offsets that no consumer returns."""
         while self._next.get(partition, 0) in offsets:
             self._next[partition] = self._next.get(partition, 0) + 1
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
-        """What is before this offset may have been deleted."""
+        """Allow that records before this offset were deleted."""
         self._next[partition] = max(self._next.get(partition, 0), offset)
 
     def sought(self, partition: TopicPartition, offset: int) -> None:
-        """The caller asked to go on at this offset."""
+        """Note that the caller sought this offset."""
         self._next[partition] = offset
 
     def verify(self, cluster: SimulatedCluster, partitions: Iterable[TopicPartition]) -> None:
-        """Everything that is committed was read."""
+        """Check that all committed records were read."""
         for partition in partitions:
             end = cluster.log(partition.topic, partition.partition).high_watermark
             if self._next.get(partition, 0) != end:
@@ -391,25 +395,25 @@ class RecordsOnce:
 
 
 def no_hot_loop(world: World) -> None:
-    """No client took more steps in a virtual second than its limit."""
+    """Check that no client exceeded its limit of steps in a virtual second."""
     if world.hot_loops:
         raise Violation("; ".join(world.hot_loops))
 
 
 class Checkers:
-    """The checkers that only need a client's events, together."""
+    """All checkers that only need a client's events."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.violations: list[Violation] = []
-        """What was found so far, of all clients that are watched."""
+        """Violations so far, of all watched clients."""
 
     def watch(
         self, events: EventLog, config: Config, held: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """Check a client from now on; what is found is raised by `verify`.
+        """Check a client from now on; `verify` raises the violations.
 
-        `held` says whether a connection to an address carries a write that its broker holds.
+        `held` returns whether a connection to an address has a write that its broker blocks.
         """
         checkers: list[EventChecker] = [
             OneMetadataRequest(held),
@@ -427,13 +431,13 @@ class Checkers:
             for checker in by_kind.get(event.kind, ()):
                 try:
                     checker(event)
-                except Violation as violation:  # raised in a step it would only break the client
+                except Violation as violation:  # raised in a step, it would only break the client
                     self.violations.append(violation)
 
         events.listen(listen)
 
     def verify(self) -> None:
-        """Raise the first violation, if there was one; look for hot loops."""
+        """Raise the first violation, if there was one, or one for a hot loop."""
         if self.violations:
             raise self.violations[0]
         no_hot_loop(self._world)

@@ -1,7 +1,8 @@
-"""Invariants that are checked on the wire, between one client and its brokers.
+"""Check invariants on the wire, between one client and its brokers.
 
-In: dials, requests and answers as a host's links see them, and the client's own rebootstraps to
-hold against them. Out: violations. Must not: ask the client what it thinks of its connections.
+In: connection attempts, requests and responses as a host's links see them, and the client's
+rebootstraps to compare with them. Out: violations. Must not ask the client for the state of its
+connections.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from odradek.simulation.checkers.invariants import SLACK, Violation
 from odradek.simulation.world.virtual_time import VirtualTime
 
 FRESH = 0.2
-"""Seconds for which an answer proves that a connection answers. It is shorter than the quarter of
-a second after which a write counts as held, so that what the client may think can't matter."""
+"""Seconds for which a response proves that a connection answers. It is shorter than the time after
+which a write counts as blocked, so the checker never contradicts the client."""
 HELD = 0.25
-"""Seconds after which a write counts as held by its broker."""
+"""Seconds after which a write counts as blocked by its broker."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
-"""Reasons of rebootstraps that don't count brokers."""
+"""Reasons of rebootstraps that don't depend on the number of brokers."""
 SETUP = frozenset(
     kind.API_KEY for kind in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 )
-"""What is answered before a connection can be used: half-dead brokers, and those that refuse a
-client, answer it too."""
+"""APIs that are answered before a connection can be used, even by half-dead brokers and those that
+refuse a client."""
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
-"""What is asked again and again, without waiting for the answer before."""
+"""APIs that are requested again without waiting for the previous response."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
-"""How often a client of a patient run needs to know something of its own accord; others: twice, as
-of two leaders. A transactional one with a group has two coordinators, and of each the first answer
-is that its topic is only being made."""
+"""How often a client with slow brokers (`patient`) may send these requests on its own; others:
+twice, as to two leaders. A transactional client with a group has two coordinators, and the first
+response for each is that its topic is being created."""
 SPARE_REQUESTS = 16
-"""Requests in flight on one connection beyond those of callers, of whom each has one."""
+"""Maximum number of requests in flight on one connection, in addition to one for each caller."""
 
 
 @dataclass(slots=True)
@@ -52,64 +53,64 @@ class _Line:
     address: Address
     connected: bool = False
     over: bool = False
-    """The client has ended it, and may yet send what it had decided to send before."""
+    """Whether the client has closed it; it may still send what it had decided to send before."""
     open: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Requests without an answer: correlation id → API key and time."""
+    """Requests without a response: correlation id → API key and time."""
     answers: int = 0
-    """To real questions."""
+    """Number of responses, except those during setup."""
     last_answer: float = -math.inf
     was_held: float = -math.inf
-    """When a write that its broker had held was answered last."""
+    """Time of the last response to a write that the broker had blocked."""
 
 
 class Wire:
-    """What travels between one client and its brokers; the `Watcher` of its host."""
+    """The traffic between one client and its brokers; the `Watcher` of its host."""
 
     def __init__(
         self, time: VirtualTime, config: Config, calls: Callable[[], int] = lambda: 0
     ) -> None:
-        """`calls` says how many calls are open."""
+        """Set the clock and the limits; `calls` returns the number of open calls."""
         self.violations: list[Violation] = []
         self.patient = False
-        """Brokers are only slow, as long as this is set (R-RB-9)."""
+        """While this is set, brokers are only slow (R-RB-9)."""
         self.slow: Collection[str] = ()
-        """The APIs whose answers take seconds meanwhile."""
+        """The APIs whose responses take seconds while `patient` is set."""
         self.asked: Counter[str] = Counter()
-        """Requests by API while `patient`."""
+        """Requests by API while `patient` is set."""
         self.dials = 0
         self.requests = 0
         self._time = time
         self._calls = calls
         self._lines: dict[int, _Line] = {}
         self._asides: set[int] = set()
-        """Numbers of secondary connections, from whose answers clients conclude nothing."""
+        """Numbers of secondary connections, from whose responses clients conclude nothing."""
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
         if config.client == "producer":
             self._limits[ProduceRequest.API_KEY] = config[produce]
 
     def expect_slow(self, apis: Collection[str]) -> None:
-        """Know of which APIs the answers take seconds while this is patient."""
+        """Set the APIs whose responses take seconds while `patient` is set."""
         self.slow = apis
 
     def end_patience(self) -> None:
-        """Expect answers as of brokers that are well."""
+        """Expect responses as from healthy brokers."""
         self.patient = False
 
-    # A host's watcher
+    # Callbacks of a host
 
     def opened(self, number: int, address: Address, ip: str) -> None:
-        """A dial begins."""
+        """Note a connection attempt."""
         self.dials += 1
         self._lines[number] = _Line(address)
 
     def connected(self, number: int) -> None:
-        """It was accepted."""
+        """Note that the connection was accepted."""
         if number in self._lines:
             self._lines[number].connected = True
 
     def sent(self, number: int, request: OutgoingRequest) -> None:
-        """In-flight requests stay within their limits, correlation ids are used once."""
+        """Check the limit of requests in flight, and that correlation ids are unique."""
         line = self._lines.get(number)
         if line is None:
             self._found("a request on a connection that doesn't exist")
@@ -131,7 +132,7 @@ class Wire:
             self._found(f"a request to {line.address}, which isn't connected")
 
     def _asked(self, request: OutgoingRequest) -> None:
-        """R-RB-9: a question is asked once, and once more elsewhere; it isn't repeated."""
+        """Check R-RB-9: a request is sent once, and once more to another broker."""
         name = request.body.API_NAME
         self.asked[name] += 1
         limit = QUESTIONS.get(name, 2) * 2
@@ -139,7 +140,7 @@ class Wire:
             self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
 
     def answered(self, number: int, correlation_id: int) -> None:
-        """An answer arrives."""
+        """Note a response."""
         line = self._lines.get(number)
         if line is None:
             return
@@ -150,14 +151,14 @@ class Wire:
         line.last_answer = self._time.now
 
     def ended(self, number: int) -> None:
-        """The connection is over for the client."""
+        """Note that the connection has ended for the client."""
         self._lines.pop(number, None)
         self._asides.discard(number)
 
-    # The client's events, held against it
+    # The client's events, compared with the traffic
 
     def is_held(self, address: str) -> bool:
-        """Whether a broker lets an acks=all write wait: what is behind it can't be answered."""
+        """Return whether a broker blocks an acks=all write, so that later requests wait."""
         return any(
             self._held(line) or self._was_given_up(line)
             for line in self._lines.values()
@@ -165,7 +166,7 @@ class Wire:
         )
 
     def _was_given_up(self, line: _Line) -> bool:
-        """A question for metadata waited behind a write that was held."""
+        """Return whether a metadata request waited behind a blocked write."""
         asked = [sent for key, sent in line.open.values() if key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 
@@ -175,10 +176,10 @@ class Wire:
         return key == ProduceRequest.API_KEY and waits >= HELD - SLACK
 
     def __call__(self, event: Event) -> None:
-        """R-RB-3: while a connection to a known broker answers, no count leads to a rebootstrap."""
+        """Check R-RB-3: while a known broker answers, no count causes a rebootstrap."""
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
-            if line is not None:  # the client itself may have ended it; the effect comes later
+            if line is not None:  # the client may have closed it itself; the effect comes later
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") == ASIDE:
             self._asides.add(event.fields["connection"])

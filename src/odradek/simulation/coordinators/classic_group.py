@@ -1,9 +1,9 @@
-"""A classic group at its coordinator: Kafka's state machine of joins, syncs and heartbeats.
+"""Coordinate a classic group: Kafka's state machine of joins, syncs and heartbeats.
 
-In: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each with the place for its late answer, and
-what the shard lends (time, entries). Out: answers; the group's state as an entry whenever an
-assignment is complete or the group becomes empty, as Kafka keeps it: what happened in between is
-lost with the coordinator. Must not: know versions beyond what an answer's meaning depends on.
+In: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each with a callback for its later response, and
+services of the shard (time, entries). Out: responses; the group's state as an entry whenever an
+assignment is complete or the group becomes empty, as in Kafka: changes in between are lost with the
+coordinator. Must not know versions, except where the meaning of a response depends on them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by instance ids."""
     pending: dict[str, ShardTimer] = field(default_factory=dict)
-    """Ids that were given to members that are to come back with them."""
+    """Ids that were assigned to new members, which join again with them."""
     unsynced: dict[str, None] = field(default_factory=dict)
     rebalances: int = 0
     empty_since: float = -math.inf
@@ -57,7 +57,7 @@ class ClassicGroup:
     # Joining
 
     def join(self, join: Join, answer: AnswerJoin) -> None:
-        """A member wants to take part in the next generation."""
+        """Let a member take part in the next generation."""
         try:
             self._check_protocols(join)
             if join.member_id:
@@ -106,7 +106,7 @@ class ClassicGroup:
             self._update(member, join, answer)
             self._complete_if_all_joined()
         elif self.state is ClassicState.COMPLETING_REBALANCE:
-            if member.protocols == join.protocols:  # the answer before was lost
+            if member.protocols == join.protocols:  # the previous response was lost
                 answer(self._joined(member))
             else:
                 self._update(member, join, answer)
@@ -140,7 +140,7 @@ class ClassicGroup:
         self._stop_session(member)
 
     def _replace_static(self, join: Join, member_id: str, answer: AnswerJoin) -> None:
-        """A static member is back after a restart, under a new id; the old one is fenced."""
+        """Replace a static member that restarted by one with a new id; the old id is fenced."""
         old = self.members.pop(self.static[join.instance_id or ""])
         self._stop_session(old)
         fenced = errors.FencedInstanceIdError(f"{join.instance_id} has joined again")
@@ -165,7 +165,8 @@ class ClassicGroup:
         reply = self._joined(member)
         if was_leader and join.may_skip_assignment:
             reply = self._joined(member, skip_assignment=True)
-        elif was_leader:  # told that another leads, it doesn't make an assignment nobody awaits
+        # it learns that another member leads, so it doesn't compute an assignment in vain
+        elif was_leader:
             reply = Joined(
                 None, member_id, self.generation, self.protocol_type, self.protocol, old.id
             )
@@ -195,7 +196,7 @@ class ClassicGroup:
         self.state = state
 
     def rebalance(self) -> None:
-        """Begin the join phase, or go on with it."""
+        """Begin the join phase, or continue it."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._complete_if_all_joined()
             return
@@ -217,7 +218,7 @@ class ClassicGroup:
         self._complete_if_all_joined()
 
     def _wait_for_more(self, phase: JoinPhase) -> None:
-        """A new group waits a little for others, and again while they come."""
+        """Let a new group wait for other members, and again while they arrive."""
         left = self._rebalance_timeout() - phase.waited
         delay = min(self.lender.initial_rebalance_delay, left)
         phase.wait(delay)
@@ -293,7 +294,7 @@ class ClassicGroup:
         assignments: dict[str, bytes],
         answer: AnswerSync,
     ) -> None:
-        """A member asks for its assignment; the leader brings all of them."""
+        """Return a member's assignment; the leader sends all of them."""
         try:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)
@@ -348,10 +349,10 @@ class ClassicGroup:
         if self._sync_timer is not None:
             self._sync_timer.cancel()
 
-    # Being there
+    # Membership
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """A member lives; raises what it must know."""
+        """Note that a member is alive; raises an error that it must know."""
         member = self._member(member_id, instance_id)
         if self.state is ClassicState.EMPTY:
             raise errors.UnknownMemberIdError(member_id)
@@ -361,7 +362,7 @@ class ClassicGroup:
             raise errors.RebalanceInProgressError("join again")
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
-        """A member goes; static ones may be named by their instance ids alone."""
+        """Remove a member; a static one may be identified by its instance id alone."""
         if instance_id is not None and not member_id:
             member_id = self.static.get(instance_id, "")
         if instance_id is None and member_id in self.pending:
@@ -374,9 +375,9 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
     ) -> None:
-        """Whether these words allow an offset commit; raises what is wrong with them."""
+        """Raise an error if a member with this identity may not commit offsets."""
         if generation < 0 and self.state is ClassicState.EMPTY:
-            return  # somebody who isn't in the group commits, while nobody is
+            return  # a commit from outside while the group has no members
         if generation >= 0 or member_id or instance_id is not None:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)
@@ -404,12 +405,12 @@ class ClassicGroup:
         return self.members[member_id]
 
     def heard(self, member: Member) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session timeout."""
         self._stop_session(member)
         member.timer = self.lender.after(member.session_timeout, lambda: self._expired(member))
 
     def _stop_session(self, member: Member) -> None:
-        """A member that waits for an answer isn't expected to say anything."""
+        """Stop the session timeout of a member that waits for a response."""
         if member.timer is not None:
             member.timer.cancel()
             member.timer = None
@@ -446,7 +447,7 @@ class ClassicGroup:
     # Entries
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """The group as its entry keeps it; with the assignments that are about to hold."""
+        """Return the group's entry; with the assignments that are about to be made, if given."""
         members = tuple(
             StoredMember(
                 m.id, m.instance_id, m.session_timeout, m.rebalance_timeout,
@@ -461,7 +462,7 @@ class ClassicGroup:
         )  # fmt: skip
 
     def restore(self, stored: StoredGroup) -> None:
-        """Be as an entry says."""
+        """Set the group's state from an entry."""
         self.generation, self.leader = stored.generation, stored.leader
         self.empty_since = stored.empty_since
         self.protocol_type, self.protocol = stored.protocol_type, stored.protocol
@@ -476,12 +477,12 @@ class ClassicGroup:
         self.state = ClassicState.STABLE if stored.members else ClassicState.EMPTY
 
     def begin(self) -> None:
-        """The shard is loaded: sessions begin."""
+        """Start the session timeouts after the shard was loaded."""
         for member in self.members.values():
             self.heard(member)
 
     def moved(self) -> None:
-        """This broker isn't the coordinator any more: tell those who wait."""
+        """Tell waiting members that this broker isn't the coordinator any more."""
         for member in self.members.values():
             member.answer_join(Joined(_moved(), member.id))
             member.answer_sync(Synced(_moved()))

@@ -1,7 +1,7 @@
-"""The words of classic groups: members, what they ask and are answered, what an entry keeps.
+"""Define the values of classic groups: members, requests, responses and entries.
 
-In: requests and entries, as values. Out: values. The state machine is in `classic_group`.
-Must not: decide anything.
+In: requests and entries, as values. Out: values. The state machine is in `classic_group`. Must not
+decide anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_GENERATION = -1
 
 
 class ClassicState(Enum):
-    """Kafka's states of a group; DEAD ones are forgotten here."""
+    """Kafka's states of a group; a DEAD group is deleted here."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -38,12 +38,12 @@ MOVES: dict[ClassicState, frozenset[ClassicState]] = {
     ),
     ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE}),
 }
-"""What may follow what; a leader's sync that is being written changes nothing yet."""
+"""Allowed transitions; a leader's sync that is being written changes nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member as it is kept in an entry."""
+    """A member in an entry."""
 
     id: str
     instance_id: str | None
@@ -55,7 +55,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as it is kept in an entry."""
+    """A group in an entry."""
 
     generation: int
     protocol_type: str | None
@@ -67,7 +67,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a JoinGroup asks for."""
+    """Arguments of a JoinGroup."""
 
     member_id: str
     instance_id: str | None
@@ -77,14 +77,14 @@ class Join:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     id_required: bool
-    """The version makes a new member come back with the id that it is given (KIP-394)."""
+    """Whether the version makes a new member join again with the id that it gets (KIP-394)."""
     may_skip_assignment: bool
-    """The version can tell a leader that the assignment stands (KIP-814)."""
+    """Whether the version can tell a leader that the assignment doesn't change (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a JoinGroup is answered with."""
+    """Result of a JoinGroup."""
 
     error: BrokerError | None
     member_id: str
@@ -98,7 +98,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a SyncGroup is answered with."""
+    """Result of a SyncGroup."""
 
     error: BrokerError | None
     protocol_type: str | None = None
@@ -111,7 +111,7 @@ AnswerSync = Callable[[Synced], None]
 
 
 class Lender(Protocol):
-    """What a shard lends to its groups."""
+    """Services of a shard for its groups."""
 
     rng: random.Random
 
@@ -124,7 +124,7 @@ class Lender(Protocol):
         """Seconds for which a new group waits for members."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Plan an action for as long as this broker coordinates."""
+        """Schedule an action, unless this broker stops coordinating before."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
         """Write a group's entry."""
@@ -145,43 +145,43 @@ class Member:
     timer: ShardTimer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says of itself under a protocol."""
+        """Return the member's metadata for a protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
     def joins(self, join: Join, answer: AnswerJoin) -> None:
-        """Take over the timeouts and protocols of a JoinGroup, which waits for its answer."""
+        """Set the timeouts and protocols of a JoinGroup, and the callback for its response."""
         self.session_timeout, self.rebalance_timeout = join.session_timeout, join.rebalance_timeout
         self.protocols, self.join = join.protocols, answer
 
     def syncs(self, answer: AnswerSync) -> None:
-        """Keep the way to answer a SyncGroup."""
+        """Set the callback for the response to a SyncGroup."""
         self.sync = answer
 
     def answer_join(self, joined: Joined) -> None:
-        """Answer the JoinGroup that waits, if one does."""
+        """Answer the waiting JoinGroup, if there is one."""
         answer, self.join = self.join, None
         if answer is not None:
             answer(joined)
 
     def answer_sync(self, synced: Synced) -> None:
-        """Answer the SyncGroup that waits, if one does."""
+        """Answer the waiting SyncGroup, if there is one."""
         answer, self.sync = self.sync, None
         if answer is not None:
             answer(synced)
 
     def assign(self, assignment: bytes) -> None:
-        """Keep the assignment that the leader has made for this member; b"" for none."""
+        """Set the leader's assignment for this member; b"" for none."""
         self.assignment = assignment
 
 
 @dataclass(slots=True)
 class JoinPhase:
-    """The join phase under way: when it ends at the latest."""
+    """The current join phase and its end."""
 
     timer: ShardTimer | None = None
     initial: bool = False
     grown: bool = False
-    """New members came since the last initial delay."""
+    """Whether new members came since the last initial delay."""
     waited: float = 0.0
 
     def grow(self) -> None:
@@ -189,12 +189,12 @@ class JoinPhase:
         self.grown = True
 
     def wait(self, seconds: float) -> None:
-        """Begin one more delay, in which no member has come yet."""
+        """Begin another delay, in which no member has come yet."""
         self.grown, self.waited = False, self.waited + seconds
 
 
 def voted(members: Collection[Member]) -> str:
-    """The protocol that most members name first among those that all have."""
+    """Return the protocol that most members name first among those that all support."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

@@ -1,10 +1,10 @@
-"""A group of the consumer protocol (KIP-848) at its coordinator: epochs, target, reconciliation.
+"""Coordinate a group of the consumer protocol (KIP-848): epochs, target, reconciliation.
 
-In: ConsumerGroupHeartbeat, and what the shard lends (time, entries, topics). Out: answers, once
-what they say is replicated. Each heartbeat does up to four things: it takes in what changed in the
-member, bumps the group's epoch, makes a new target assignment, and moves the member a step towards
-it: partitions are taken away before anybody else gets them.
-Simplified: no members that speak the classic protocol. Must not: know versions.
+In: ConsumerGroupHeartbeat, and services of the shard (time, entries, topics). Out: responses, when
+the group's new state is replicated. Each heartbeat does up to four things: it applies the changes
+of the member, bumps the group's epoch, computes a new target assignment, and moves the member one
+step towards it: partitions are revoked before another member gets them. Simplified: no members with
+the classic protocol. Must not know versions.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ NOTHING: Places = frozenset()
 
 
 class Reconciliation(Enum):
-    """How far a member is on its way to the target."""
+    """Progress of a member towards its target assignment."""
 
     STABLE = "Stable"
     UNREVOKED_PARTITIONS = "UnrevokedPartitions"
-    """It must give partitions up, and say so, before it goes on."""
+    """It must revoke partitions, and confirm that, before it gets others."""
     UNRELEASED_PARTITIONS = "UnreleasedPartitions"
-    """Others haven't given up yet what it is to get."""
+    """Other members haven't revoked its new partitions yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat says; None: nothing new."""
+    """Content of a heartbeat; None: unchanged."""
 
     member_id: str
     epoch: int
@@ -57,7 +57,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswer:
-    """What a heartbeat is answered with."""
+    """Response to a heartbeat."""
 
     error: BrokerError | None
     member_id: str
@@ -67,7 +67,7 @@ class BeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """One member; each change makes a new one, so an entry can keep it."""
+    """One member; immutable, so that an entry can refer to it."""
 
     id: str
     instance_id: str | None = None
@@ -81,12 +81,13 @@ class ConsumerMember:
     assigned: Places = NOTHING
     revoking: Places = NOTHING
     since: tuple[tuple[Place, int], ...] = ()
-    """The epochs under which partitions were assigned: commits under these are taken (KIP-1251)."""
+    """The epochs in which partitions were assigned: commits with these epochs are accepted
+    (KIP-1251)."""
 
     def at(
         self, epoch: int, state: Reconciliation, assigned: Places, revoking: Places
     ) -> ConsumerMember:
-        """The member a step further."""
+        """Return the member after one step."""
         return replace(
             self,
             epoch=epoch,
@@ -100,7 +101,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredConsumerGroup:
-    """A group as its entry keeps it."""
+    """A group in an entry."""
 
     epoch: int
     target_epoch: int
@@ -110,22 +111,22 @@ class StoredConsumerGroup:
 
 
 class ConsumerProtocolLender(Protocol):
-    """What a shard lends to a group of the consumer protocol."""
+    """Services of a shard for a group of the consumer protocol."""
 
     @property
     def consumer_session_timeout(self) -> float:
-        """Seconds after which a member that says nothing is given up."""
+        """Seconds after which a silent member is removed."""
 
     @property
     def strict_epochs(self) -> bool:
-        """Commits are taken under the present epoch only, as before KIP-1251."""
+        """Whether commits are only accepted with the present epoch, as before KIP-1251."""
 
     @property
     def topics(self) -> Mapping[str, SimulatedTopic]:
         """All topics of the cluster."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Plan an action for as long as this broker coordinates."""
+        """Schedule an action, unless this broker stops coordinating before."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
         """Write a group's entry."""
@@ -133,7 +134,7 @@ class ConsumerProtocolLender(Protocol):
 
 @dataclass(slots=True)
 class ConsumerProtocolGroup:
-    """One group. `epoch` grows with every change of who subscribes to what."""
+    """One group. `epoch` grows with every change of subscriptions."""
 
     id: str
     lender: ConsumerProtocolLender
@@ -151,7 +152,7 @@ class ConsumerProtocolGroup:
     # Heartbeats
 
     def heartbeat(self, beat: Beat, answer: Callable[[BeatAnswer], None]) -> None:
-        """Take in a heartbeat and answer it, when the group's new state is replicated."""
+        """Apply a heartbeat and answer it when the group's new state is replicated."""
         before = self.stored()
         try:
             if beat.epoch < JOIN_EPOCH:
@@ -212,7 +213,7 @@ class ConsumerProtocolGroup:
             if not joins:
                 raise errors.UnknownMemberIdError(f"{beat.member_id} isn't a member of {self.id}")
             return ConsumerMember(beat.member_id, beat.instance_id)
-        if joins:  # it may rejoin at any time; what it had is settled with it below
+        if joins:  # it may rejoin at any time; its partitions are handled below
             return replace(member, epoch=max(member.epoch, 0))
         self._check_epoch(member, beat)
         return member
@@ -221,7 +222,7 @@ class ConsumerProtocolGroup:
     def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
         if beat.epoch == member.epoch:
             return
-        # The answer with the new epoch may have been lost: then it still owns what it owned.
+        # The response with the new epoch may have been lost: then its assignment is unchanged.
         lost = beat.epoch == member.previous_epoch and beat.epoch < member.epoch
         if not lost or beat.owned is None or not beat.owned <= member.assigned:
             raise errors.FencedMemberEpochError(f"{beat.epoch} instead of {member.epoch}")
@@ -237,7 +238,7 @@ class ConsumerProtocolGroup:
             raise errors.FencedInstanceIdError(f"{beat.instance_id} has joined again")
 
     def _take_over(self, static: ConsumerMember, beat: Beat) -> ConsumerMember:
-        """A static member that had left for a while is back, under a new id."""
+        """Replace a static member that had left temporarily by one with a new id."""
         if static.epoch != STATIC_LEAVE_EPOCH:
             raise errors.UnreleasedInstanceIdError(f"{beat.instance_id} is still a member")
         self._forget(static)
@@ -257,7 +258,7 @@ class ConsumerProtocolGroup:
         return BeatAnswer(None, member.id, beat.epoch)
 
     def _fence(self, member: ConsumerMember) -> None:
-        """Take a member out: its partitions are free at once."""
+        """Remove a member: its partitions are free at once."""
         self._forget(member)
         self.target.pop(member.id, None)
         self.epoch += 1
@@ -272,7 +273,7 @@ class ConsumerProtocolGroup:
     # Timers
 
     def _watch(self, member: ConsumerMember, *, moved: bool) -> None:
-        """Begin a member's session anew, and watch over what it must give up if it moved."""
+        """Restart a member's session timeout, and its revocation timeout if it moved."""
         member_id = member.id
         if member_id in self._sessions:
             self._sessions[member_id].cancel()
@@ -304,7 +305,7 @@ class ConsumerProtocolGroup:
             self.lender.after(REGEX_RESOLVED, lambda: self._resolved.add(regex))
 
     def topics_of(self, member: ConsumerMember) -> dict[bytes, int]:
-        """The topics that a member subscribes to, as far as they exist."""
+        """Return the existing topics that a member subscribes to."""
         known = self.lender.topics
         names = {n for n in member.names if n in known}
         if member.regex in self._resolved:
@@ -334,7 +335,10 @@ class ConsumerProtocolGroup:
         return self._next(member, member.epoch, owned)
 
     def _next(self, member: ConsumerMember, epoch: int, owned: Places | None) -> ConsumerMember:
-        """As far towards the target as is allowed now; `epoch`: that of who has to revoke."""
+        """Move a member as far towards the target as possible.
+
+        `epoch` is the member's epoch while it has to revoke partitions.
+        """
         target = self.target.get(member.id, NOTHING)
         assigned = member.assigned & target
         revoking = member.assigned - assigned
@@ -346,7 +350,7 @@ class ConsumerProtocolGroup:
         return member.at(self.target_epoch, state, assigned | free, NOTHING)
 
     def _held(self) -> Places:
-        """Partitions that somebody has or must still give up."""
+        """Return partitions that a member owns or must still revoke."""
         members = self.members.values()
         return NOTHING.union(*(m.assigned for m in members), *(m.revoking for m in members))
 
@@ -361,7 +365,7 @@ class ConsumerProtocolGroup:
         transactional: bool,
         old_version: bool,
     ) -> None:
-        """Whether these words allow an offset commit; raises what is wrong with them."""
+        """Raise an error if a member with this identity may not commit offsets."""
         if epoch < 0 and not self.members:
             return
         member = self._known(member_id)
@@ -379,7 +383,7 @@ class ConsumerProtocolGroup:
     def _all_assigned(
         self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
     ) -> bool:
-        """KIP-1251: it has all of these since that epoch, or longer."""
+        """Return whether the member has had all of these since that epoch or before (KIP-1251)."""
         if self.lender.strict_epochs:
             return False
         since = {place: then for place, then in member.since if then <= epoch}
@@ -389,13 +393,13 @@ class ConsumerProtocolGroup:
         )
 
     def copied(self) -> ConsumerProtocolGroup:
-        """Return the group as it is now, to be asked and not to be changed."""
+        """Return a copy of the group for queries."""
         made = copy.copy(self)
         made.members = {member_id: copy.copy(member) for member_id, member in self.members.items()}
         return made
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether these words allow to fetch offsets; raises what is wrong with them."""
+        """Raise an error if a member with this identity may not fetch offsets."""
         if member_id is None and epoch < 0:
             return
         member = self._known(member_id or "")
@@ -411,7 +415,7 @@ class ConsumerProtocolGroup:
     # Entries
 
     def stored(self) -> StoredConsumerGroup:
-        """The group as its entry keeps it."""
+        """Return the group's entry."""
         return StoredConsumerGroup(
             self.epoch,
             self.target_epoch,
@@ -421,7 +425,7 @@ class ConsumerProtocolGroup:
         )
 
     def restore(self, stored: StoredConsumerGroup) -> None:
-        """Be as an entry says."""
+        """Set the group's state from an entry."""
         self.epoch, self.target_epoch = stored.epoch, stored.target_epoch
         self.counts = dict(stored.counts)
         self.members = {m.id: m for m in stored.members}
@@ -429,9 +433,9 @@ class ConsumerProtocolGroup:
         self._resolved = {m.regex for m in stored.members if m.regex}
 
     def begin(self) -> None:
-        """The shard is loaded: sessions begin."""
+        """Start the session timeouts after the shard was loaded."""
         for member in self.members.values():
             self._watch(member, moved=True)
 
     def moved(self) -> None:
-        """This broker isn't the coordinator any more; nobody waits for anything but writes."""
+        """Do nothing when this broker stops coordinating: members only wait for writes."""

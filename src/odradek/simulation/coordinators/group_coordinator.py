@@ -1,9 +1,9 @@
-"""The group coordinator of one `__consumer_offsets` partition: its groups and their offsets.
+"""Coordinate the groups of one `__consumer_offsets` partition, and store their offsets.
 
-In: what `group_handlers` and transactions ask, and the entries of coordinators before. Out: the
-groups, each of the protocol that its members speak, and offsets that survive a fail-over once they
-are acknowledged. Simplified: a group changes its protocol only while it is empty (as with
-`group.consumer.migration.policy=disabled`). Must not: know versions.
+In: requests of `group_handlers` and transactions, and the entries of earlier coordinators. Out: the
+groups, each with the protocol of its members, and offsets that survive a fail-over once they are
+acknowledged. Simplified: a group changes its protocol only while it is empty (as with
+`group.consumer.migration.policy=disabled`). Must not know versions.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 GROUP_TOPIC = "__consumer_offsets"
 Settled = Callable[[BrokerError | None], None]
 MemberWords = tuple[str, int, str | None]
-"""Member id, generation or epoch, instance id: who commits."""
+"""Identity of a committing member: member id, generation or epoch, instance id."""
 Observer = Callable[[str, str | None, Mapping[TopicPartition, Committed]], None]
-"""A checker's function: group id, member id (None: a transaction has committed), offsets."""
+"""Callback of a checker: group id, member id (None: a transaction has committed), offsets."""
 
 
 @dataclass(slots=True)
 class GroupSettings:
-    """What is configured on brokers. Seconds."""
+    """Settings of the brokers, in seconds."""
 
     initial_rebalance_delay: float = 0.0
     """`group.initial.rebalance.delay.ms`: 3 s by default in Kafka."""
@@ -54,13 +54,13 @@ class GroupSettings:
     consumer_session_timeout: float = 45.0
     consumer_heartbeat_interval: float = 5.0
     strict_epochs: bool = False
-    """Brokers from before KIP-1251: a member commits under its present epoch only."""
+    """As in brokers before KIP-1251: a member commits with its present epoch only."""
     offsets_retention: float = math.inf
     """`offsets.retention.minutes`: 7 days by default in Kafka."""
     offsets_check_interval: float = 600.0
     """`offsets.retention.check.interval.ms`."""
     observers: list[Observer] = field(default_factory=list)
-    """Called just before the coordinator takes over committed offsets."""
+    """Called just before the coordinator commits offsets."""
 
 
 class GroupTopic(CoordinatorTopic["GroupShard"]):
@@ -81,16 +81,16 @@ class GroupShard:
         self.offsets: dict[str, StoredGroupOffsets] = {}
         self._plan_expiry()
 
-    # A shard's life
+    # Life cycle
 
     def replay(self, key: Key, value: Any) -> None:
-        """Take in an entry."""
+        """Apply an entry."""
         if key[0] == "group":
             self._replay_group(str(key[1]), value)
         elif key[0] == "offset" and value is None:
             self._of(str(key[1])).forget(_partition(key))
         elif key[0] == "offset":
-            if key[1] not in self.groups:  # who commits without a group makes one
+            if key[1] not in self.groups:  # a commit without a group creates one
                 self.classic(str(key[1]), create=True)
             self._of(str(key[1])).commit(_partition(key), value)
         elif key[0] == "forget":
@@ -113,18 +113,18 @@ class GroupShard:
             self.offsets.pop(group_id, None)
 
     def loaded(self) -> None:
-        """Sessions begin."""
+        """Start the session timeouts."""
         for group in self.groups.values():
             group.begin()
 
     def stopped(self) -> None:
-        """Tell those who wait that it isn't the coordinator any more."""
+        """Tell waiting members that this broker isn't the coordinator any more."""
         for group in self.groups.values():
             group.moved()
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """The newest of each group and offset; what ended transactions committed is one of them."""
+        """Return the newest entry of each group and offset, those of transactions included."""
         newest: dict[Key, Any] = {}
         for key, value in entries:
             if key[0] == "forget":
@@ -141,7 +141,7 @@ class GroupShard:
                     newest["offset", *pending[1:-1]] = committed
         return newest
 
-    # What groups use
+    # Services for groups
 
     @property
     def now(self) -> float:
@@ -155,12 +155,12 @@ class GroupShard:
 
     @property
     def consumer_session_timeout(self) -> float:
-        """Seconds after which a member of the consumer protocol is given up."""
+        """Seconds after which a silent member of the consumer protocol is removed."""
         return self.settings.consumer_session_timeout
 
     @property
     def strict_epochs(self) -> bool:
-        """Commits are taken under the present epoch only."""
+        """Whether commits are only accepted with the present epoch."""
         return self.settings.strict_epochs
 
     @property
@@ -169,7 +169,7 @@ class GroupShard:
         return self.leadership.cluster.topics
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Plan an action for as long as this broker coordinates."""
+        """Schedule an action, unless this broker stops coordinating before."""
         return self.leadership.after(seconds, action)
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
@@ -179,7 +179,7 @@ class GroupShard:
     # Groups
 
     def classic(self, group_id: str, *, create: bool) -> ClassicGroup:
-        """The group, to be spoken to in the classic protocol."""
+        """Return the group for a request of the classic protocol."""
         found = self.groups.get(group_id)
         if isinstance(found, ConsumerProtocolGroup) and found.members:
             raise errors.InconsistentGroupProtocolError(f"{group_id} uses the consumer protocol")
@@ -191,7 +191,7 @@ class GroupShard:
         return made
 
     def consumer(self, group_id: str, *, create: bool) -> ConsumerProtocolGroup:
-        """The group, to be spoken to in the consumer protocol."""
+        """Return the group for a request of the consumer protocol."""
         found = self.groups.get(group_id)
         if isinstance(found, ConsumerProtocolGroup):
             return found
@@ -202,7 +202,7 @@ class GroupShard:
         return made
 
     def delete(self, group_id: str, done: Settled) -> None:
-        """Forget a group without members, and its offsets; `done` hears when that can't be lost."""
+        """Delete a group without members; `done` is called when that is replicated."""
         found = self.groups.get(group_id)
         if found is None:
             raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
@@ -215,27 +215,27 @@ class GroupShard:
         self._write(entries, done)
 
     def subscribed(self, group_id: str) -> set[str]:
-        """The topics that members of a group subscribe to."""
+        """Return the topics that members of a group subscribe to."""
         found = self.groups.get(group_id)
         if found is None:
             raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
         if isinstance(found, ConsumerProtocolGroup):
             ids = {i for m in found.members.values() for i in found.topics_of(m)}
             return {t.name for t in self.topics.values() if t.id in ids}
-        # What members of a classic group say to each other isn't read here: all topics, then.
+        # The metadata of classic members isn't decoded here, so return all topics.
         return set(self.topics) if found.members else set()
 
     def forget(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget one committed offset."""
+        """Delete one committed offset."""
         self._of(group_id).forget(partition)
         self._write([(("offset", group_id, *partition), None)], lambda _: None)
 
     def forget_topic(self, topic: str) -> None:
-        """Delete what groups have committed for a topic that is deleted, as Kafka's do.
+        """Delete the committed offsets of a topic that is deleted, as Kafka does.
 
-        One entry, so that commits which are being replicated are deleted with it: Kafka's
-        coordinator sees its own entries before they are replicated (`onPartitionsDeleted`). If the
-        leadership is lost before the entry is replicated, the next coordinator does it.
+        One entry deletes them all, so that commits which are being replicated are deleted with it:
+        Kafka's coordinator sees its own entries before they are replicated (`onPartitionsDeleted`).
+        If the leadership is lost before the entry is replicated, the next coordinator repeats it.
         """
 
         def written(error: BrokerError | None) -> None:
@@ -250,7 +250,7 @@ class GroupShard:
         return self.offsets.setdefault(group_id, StoredGroupOffsets())
 
     def committed(self, group_id: str) -> StoredGroupOffsets:
-        """What a group has committed; nothing for one that isn't there."""
+        """Return the offsets of a group; an unknown group has none."""
         return self.offsets.get(group_id, StoredGroupOffsets())
 
     def commit(
@@ -261,7 +261,7 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         done: Settled,
     ) -> None:
-        """Commit offsets; `done` hears None once they can't be lost, or what was wrong."""
+        """Commit offsets; `done` gets None when they are replicated, or the error."""
         try:
             self._check_commit(group_id, member, offsets, transactional=False, version=version)
         except BrokerError as error:
@@ -300,7 +300,7 @@ class GroupShard:
         self._write(entries, done)
 
     def end_transaction(self, producer_id: int, commit: bool, done: Callable[[bool], None]) -> None:
-        """A producer's transaction has ended: its offsets hold from now on, or never do."""
+        """Commit or drop the offsets of a producer's transaction, which has ended."""
         topics = dict(self.topics)
 
         def written(there: bool) -> None:
@@ -319,9 +319,9 @@ class GroupShard:
     def _expire(self) -> None:
         """Delete offsets that are too old.
 
-        Offsets of topics that members subscribe to don't expire. Without members, a group of the
-        consumer protocol (KIP-848) ages each offset from its own commit, a classic one at the
-        earliest from the moment when its last member left (KIP-211).
+        Offsets of subscribed topics don't expire. Without members, a group of the consumer protocol
+        (KIP-848) ages each offset from its own commit, a classic one at the earliest from the
+        moment when its last member left (KIP-211).
         """
         before = self.now - self.settings.offsets_retention
         entries: list[Entry] = []
@@ -345,8 +345,10 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         topics: Mapping[str, SimulatedTopic],
     ) -> None:
-        """Call the observers with offsets of an entry that is replicated now. Those whose topic was
-        deleted since the entry was written are deleted by the next one.
+        """Call the observers with the offsets of an entry that is replicated now.
+
+        Offsets whose topic was deleted since the entry was written are left out: the next entry
+        deletes them.
         """
         there = {
             p: c for p, c in offsets.items() if topics.get(p.topic) is self.topics.get(p.topic)

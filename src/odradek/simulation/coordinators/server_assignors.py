@@ -1,8 +1,8 @@
-"""How simulated coordinators share partitions out among members of the consumer protocol.
+"""Assign partitions to members of the consumer protocol, as coordinators do.
 
-In: what each member subscribes to (topic ids and their numbers of partitions), and the target
-before. Out: the new target. Both give every partition of a subscribed topic to one member that
-subscribes to it. Must not: know the group.
+In: subscriptions of each member (topic ids and their numbers of partitions), and the previous
+target. Out: the new target. Both functions assign every partition of a subscribed topic to one
+member that subscribes to it. Must not know the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _frozen(shares: Mapping[str, set[Place]]) -> Target:
 
 
 def uniform(subscriptions: Subscriptions, before: Mapping[str, frozenset[Place]]) -> Target:
-    """As even as it can be, and everybody keeps what he can."""
+    """Assign partitions as evenly as possible, with as few changes as possible."""
     shares = _empty(subscriptions)
     places = {
         (topic, index): None
@@ -53,7 +53,7 @@ def uniform(subscriptions: Subscriptions, before: Mapping[str, frozenset[Place]]
 
 
 def by_range(subscriptions: Subscriptions, before: Mapping[str, frozenset[Place]]) -> Target:
-    """Of each topic a piece in a row for each member that subscribes to it."""
+    """Assign each member consecutive partitions of each topic that it subscribes to."""
     shares = _empty(subscriptions)
     counts = {t: c for topics in subscriptions.values() for t, c in topics.items()}
     for topic, count in counts.items():

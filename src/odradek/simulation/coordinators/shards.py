@@ -1,11 +1,11 @@
-"""Who coordinates what: an internal topic's partitions, their leaders, and the state they keep.
+"""Find coordinators: an internal topic's partitions, their leaders, and the leaders' state.
 
-In: a key (a group id, a transactional id) and the broker that was asked. Out: the shard that
-answers for the key, if that broker leads its partition now; else the error that Kafka gives. A
-shard is the leader's state in memory: it is stopped when the leadership moves, and made anew from
-the partition's entries by the next leader, which takes a moment. What a shard writes is replicated
-like a record: it may be lost until `write` has called back.
-Serves `__consumer_offsets` and `__transaction_state` alike. Must not: know what shards do.
+In: a key (a group id, a transactional id) and the broker that gets the request. Out: the key's
+shard, if that broker leads its partition now; else the error that Kafka returns. A shard is the
+leader's state in memory: it is stopped when the leadership moves, and recreated from the
+partition's entries by the next leader, which takes a moment. Entries of a shard are replicated like
+records: they may be lost until `write` has called back. Used for `__consumer_offsets` and
+`__transaction_state`. Must not know the content of shards.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from odradek.simulation.world.virtual_time import Timer
 GROUP, TRANSACTION = 0, 1
 """FindCoordinator's key types."""
 PAUSE_LOOK = 0.05
-"""Seconds between two looks of a paused broker's timers at whether it goes on."""
+"""Seconds between two checks of a paused broker's timers whether it has resumed."""
 ENTRY_LIMIT = 1 << 20
 
 Key = tuple[Hashable, ...]
 Entry = tuple[Key, Any]
-"""A key and its new value, None to delete it. Values are kept as they are: don't change them."""
+"""A key and its new value, None to delete it. Values aren't copied: don't change them."""
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, in 32 bits with a sign."""
+    """Return Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
     found = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -42,16 +42,17 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, count: int) -> int:
-    """The partition of an internal topic that holds a key.
+    """Return the partition of an internal topic for a key.
 
-    As in Kafka: the absolute value of the hash, and 0 for the one that has none in 32 bits.
+    As in Kafka, it is the absolute value of the hash, and 0 for the smallest number, which has no
+    absolute value in 32 bits.
     """
     found = java_hash(key)
     return (0 if found == -(1 << 31) else abs(found)) % count
 
 
 class CoordinatingBroker(Protocol):
-    """A broker that coordinates, or is asked who does."""
+    """A broker that is a coordinator, or is asked for one."""
 
     id: int
     alive: bool
@@ -59,11 +60,11 @@ class CoordinatingBroker(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Its process is stopped by a signal."""
+        """Whether its process is stopped by a signal."""
 
     @property
     def reachable(self) -> bool:
-        """Other brokers can talk to it."""
+        """Whether other brokers can reach it."""
 
     def known_leader(self, topic: str, index: int) -> int | None:
         """Return the leader of a partition as far as this broker knows, if it is registered."""
@@ -80,40 +81,40 @@ class CoordinatedCluster(Protocol):
 
     @property
     def brokers(self) -> Mapping[int, CoordinatingBroker]:
-        """Its brokers by id."""
+        """The brokers by id."""
 
     def create_topic(self, name: str, partitions: int = 1) -> SimulatedTopic:
         """Create a topic."""
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment from now, unless its leader is lost before."""
+        """Commit a batch a moment later, unless its leader is lost before."""
 
     def new_producer_id(self) -> int:
-        """Return a producer id that was never given before."""
+        """Return a producer id that was never used before."""
 
 
 class Shard(Protocol):
-    """What a coordinator keeps in memory for one partition."""
+    """A coordinator's state for one partition."""
 
     def replay(self, key: Key, value: Any) -> None:
-        """Take in an entry that was written before; called in the order of writing."""
+        """Apply an earlier entry; called in the order of the entries."""
 
     def loaded(self) -> None:
-        """All entries are there: go on where the last coordinator stopped."""
+        """Resume the work of the last coordinator, after all entries were replayed."""
 
     def stopped(self) -> None:
-        """This broker isn't the coordinator any more: let all who wait know."""
+        """Tell all waiting clients that this broker isn't the coordinator any more."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Fewer entries that come to the same when they are replayed."""
+        """Return fewer entries with the same result when they are replayed."""
 
 
 S = TypeVar("S", bound=Shard)
 
 
 class ShardTimer:
-    """An action planned by a shard; it doesn't happen once the shard was stopped."""
+    """An action scheduled by a shard, which is dropped if the shard is stopped."""
 
     __slots__ = ("_timer",)
 
@@ -121,17 +122,17 @@ class ShardTimer:
         self._timer: Timer | None = None
 
     def plan(self, timer: Timer) -> None:
-        """What happens next."""
+        """Set the timer of the action."""
         self._timer = timer
 
     def cancel(self) -> None:
-        """Don't do it."""
+        """Cancel the action."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 class Leadership(Generic[S]):
-    """What one leader of an internal partition may do under its epoch; each shard has one."""
+    """Operations of an internal partition's leader in one leader epoch; each shard has one."""
 
     def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster
@@ -146,11 +147,11 @@ class Leadership(Generic[S]):
 
     @property
     def held(self) -> bool:
-        """The broker lives and nobody was elected since."""
+        """Whether the broker is alive and no other leader was elected since."""
         return self.broker.alive and self.partition.leader_epoch == self.epoch
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Plan an action; a broker that is stopped by a signal comes to it when it goes on."""
+        """Schedule an action; a broker that is stopped by a signal runs it when it resumes."""
         handle = ShardTimer()
 
         def fire() -> None:
@@ -165,10 +166,10 @@ class Leadership(Generic[S]):
         return handle
 
     def write(self, entries: Sequence[Entry], done: Callable[[bool], None]) -> None:
-        """Append entries, and call back when it is known what became of them.
+        """Append entries, and call back when their fate is known.
 
         `done(True)`: all replicas have them. `done(False)`: the leadership was lost before; the
-        next leader may have them all the same.
+        next leader may have them anyway.
         """
         builder = BatchBuilder(ENTRY_LIMIT, None)
         at = int(self.time.now * 1000)
@@ -195,13 +196,13 @@ class CoordinatorTopic(Generic[S]):
         self.cluster = cluster
         self.name = name
         self.partitions = partitions
-        """How many partitions it gets when it is created, after the first FindCoordinator."""
+        """Number of partitions of the topic, which is created after the first FindCoordinator."""
         self.creation = 0.01
-        """Seconds from the first FindCoordinator until the topic is there."""
+        """Seconds from the first FindCoordinator until the topic exists."""
         self.load_time = 0.05
         """Seconds for which a new leader answers COORDINATOR_LOAD_IN_PROGRESS."""
         self.entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
-        """What was written, by partition and offset; of offsets that were lost, the last."""
+        """Written entries, by partition and offset; for a reused offset, the newest."""
         self._make = make
         self._untold: dict[int, list[Callable[[S], None]]] = {}
         """Actions for shards that aren't loaded yet, by partition."""
@@ -209,11 +210,11 @@ class CoordinatorTopic(Generic[S]):
         self._planned = False
 
     def index(self, key: str) -> int:
-        """The partition that holds a key."""
+        """Return the partition of a key."""
         return partition_for(key, self.partitions)
 
     def create(self) -> None:
-        """Create the topic, unless it is there."""
+        """Create the topic unless it exists."""
         if self.name not in self.cluster.topics:
             topic = self.cluster.create_topic(self.name, self.partitions)
             self.cluster.on_change[self._follow] = None
@@ -222,7 +223,7 @@ class CoordinatorTopic(Generic[S]):
                     self._make_shard(Leadership(self, partition))
 
     def coordinator(self, key: str, asked: CoordinatingBroker) -> int:
-        """Return the id of a key's coordinator, as far as the broker that is asked knows."""
+        """Return the id of a key's coordinator, as far as the asked broker knows it."""
         if self.name not in self.cluster.topics:
             if not self._planned:
                 self._planned = True
@@ -235,11 +236,11 @@ class CoordinatorTopic(Generic[S]):
         return leader
 
     def shard(self, broker: CoordinatingBroker, key: str) -> S:
-        """The shard that answers for a key, if this broker leads its partition and has it."""
+        """Return the shard of a key, if this broker leads its partition and has loaded it."""
         return self.shard_at(broker, self.index(key))
 
     def shard_at(self, broker: CoordinatingBroker, index: int) -> S:
-        """The shard of a partition, if this broker leads it and has loaded it."""
+        """Return the shard of a partition, if this broker leads it and has loaded it."""
         found = self.cluster.topics.get(self.name)
         if found is None:
             raise errors.NotCoordinatorError(f"there is no {self.name}")
@@ -252,16 +253,16 @@ class CoordinatorTopic(Generic[S]):
         return shard
 
     def loaded(self, index: int) -> S | None:
-        """Return the shard of a partition, None while its leader reads the partition."""
+        """Return the shard of a partition, None while its leader loads the partition."""
         found = self._leaderships.get(index)
         return None if found is None else found[1]
 
     def shards(self) -> list[S]:
-        """Every shard that is loaded now."""
+        """Return all loaded shards."""
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
 
     def tell(self, action: Callable[[S], None]) -> None:
-        """Carry out an action on each shard: now if it is loaded, else as soon as it is."""
+        """Run an action on each shard: now if it is loaded, else as soon as it is."""
         for index in range(self.partitions if self.name in self.cluster.topics else 0):
             held, shard = self._leaderships.get(index, (None, None))
             if held is not None and held.held and shard is not None:
@@ -270,7 +271,7 @@ class CoordinatorTopic(Generic[S]):
                 self._untold.setdefault(index, []).append(action)
 
     def compact(self, most: int) -> None:
-        """Fold what was written, wherever there are more than `most` batches of it."""
+        """Compact each partition with more than `most` batches."""
         found = self.cluster.topics.get(self.name)
         for partition in found.partitions if found is not None else ():
             settled = [b.base_offset for b in partition.log.batches if b.committed]
@@ -283,7 +284,7 @@ class CoordinatorTopic(Generic[S]):
             partition.log.drop_before(settled[-1])
 
     def _follow(self) -> None:
-        """Leaders may have changed: stop the shards of the old ones, load those of the new."""
+        """Stop the shards of former leaders, and load those of new ones."""
         topic = self.cluster.topics.get(self.name)
         if topic is None:
             return

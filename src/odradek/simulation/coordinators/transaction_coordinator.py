@@ -1,10 +1,10 @@
-"""Transaction coordinators: what they write, the markers they send, the time-outs they keep.
+"""Coordinate transactions: their states, markers and timeouts.
 
-In: requests from `transaction_handlers`, questions of partition leaders. Out: states that are
-written to `__transaction_state` before they count; markers in the logs of all partitions of a
-transaction, and in the groups' offsets. The next leader goes on where the last one stopped.
-Simplified: coordinators and leaders hear each other without delay, or not at all.
-Must not: know requests' versions or connections.
+In: requests from `transaction_handlers`, and of partition leaders. Out: states that are written to
+`__transaction_state` before they take effect; markers in the logs of all partitions of a
+transaction, and in the groups' offsets. A new leader resumes the work of the last one. Simplified:
+coordinators and leaders communicate without delay, or not at all. Must not know versions of
+requests, or connections.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from odradek.simulation.logs.topics import NO_LEADER
 
 MARKER_RETRY = 0.05
 PENDING_LOOK = 0.1
-"""Seconds until a time-out looks again, when something is being written at that moment."""
+"""Seconds until a timeout is checked again, if an entry is being written at that moment."""
 
 Then = Callable[[BrokerError | None], None]
 Answer = Callable[[TransactionMetadata | BrokerError], None]
 
 
 class TransactionTopic(CoordinatorTopic["TransactionShard"]):
-    """`__transaction_state` of a cluster, and the knobs of its transactions."""
+    """`__transaction_state` of a cluster, and the settings of its transactions."""
 
     def __init__(self, cluster: CoordinatedCluster, groups: GroupTopic) -> None:
         def make(leadership: Leadership[TransactionShard]) -> TransactionShard:
@@ -52,7 +52,7 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         self.longest = 900.0
         """transaction.max.timeout.ms in seconds."""
         self.marker_delay = 0.005
-        """Seconds until a partition gets its marker, at most twice that."""
+        """Minimum time in seconds until a partition gets its marker; at most twice as long."""
 
     @property
     def version(self) -> int:
@@ -60,7 +60,7 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         return self._version
 
     def finalize(self, level: int) -> None:
-        """Put a version in force; clients learn of it when they connect."""
+        """Finalize a version; clients learn of it when they connect."""
         self._version = level
         self.features_epoch += 1
 
@@ -74,9 +74,9 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         *,
         add: bool,
     ) -> None:
-        """A leader asks whether a partition belongs to the transaction, or has it added.
+        """Check for a leader whether a partition belongs to the transaction, or add it.
 
-        `then` gets None or why not, perhaps later: what is added is written first.
+        `then` gets None or the error, perhaps later, because an added partition is written first.
         """
         try:
             shard = self.shard_at(self._coordinator(transactional_id), self.index(transactional_id))
@@ -100,7 +100,7 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
 
 
 class TransactionShard:
-    """What the coordinator of one partition's transactional ids knows."""
+    """State of the coordinator for one partition's transactional ids."""
 
     def __init__(self, leadership: Leadership[TransactionShard], topic: TransactionTopic) -> None:
         self._at = leadership
@@ -108,17 +108,17 @@ class TransactionShard:
         self._topic = topic
         self.known: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, State] = {}
-        """Ids of which a new state is being written."""
+        """Ids with a new state that is being written."""
 
-    # As the leadership comes and goes
+    # Life cycle
 
     def replay(self, key: tuple[object, ...], value: TransactionMetadata | None) -> None:
-        """Take in a state that was written before."""
+        """Apply a state that was written before."""
         if value is not None:
             self.known[value.transactional_id] = value
 
     def loaded(self) -> None:
-        """Send the markers that may be missing; watch the time of open transactions."""
+        """Send the markers that may be missing, and watch the timeouts of open transactions."""
         for found in self.known.values():
             if found.state in states.PREPARED:
                 self._send_markers(found)
@@ -126,19 +126,19 @@ class TransactionShard:
                 self._watch(found)
 
     def stopped(self) -> None:
-        """What was being written is answered by the log: the leadership was lost."""
+        """Do nothing: the log reports pending writes as lost with the leadership."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """The newest state of each transactional id."""
+        """Return the newest state of each transactional id."""
         return dict(entries)
 
-    # What is asked
+    # Requests
 
     def initialise(
         self, transactional_id: str, timeout: float, expected: tuple[int, int] | None, then: Answer
     ) -> None:
-        """Give the producer an epoch of its own; an open transaction is aborted first."""
+        """Return a new epoch for the producer; an open transaction is aborted first."""
         new_id = self._cluster.new_producer_id
         found = self.known.get(transactional_id)
         if found is None:
@@ -198,7 +198,7 @@ class TransactionShard:
         commit: bool,
         version: int,
     ) -> None:
-        """Write how the transaction ends; the markers follow, the answer doesn't wait for them.
+        """Write the end of the transaction; the response doesn't wait for the markers.
 
         `then` gets the id and epoch for the next transaction.
         """
@@ -240,10 +240,10 @@ class TransactionShard:
 
         self._at.write([(("transaction", name), after)], done)
 
-    # Time-outs
+    # Timeouts
 
     def _watch(self, begun: TransactionMetadata) -> None:
-        """Abort the transaction when its time is up."""
+        """Abort the transaction when it times out."""
         left = begun.started + begun.timeout - self._at.time.now
         self._at.after(max(0.0, left), partial(self._overdue, begun.transactional_id, begun))
 
@@ -295,7 +295,7 @@ class TransactionShard:
 
         topic = self._cluster.topics.get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
-            # Deleted meanwhile, and perhaps made again with fewer partitions.
+            # The topic was deleted meanwhile, and perhaps recreated with fewer partitions.
             done(place)
             return
         where = topic.partitions[place.partition]
@@ -315,7 +315,8 @@ class TransactionShard:
                 int(self._at.time.now * 1000),
                 commit=prepared.commits,
             )
-        except errors.InvalidProducerEpochError:  # a later epoch has written here: it is over
+        # a later epoch has written here, so the transaction is over
+        except errors.InvalidProducerEpochError:
             done(place)
         except BrokerError:
             again()

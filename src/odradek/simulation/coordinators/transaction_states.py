@@ -1,8 +1,9 @@
-"""What a transaction coordinator knows of one transactional id, and what may become of it.
+"""Define the state of one transactional id, and its transitions.
 
-In: the state as it is and a request's words. Out: the next state, to be written before it counts,
-or the error that Kafka answers. Epochs grow when a producer is fenced, and with KIP-890 (version 2)
-at the end of each transaction. Must not: know brokers, logs or time beyond what is handed in.
+In: the present state and the content of a request. Out: the next state, to be written before it
+takes effect, or the error that Kafka returns. Epochs grow when a producer is fenced, and with
+KIP-890 (version 2) at the end of each transaction. Must not know brokers, logs or time, except by
+arguments.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 
 EXHAUSTED = 32766
-"""An id with this epoch is replaced by a new one: one epoch more is left to fence with."""
+"""An id with this epoch is replaced by a new one: only one epoch is left, for fencing."""
 KIP_890 = 2
-"""The transaction.version from which on each transaction has an epoch of its own."""
+"""The transaction.version from which on each transaction has its own epoch."""
 
 
 class State(Enum):
@@ -43,10 +44,10 @@ class TransactionMetadata:
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
-    """The epoch before, where the request that raised it may come again."""
+    """The previous epoch, if the request that raised the epoch may be repeated."""
     previous_id: int = -1
     next_id: int = -1
-    """The id that takes over once the markers of this transaction are written."""
+    """The id that replaces this one when the markers of this transaction are written."""
     timeout: float = 60.0
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -54,17 +55,17 @@ class TransactionMetadata:
 
     @property
     def exhausted(self) -> bool:
-        """No epoch is left for a client."""
+        """Whether no epoch is left for a client."""
         return self.epoch >= EXHAUSTED
 
     @property
     def commits(self) -> bool:
-        """Of a prepared transaction: which way it ends."""
+        """Whether a prepared transaction commits."""
         return self.state is State.PREPARE_COMMIT
 
 
 def check_producer(found: TransactionMetadata, producer_id: int, epoch: int) -> None:
-    """A request that belongs to the transaction must come from the producer that has the id now."""
+    """Raise unless a request comes from the producer that has the id now."""
     if found.producer_id != producer_id:
         raise errors.InvalidProducerIdMappingError(f"{found.transactional_id}: {producer_id}")
     if found.epoch != epoch:
@@ -74,7 +75,7 @@ def check_producer(found: TransactionMetadata, producer_id: int, epoch: int) -> 
 
 
 def fenced(found: TransactionMetadata) -> TransactionMetadata:
-    """The open transaction is to be aborted, and its producer may not write any more."""
+    """Return the state that aborts the open transaction and fences its producer."""
     return replace(
         found, state=State.PREPARE_ABORT, epoch=found.epoch + 1, last_epoch=-1, next_id=-1
     )
@@ -86,9 +87,9 @@ def initialised(
     expected: tuple[int, int] | None,
     new_id: Callable[[], int],
 ) -> TransactionMetadata:
-    """InitProducerId: a new epoch for whoever asks; KIP-360 lets a producer go on with its own.
+    """Return the state after InitProducerId: a new epoch, or by KIP-360 the same one.
 
-    With an open transaction the answer is `fenced`: that is written, and the client asks again.
+    With an open transaction, `fenced` is returned: it is written, and the client retries.
     """
     if found.epoch >= 0 and expected is not None and not _may_go_on(found, *expected):
         raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}")
@@ -109,7 +110,7 @@ def initialised(
         return replace(fresh, epoch=found.epoch + 1, last_epoch=-1)
     if found.epoch < 0 or expected[1] == found.epoch:
         return replace(fresh, epoch=found.epoch + 1, last_epoch=found.epoch)
-    if expected[1] == found.last_epoch:  # its answer was lost: the same again
+    if expected[1] == found.last_epoch:  # the response was lost: return the same again
         return fresh
     raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}, now {found.epoch}")
 
@@ -123,7 +124,7 @@ def _may_go_on(found: TransactionMetadata, producer_id: int, epoch: int) -> bool
 def added(
     found: TransactionMetadata, partitions: Iterable[TopicPartition], now: float
 ) -> TransactionMetadata:
-    """The partitions belong to the transaction, which begins with the first of them."""
+    """Return the state with these partitions added; the first one begins the transaction."""
     begins = found.state is not State.ONGOING
     before = frozenset() if begins else found.partitions
     return replace(
@@ -143,7 +144,7 @@ def ended(
     commit: bool,
     version: int,
 ) -> TransactionMetadata | None:
-    """EndTxn: the prepared transaction, or None when it is over already (a repetition)."""
+    """Return the prepared transaction for EndTxn, or None if it has ended (a duplicate)."""
     if version >= KIP_890:
         return _ended_with_epoch(found, producer_id, epoch, new_id, commit=commit)
     if found.producer_id != producer_id:
@@ -161,7 +162,7 @@ def _prepared(*, commit: bool) -> State:
 
 
 def _check_again(found: TransactionMetadata, *, commit: bool) -> None:
-    """The same word again is right, the opposite isn't, and without a transaction nothing is."""
+    """Raise unless the request repeats the one that ended the transaction."""
     if found.state is _prepared(commit=commit):
         raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
     if found.state is not (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
@@ -204,7 +205,7 @@ def _ended_with_epoch(
 
 
 def completed(found: TransactionMetadata) -> TransactionMetadata:
-    """All markers are written."""
+    """Return the state after all markers were written."""
     state = State.COMPLETE_COMMIT if found.commits else State.COMPLETE_ABORT
     done = replace(found, state=state, partitions=frozenset(), next_id=-1)
     if found.next_id < 0:

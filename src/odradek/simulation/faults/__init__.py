@@ -1,1 +1,1 @@
-"""Faults as data: verbs, their arguments, and how one is carried out in a world."""
+"""Faults as data: their kinds and arguments, and how one is injected into a world."""

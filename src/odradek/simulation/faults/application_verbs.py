@@ -1,7 +1,7 @@
-"""The verbs that applications do themselves: leave, die, stop polling, be stopped, subscribe again.
+"""Define the faults of applications: leave, die, stop polling, be stopped, resubscribe.
 
-In: arguments of a schedule. Out: `APPLICATION`, the table that `faults` joins with its own. They
-are for members of groups; to other clients nothing happens. Must not: know what a member does then.
+In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. They apply
+to members of groups and have no effect on other clients. Must not know how a member reacts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from odradek.simulation.faults.fault_arguments import CLIENT, Act, Argument, Stage, Verb, is_number
 
 LENGTHS = (1.0, 3.0, 9.0, 14.0)
-"""Seconds: shorter than a session, and longer."""
+"""Seconds: shorter than a session timeout, and longer."""
 
 _LONG = Argument(
     "seconds, 0 or more",

@@ -1,7 +1,7 @@
-"""What faults are made of: verbs, their arguments, how these are checked and drawn.
+"""Define faults: their kinds and arguments, and how arguments are checked and drawn.
 
-In: values of a schedule file, or a generator. Out: what is allowed, in words and as a test.
-Must not: carry anything out, beyond holding the functions that do.
+In: values of a schedule file, or a random generator. Out: the allowed values, as text and as a
+check. Must not execute faults; it only refers to the functions that do.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NOWHERE = "10.255.255.1"
 
 
 class ScheduleError(ValueError):
-    """A fault or schedule that can't be carried out as it is written."""
+    """A fault or schedule is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One verb with its arguments, `at` virtual seconds."""
+    """One fault with its arguments, `at` this virtual time in seconds."""
 
     at: float
     verb: str
@@ -42,21 +42,21 @@ class Fault:
 
 @dataclass(slots=True)
 class Stage:
-    """Where faults happen: the world, and the cluster that is behind the front door now."""
+    """The world, and the cluster that the front door connects to now."""
 
     world: World
     cluster: SimulatedCluster
     left: list[SimulatedCluster] = field(default_factory=list)
     """Clusters that were replaced by others."""
     bystanders: list[SimulatedCluster] = field(default_factory=list)
-    """Clusters that are nobody's; connections may be led there."""
+    """Other clusters, to which connections may be misrouted."""
     members: dict[str, Any] = field(default_factory=dict)
-    """The members of a group by name, as `application_verbs` calls them."""
+    """The members of a group by name, for `application_verbs`."""
     hits: Counter[str] = field(default_factory=Counter)
-    """How often faults took effect, by what they did."""
+    """How often faults had an effect, by effect."""
 
     def replace_cluster(self, **how: Any) -> None:
-        """Let the front door lead to a different cluster with the same topics."""
+        """Let the front door connect to a different cluster with the same topics."""
         old = self.cluster
         self.left.append(old)
         self.cluster = old.replace_with_foreign(cluster_id=f"{old.cluster_id}-foreign", **how)
@@ -67,26 +67,26 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the arguments of a schedule may name."""
+    """Names that the arguments of a schedule may refer to."""
 
     brokers: int
     partitions: int
     clients: tuple[str, ...]
     topics: tuple[str, ...] = ()
-    """Besides the first."""
+    """Topics besides the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: how a text file's value is checked, and how one is drawn."""
+    """One argument: how a value of a text file is checked, and how one is drawn."""
 
     words: str
-    """What is allowed, to be read in an error and in help."""
+    """The allowed values, as text for errors and help."""
     allowed: Callable[[Any, Scope], bool]
     draw: Callable[[random.Random, Scope], Any]
     optional: bool = False
     drawn: bool = True
-    """Else no random fault has it, unless its family says so."""
+    """Whether random faults may have it; a family of faults may override that."""
 
 
 Act = Callable[[Stage, dict[str, Any]], object]
@@ -94,28 +94,28 @@ Act = Callable[[Stage, dict[str, Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: what it does, its arguments, how often it is drawn."""
+    """One kind of fault: its effect, its arguments, how often it is drawn."""
 
     doc: str
     arguments: Mapping[str, Argument]
     act: Act
     weight: int = 2
     sound: Callable[[Mapping[str, Any]], bool] = lambda _: True
-    """Whether such arguments make sense together; others aren't drawn."""
+    """Whether arguments make sense together; others aren't drawn."""
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of a file is a number."""
+    """Return whether a value of a file is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole(value: Any, low: int, high: int) -> bool:
-    """Whether it is a whole number of this range."""
+    """Return whether a value is a whole number of this range."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
-    """A length of time, drawn between two."""
+    """Return an argument for a duration, drawn between two values."""
     return Argument(
         "seconds, 0 or more",
         lambda v, _: is_number(v) and 0 <= v < 1e6,
@@ -125,7 +125,7 @@ def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
 
 
 def choice(*allowed: str) -> Argument:
-    """One of some words."""
+    """Return an argument with a few allowed words."""
     return Argument(
         " or ".join(repr(a) for a in allowed),
         lambda v, _: v in allowed,

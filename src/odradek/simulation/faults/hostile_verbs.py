@@ -1,7 +1,7 @@
-"""The verbs that no test thought of: wrong answers, late ones, cut logs, topics made again.
+"""Define faults of wrong or late responses, truncated logs and recreated topics.
 
-In: arguments of a schedule. Out: `HOSTILE`, the table that `faults` joins with its own.
-Must not: carry out anything itself; `disturbances` does.
+In: arguments of a schedule. Out: `HOSTILE`, a table that `faults` adds to its own. Must not execute
+a fault itself; `disturbances` does.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _to_topic(name: str) -> Act:
 
 
 def honest(arguments: Mapping[str, Any]) -> bool:
-    """Whether an error says nothing that is false: no client survives a broker that lies."""
+    """Return whether an error tells a client nothing false: no client survives false errors."""
     api, code = arguments["api"], arguments["code"]
     if arguments.get("done"):
         if api == "Produce":

@@ -1,10 +1,10 @@
-"""The verbs that lead connections astray: to another broker, or to a cluster that isn't ours.
+"""Define faults that misroute connections, to another broker or to another cluster.
 
-In: arguments of a schedule. Out: `MISLED`, the table that `faults` joins with its own. Metadata
-goes on naming the right addresses; what is dialled there is somebody else (KIP-1242, R-RB-5): a
-recycled address, a proxy that is set up wrongly, two brokers that came back in each other's place.
-The other cluster is one for each kind of it, with topics of the same names; at the end nothing of
-our clients may be there. Must not: touch the front door, which knows who is who.
+In: arguments of a schedule. Out: `MISLED`, a table that `faults` adds to its own. Metadata still
+contains the right addresses, but another broker answers there (KIP-1242, R-RB-5): a recycled
+address, a misconfigured proxy, two brokers that swapped addresses. There is one other cluster for
+each kind of it, with topics of the same names; at the end it must contain nothing of our clients.
+Must not change the front door, which knows the right brokers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from odradek.simulation.faults.fault_arguments import (
 
 BYSTANDER = "bystander"
 OLDER = "3.9"
-"""A release that doesn't know KIP-1242: it says nothing when it isn't meant."""
+"""A release without KIP-1242: it doesn't report misrouted connections."""
 
 
 def _swap(stage: Stage, a: dict[str, Any]) -> None:
-    """Kill two brokers; each comes back where the other one was, and metadata says so."""
+    """Kill two brokers and restart each at the other's address, with correct metadata."""
     cluster, i, j = stage.cluster, a["i"], a["j"]
     one, other = cluster.brokers[i], cluster.brokers[j]
     cluster.crash(i)
@@ -41,12 +41,12 @@ def _swap(stage: Stage, a: dict[str, Any]) -> None:
 
 
 def _lead_astray(stage: Stage, a: dict[str, Any]) -> None:
-    """Whoever dials a broker's address finds another broker of its cluster."""
+    """Connect a broker's address to another broker of its cluster."""
     _divert(stage, a, stage.cluster.brokers[a["to"]])
 
 
 def _lead_abroad(stage: Stage, a: dict[str, Any]) -> None:
-    """Whoever dials a broker's address finds another cluster."""
+    """Connect a broker's address to another cluster."""
     _divert(stage, a, _bystander(stage, a.get("older", False)).brokers[1])
 
 
@@ -56,9 +56,9 @@ def _divert(stage: Stage, a: dict[str, Any], to: Any) -> None:
         return
     address = broker.address
     world.divert(address, to)
-    if not a.get("kept", False):  # else a client has connections to both at a time
+    if not a.get("kept", False):  # otherwise a client has connections to both at a time
         broker.disconnect_all(reset=True)
-    # Connections that were made meanwhile stay: whoever took them for ours would go on so.
+    # Connections from meanwhile remain: a client that mistook the broker would keep using them.
     world.after(a["seconds"], lambda: world.divert(address, None, only=to))
 
 

@@ -1,8 +1,8 @@
-"""Faults as data: which verbs there are, what they take, and how one is carried out in a world.
+"""List all kinds of faults, and execute them in a world.
 
-In: `Fault` values, written by hand, drawn from a seed or read from a schedule file. Out: the verb
-of the cluster or world, called at its time. `VERBS` is the one table; schedules are checked
-against it, random ones are drawn from it. Must not: know clients beyond their names.
+In: `Fault` values, written by hand, drawn from a seed or read from a schedule file. Out: a call of
+the cluster or world at the fault's time. `VERBS` is the only table: schedules are checked against
+it, and random ones are drawn from it. Must not know clients beyond their names.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION}
 
 
 def check(fault: Fault, scope: Scope) -> None:
-    """Raise a `ScheduleError` that says what is wrong with a fault, if something is."""
+    """Raise a `ScheduleError` with the reason if a fault is invalid."""
     verb = VERBS.get(fault.verb)
     if verb is None:
         raise ScheduleError(f"there is no verb {fault.verb!r}; there are: {', '.join(VERBS)}")
@@ -208,7 +208,7 @@ def check(fault: Fault, scope: Scope) -> None:
 
 
 def draw(rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, Verb] = PLAIN) -> Fault:
-    """A random fault of one of these verbs."""
+    """Draw a random fault of one of these kinds."""
     name = rng.choices(list(verbs), [v.weight for v in verbs.values()])[0]
     while True:
         arguments = {}
@@ -220,13 +220,13 @@ def draw(rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, Verb] 
 
 
 def plan(fault: Fault, stage: Stage) -> None:
-    """Have a fault carried out at its time."""
+    """Schedule a fault at its time."""
     act = VERBS[fault.verb].act
     stage.world.at(fault.at, lambda: act(stage, dict(fault.arguments)))
 
 
 def heal(stage: Stage) -> None:
-    """End every fault: cluster, names and links are as in the beginning; the clock stays."""
+    """End every fault: cluster, names and links are as at the beginning; the clock isn't reset."""
     world, cluster = stage.world, stage.cluster
     world.lead_nowhere_else()
     for one in (*stage.left, cluster):
@@ -239,7 +239,7 @@ def heal(stage: Stage) -> None:
 
 
 def describe() -> str:
-    """The verbs with their arguments, for help texts."""
+    """Return all kinds of faults with their arguments, for help texts."""
     lines = []
     for name, verb in VERBS.items():
         lines.append(f"{name}: {verb.doc}")

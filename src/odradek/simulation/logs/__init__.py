@@ -1,1 +1,1 @@
-"""Logs of partitions, the topics that hold them, and who leads each partition."""
+"""Logs of partitions, the topics that contain them, and the leader of each partition."""

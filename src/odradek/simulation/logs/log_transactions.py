@@ -1,8 +1,8 @@
-"""Which transactions a partition's log has: open, ended and not safe yet, aborted.
+"""Track the transactions in a partition's log: open, ended but not replicated, aborted.
 
-In: batches and markers as the log takes them, in order; the high watermark. Out: the last stable
-offset, and the list of aborted transactions that an answer to a `read_committed` fetch carries.
-Must not: know coordinators; who may write is decided before.
+In: batches and markers that are appended to the log, in order; the high watermark. Out: the last
+stable offset, and the list of aborted transactions in a response to a `read_committed` fetch. Must
+not know coordinators; the permission to write was checked before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.record import BatchHeader
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction whose marker is in the log."""
+    """A transaction with a marker in the log."""
 
     producer_id: int
     first_offset: int
@@ -29,15 +29,15 @@ class LogTransactions:
         self.open: dict[int, int] = {}
         """Producer id → the first offset of its open transaction."""
         self.ended: list[Ended] = []
-        """In the order of their markers."""
+        """Ended transactions in the order of their markers."""
 
     def clear(self) -> None:
-        """The log was cut: everything is told anew."""
+        """Forget everything: the log was truncated, and is replayed."""
         self.open.clear()
         self.ended.clear()
 
     def appended(self, header: BatchHeader, base_offset: int, marker: bool | None) -> None:
-        """A batch was appended; `marker` says whether it commits, None that it is none."""
+        """Track an appended batch; `marker`: whether it commits, None if it isn't a marker."""
         if marker is None:
             if header.transactional:
                 self.open.setdefault(header.producer_id, base_offset)
@@ -47,9 +47,10 @@ class LogTransactions:
             self.ended.append(Ended(header.producer_id, first, base_offset, marker))
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The end for `read_committed`: no open transaction before it, no marker that may be lost.
+        """Return the end for `read_committed`.
 
-        As in Kafka the high watermark bounds it.
+        No open transaction begins before it, and no marker before it may be lost. As in Kafka, the
+        high watermark limits it.
         """
         stable = min(self.open.values(), default=high_watermark)
         for ended in reversed(self.ended):
@@ -59,7 +60,7 @@ class LogTransactions:
         return min(stable, high_watermark)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of aborted ones that touch the offsets from start to end."""
+        """Return (producer id, first offset) of aborted transactions with offsets in the range."""
         return [
             (ended.producer_id, ended.first_offset)
             for ended in self.ended

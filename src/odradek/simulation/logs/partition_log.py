@@ -1,9 +1,10 @@
-"""One partition's log: real record batches, committed or not yet, and what idempotence needs.
+"""Store one partition's log: real record batches, committed or not, and producer states.
 
-In: batches as producers sent them. Out: bytes for fetches, offsets for times, rows for checkers.
-The log belongs to the cluster, not to a broker: replication is that a batch becomes committed a
-moment after it was appended, unless its leader dies first. Transactions are ended by markers, as
-batches of their own; who may write is decided before. Must not: know connections or time.
+In: batches as producers sent them. Out: bytes for fetches, offsets for timestamps, rows for
+checkers. The log belongs to the cluster, not to a broker: replication means that a batch is
+committed a moment after it was appended, unless its leader dies before. Transactions are ended by
+markers, which are separate batches; the permission to write was checked before. Must not know
+connections or time.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from odradek.record.reference import encode_marker
 from odradek.simulation.logs.log_transactions import LogTransactions
 
 KEPT_BATCHES = 5
-"""Batches of a producer that a broker remembers, to recognise them when they come again."""
+"""Number of a producer's last batches that a broker remembers, to detect duplicates."""
 MAX_SEQUENCE = 2**31 - 1
 MAX_MESSAGE_BYTES = 1048588
 """Kafka's default for max.message.bytes."""
 BATCH_OVERHEAD = 700
-"""Bytes of memory that a stored batch needs besides its data."""
+"""Memory that a stored batch needs in addition to its data, in bytes."""
 
 _LEADER_EPOCH_AT = 12
 
 
 @dataclass(slots=True)
 class StoredBatch:
-    """One batch as it lies in the log."""
+    """One batch in the log."""
 
     header: BatchHeader
     data: bytes
@@ -52,20 +53,20 @@ class StoredBatch:
     last_offset: int
     leader_epoch: int
     marker: bool | None = None
-    """Of a control batch: whether it commits (else it aborts) its producer's transaction."""
+    """For a control batch: whether it commits (or else aborts) its producer's transaction."""
     committed: bool = False
     waiters: list[Callable[[bool], None]] = field(default_factory=list)
-    """Called once: with True when committed, with False when lost or led by another."""
+    """Called once: with True when committed, with False when lost or led by another broker."""
 
     def when_settled(self, waiter: Callable[[bool], None]) -> None:
-        """Call back with True once the batch can't be lost any more."""
+        """Call back with True when the batch is committed."""
         if self.committed:
             waiter(True)
         else:
             self.waiters.append(waiter)
 
     def settle(self, committed: bool) -> None:
-        """Tell those who wait."""
+        """Call the waiting callbacks."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter(committed)
@@ -73,13 +74,13 @@ class StoredBatch:
 
 @dataclass(slots=True)
 class ProducerState:
-    """What the log knows of one producer id."""
+    """State of one producer id in the log."""
 
     epoch: int
     batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
 
     def duplicate_of(self, header: BatchHeader) -> StoredBatch | None:
-        """The stored batch with the same epoch and sequences, if it is among the last five."""
+        """Return the stored batch with the same epoch and sequences, if it is one of the last."""
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -90,12 +91,12 @@ class ProducerState:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """The sequence number `count` records further on; it goes round at 2^31."""
+    """Return the sequence number `count` records later; it wraps around at 2^31."""
     return (sequence + count) % (MAX_SEQUENCE + 1)
 
 
 class RefusedRecordsError(InvalidRecordError):
-    """A batch with records that a topic doesn't take: which, and why (KIP-467)."""
+    """A topic refuses records of a batch; it contains their indexes and the reasons (KIP-467)."""
 
     def __init__(self, refused: dict[int, str]) -> None:
         self.refused = refused
@@ -103,7 +104,7 @@ class RefusedRecordsError(InvalidRecordError):
 
 
 def check_keys(data: bytes) -> None:
-    """Refuse the records that a compacted topic couldn't keep: those without a key."""
+    """Refuse records without a key, which a compacted topic can't have."""
     rows = decode(memoryview(data), start_offset=0).columns.rows()
     keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
     if keyless:
@@ -111,7 +112,7 @@ def check_keys(data: bytes) -> None:
 
 
 def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
-    """Check one batch as a broker does before it appends it."""
+    """Check one batch like a broker before the append."""
     if len(data) > limit:
         raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {limit}")
     view = memoryview(data)
@@ -141,17 +142,17 @@ class PartitionLog:
         self.high_watermark = 0
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.compacted = False
-        """Refuse records without a key (cleanup.policy=compact)."""
+        """Whether records without a key are refused (cleanup.policy=compact)."""
         self.strict_producers = False
-        """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
+        """Whether an unknown producer gets UNKNOWN_PRODUCER_ID, as from old brokers."""
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
         self.lost: list[StoredBatch] = []
-        """Committed batches that an unclean election or a deletion took away, for checkers."""
+        """Committed batches that an unclean election or a deletion removed, for checkers."""
         self.on_commit: dict[Callable[[], None], None] = {}
-        """Called when the high watermark moves: waiting fetches."""
+        """Called when the high watermark moves, for waiting fetches."""
         self.kept_bytes = 0
-        """Bytes of memory that its batches need, roughly."""
+        """Approximate memory that the batches need, in bytes."""
         self.base_offsets: list[int] = []
 
     def copied(self) -> PartitionLog:
@@ -169,12 +170,12 @@ class PartitionLog:
     # Writing
 
     def find_duplicate(self, header: BatchHeader) -> StoredBatch | None:
-        """Check a batch against its producer's state; the stored one when it came before."""
+        """Check a batch against its producer's state; return the stored duplicate, if any."""
         if header.producer_id < 0:
             return None
         state = self.producers.get(header.producer_id)
         if state is None:
-            # Kafka accepts any sequence of a producer it knows nothing of (KIP-360).
+            # Kafka accepts any sequence of an unknown producer (KIP-360).
             if self.strict_producers and header.base_sequence != 0:
                 raise UnknownProducerIdError(f"producer {header.producer_id} isn't known")
             return None
@@ -215,9 +216,9 @@ class PartitionLog:
     def append(
         self, data: bytes, header: BatchHeader, leader_epoch: int, *, marker: bool | None = None
     ) -> StoredBatch:
-        """Give the batch its offset and leader epoch, and store it uncommitted."""
+        """Set a batch's offset and leader epoch, and store it uncommitted."""
         stored = bytearray(data)
-        struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is under the checksum
+        struct.pack_into(">q", stored, 0, self.end_offset)  # the checksum covers neither field
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
@@ -240,7 +241,7 @@ class PartitionLog:
             state.batches.append(batch)
 
     def commit(self, batch: StoredBatch) -> None:
-        """All replicas have this batch and those before it."""
+        """Commit this batch and those before it, which all replicas have."""
         if batch.committed or batch.last_offset >= self.end_offset:
             return
         settled = [b for b in self.uncommitted() if b.base_offset <= batch.base_offset]
@@ -253,7 +254,7 @@ class PartitionLog:
             action()
 
     def uncommitted(self) -> list[StoredBatch]:
-        """Batches that a dying leader may take with it."""
+        """Return the batches that may be lost with the leader."""
         found: list[StoredBatch] = []
         for batch in reversed(self.batches):
             if batch.committed:
@@ -262,9 +263,9 @@ class PartitionLog:
         return found[::-1]
 
     def leader_lost(self, keep: int) -> None:
-        """The leader is gone: of the uncommitted batches the first `keep` survive.
+        """Lose the leader: of the uncommitted batches the first `keep` survive.
 
-        Those whose answers were due hear False in either case: their leader can't answer.
+        Waiting callbacks get False in either case, because their leader can't answer.
         """
         pending = self.uncommitted()
         for batch in pending:
@@ -279,11 +280,11 @@ class PartitionLog:
             self.commit(kept[-1])
 
     def limit_batches(self, size: int = MAX_MESSAGE_BYTES) -> None:
-        """Take no batch that is larger."""
+        """Refuse batches that are larger."""
         self.max_message_bytes = size
 
     def truncate(self, to: int) -> None:
-        """Lose every batch that reaches to this offset or beyond, replicated or not."""
+        """Lose every batch with this offset or a later one, replicated or not."""
         kept = [b for b in self.batches if b.last_offset < to]
         self.lost += self.batches[len(kept) :]
         for batch in self.batches[len(kept) :]:
@@ -291,23 +292,24 @@ class PartitionLog:
         self.batches[:] = kept
         self.base_offsets = [b.base_offset for b in kept]
         self.end_offset = kept[-1].last_offset + 1 if kept else min(to, self.start_offset)
-        # A log never begins after its end (as Kafka's truncateTo sees to): nothing could be read.
+        # A log never begins after its end (Kafka's truncateTo ensures that): nothing could be read.
         self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self._rebuild_producers()
 
     def started_anew(self) -> None:
-        """The leader was stopped and started: its snapshot has each producer's last batch only.
+        """Restart the leader, whose snapshot only has each producer's last batch.
 
-        Measured on Kafka 4.3: a repetition of the one before is answered OUT_OF_ORDER_SEQUENCE.
+        Measured on Kafka 4.3: a duplicate of the batch before is answered OUT_OF_ORDER_SEQUENCE.
         """
         for state in self.producers.values():
             while len(state.batches) > 1:
                 state.batches.popleft()
 
     def drop_before(self, offset: int) -> None:
-        """Retention: batches before this offset are gone, and what was known of their producers
-        unless a transaction is open.
+        """Delete batches before this offset (retention).
+
+        Their producers' states are deleted, too, unless a transaction is open.
         """
         gone = bisect.bisect_left(self.base_offsets, min(offset, self.high_watermark))
         for batch in self.batches[:gone]:
@@ -323,7 +325,7 @@ class PartitionLog:
         ended[:] = [one for one in ended if one.marker_offset >= self.start_offset]
 
     def delete_before(self, offset: int) -> None:
-        """DeleteRecords: what is before this offset can't be read any more."""
+        """Make records before this offset unreadable (DeleteRecords)."""
         self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
 
     def _rebuild_producers(self) -> None:
@@ -343,10 +345,10 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool, until: int | None = None
     ) -> bytes:
-        """Committed bytes from the batch that holds `offset` on, cut at `max_bytes`.
+        """Return committed bytes from the batch that contains `offset`, cut at `max_bytes`.
 
-        As a broker does: the first batch is whole if `whole_first`, else there is nothing when it
-        doesn't fit; a later one may be cut in the middle. `until` is a follower's end.
+        As in a broker, the first batch is complete if `whole_first` is set, else nothing is
+        returned if it doesn't fit; a later one may be cut. `until` is a follower's end.
         """
         end = self.high_watermark if until is None else min(until, self.high_watermark)
         at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
@@ -367,7 +369,7 @@ class PartitionLog:
         return b"".join(parts)
 
     def available(self, offset: int) -> int:
-        """Committed bytes from an offset on."""
+        """Return the number of committed bytes from an offset on."""
         at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
         return sum(
             len(b.data)
@@ -376,7 +378,7 @@ class PartitionLog:
         )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """Offset, timestamp and leader epoch of the first record not older than this."""
+        """Return offset, timestamp and leader epoch of the first record at or after a timestamp."""
         for batch in self.batches:
             if not batch.committed or batch.header.max_timestamp < timestamp_ms:
                 continue
@@ -386,7 +388,7 @@ class PartitionLog:
         return None
 
     def latest_timestamp(self) -> tuple[int, int, int] | None:
-        """Offset, timestamp and leader epoch of the record with the greatest timestamp."""
+        """Return offset, timestamp and leader epoch of the record with the greatest timestamp."""
         found: tuple[int, int, int] | None = None
         for batch in self.batches:
             if batch.committed and (found is None or batch.header.max_timestamp > found[1]):
@@ -396,26 +398,27 @@ class PartitionLog:
         return found
 
     def leader_epoch_at(self, offset: int) -> int:
-        """The leader epoch under which an offset was written; -1 when nothing is there."""
+        """Return the leader epoch in which an offset was written; -1 if there is none."""
         at = bisect.bisect_right(self.base_offsets, offset) - 1
         return self.batches[at].leader_epoch if at >= 0 else -1
 
     def rows(self) -> list[Row]:
-        """All replicated records, those of open and aborted transactions too, for checkers."""
+        """Return all replicated records, including open and aborted transactions, for checkers."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
 
     def values(self, batches: Iterable[StoredBatch]) -> set[bytes]:
-        """The values of some batches' records, for checkers."""
+        """Return the values of some batches' records, for checkers."""
         return {row[4] for batch in batches for row in self._rows(batch) if row[4] is not None}
 
     def visible_rows(self) -> list[Row]:
-        """What a consumer with `read_committed` sees, for checkers."""
+        """Return the records that a `read_committed` consumer sees, for checkers."""
         end = self.last_stable_offset
         return self._committed_rows(end, self.transactions.aborted(0, end))
 
     def decided_rows(self) -> list[Row]:
-        """What it will see once all that is open was aborted, for checkers: the transaction of a
-        producer that failed for good stays open until its timeout.
+        """Return the records that it will see after open transactions are aborted, for checkers.
+
+        The transaction of a producer that failed permanently is open until its timeout.
         """
         end = self.high_watermark
         never_ended = self.transactions.open.items()
@@ -430,7 +433,7 @@ class PartitionLog:
         )
 
     def hidden(self, *, read_committed: bool) -> set[int]:
-        """The offsets that no consumer is handed: of markers and of what was aborted."""
+        """Return the offsets that no consumer returns: of markers and aborted records."""
         if not self.transactions.ended:
             return set()
         end = self.last_stable_offset if read_committed else self.high_watermark

@@ -1,1 +1,1 @@
-"""Recoveries and fleets in figures, beside the rules of other clients."""
+"""Measurements of recoveries and fleets, compared with the rules of other clients."""

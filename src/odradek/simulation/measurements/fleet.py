@@ -1,16 +1,16 @@
-"""A fleet of clients through an outage, seen from the brokers: the reason why KIP-580 exists.
+"""Measure a fleet of clients in an outage, as brokers see it: the reason for KIP-580.
 
 In: a case (policy, settings, brokers, outage, seed) and which clients of the fleet. Out: a `Load`:
-dials, metadata requests and recoveries per window of time and broker, which adds up however the
-clients were divided. Every client is a producer that ships, in message mode; it writes to one
-partition, waits for the acknowledgement, pauses and writes again. When the outage begins, each has
-just got a record to write, as busy producers have. Every address refuses connections for so long
-and is then back as it was, so whatever comes in a burst was made by the clients.
+connection attempts, metadata requests and recoveries per window of time and broker. Loads can be
+added up, however the clients were divided. Every client is a producer with the engine that ships,
+in message mode; it writes to one partition, waits for the acknowledgement, pauses and writes again.
+When the outage begins, each has just got a record to write, like a busy producer. Every address
+refuses connections for the duration and then works as before, so any burst is due to the clients.
 
-Simulated brokers answer as fast however many ask, so nothing couples clients but random numbers
-that are drawn in turn. Each client therefore lives in a world of its own, whose numbers come from
-the case's seed and the client's number: a fleet is the sum of its clients, in any order, on any
-machine, and needs the memory of one. Must not: count what a client believes; a dial counts where
+Simulated brokers respond at the same speed under any load, so clients would only be coupled by a
+shared random generator. Each client therefore has its own world, whose numbers come from the case's
+seed and the client's number: a fleet is the sum of its clients, in any order, on any machine, and
+needs the memory of one. Must not count what a client believes; a connection attempt counts where
 and when it arrives.
 """
 
@@ -38,48 +38,48 @@ from odradek.simulation.world.world import World
 
 TOPIC = "records"
 SETTLE = 3.0
-"""Seconds for everybody to connect, over which they are spread."""
+"""Seconds over which the clients connect, one after the other."""
 BEFORE = 5.0
 AFTER = 10.0
 PAUSE = 5.0
 """Seconds between an acknowledgement and the client's next record."""
 RECORD = 100
 WINDOWS = 100
-"""Windows in a second: what arrives is counted by these."""
+"""Number of windows per second, in which arrivals are counted."""
 COLLECTED = 200
-"""Clients after which their worlds, which are full of cycles, are cleared away."""
+"""Number of clients after which their worlds, which are full of cycles, are garbage-collected."""
 
 Key = tuple[str, int, int]
-"""What, at which broker, when. `accepted` and `refused` (dials) and `metadata` (requests) are
-counted by windows since the outage began, `back` (clients that have their first acknowledgement
-after the return, at the broker that leads their partition) by milliseconds since the return, and
-`tries` (clients by their dials within the first second, to the broker that they dialled most) by
-that number; its broker is 0."""
+"""Kind, broker and time. `accepted` and `refused` (connection attempts) and `metadata` (requests)
+are counted by windows since the outage began, `back` (clients that have their first acknowledgement
+after the return, at the leader of their partition) by milliseconds since the return. `tries` counts
+clients by their attempts within the first second, to the broker with the most attempts; its broker
+is 0."""
 SampleListener = Callable[[int], Listener | None]
-"""Gives who listens to a client's events, by the client's number."""
+"""Returns the listener for a client's events, by the client's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a fleet goes through, apart from its size."""
+    """The conditions of a fleet, except its size."""
 
     policy: str
     brokers: int = 3
     outage: float = 60.0
     seed: int = 1
     settings: tuple[tuple[str, str], ...] = ()
-    """Options of every client, beyond those of the policy."""
+    """Options of every client, in addition to those of the policy."""
 
     @property
     def setting(self) -> str:
-        """The settings in words."""
+        """The settings as text."""
         return " ".join(f"{name}={value}" for name, value in self.settings)
 
     def config(self) -> Config:
-        """The configuration of every client; a wrong setting is refused here."""
-        same = World()  # hands the same addresses out as each client's world does
+        """Return the configuration of every client; raises for a wrong setting."""
+        same = World()  # assigns the same addresses as each client's world
         servers = ",".join(str(same.new_address()) for _ in range(min(self.brokers, 3)))
-        # However long the outage is, the record waits for its end.
+        # The record waits for the end of the outage, however long it is.
         patience = {"delivery.timeout.ms": int((self.outage + 600) * 1000)}
         given = {**patience, **dict(self.settings)}
         return STRATEGIES[self.policy].configure("producer", servers, **given)
@@ -87,14 +87,14 @@ class Case:
 
 @dataclass(slots=True)
 class Load:
-    """What brokers saw of some clients of a case."""
+    """Arrivals at brokers from some clients of a case."""
 
     case: Case
     clients: int = 0
     counts: Counter[Key] = field(default_factory=Counter)
 
     def add(self, other: Load) -> None:
-        """Count other clients of the same case in."""
+        """Add other clients of the same case."""
         if other.case != self.case:
             raise ValueError(f"{other.case} can't be added to {self.case}")
         self.clients += other.clients
@@ -104,15 +104,15 @@ class Load:
 def run(
     clients: int, brokers: int, outage: float, strategy: str, seed: int, **settings: str
 ) -> Load:
-    """Take a whole fleet through an outage."""
+    """Simulate a whole fleet in an outage."""
     case = Case(strategy, brokers, outage, seed, tuple(settings.items()))
     return simulate(case, range(clients))
 
 
 def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None = None) -> Load:
-    """Take these clients of a fleet through the outage, one after the other."""
+    """Simulate these clients of a fleet in the outage, one after the other."""
     load, config = Load(case), case.config()
-    # A world is cleared away as a whole when it is over; until then there is nothing to find.
+    # A world is freed as a whole at its end; until then there is no garbage.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -129,7 +129,7 @@ def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None =
 
 
 class _Client:
-    """One member and its world: a producer that writes one record after the other."""
+    """One client and its world: a producer that writes one record after the other."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _Client:
         self._waits = self._back = False
 
     def run(self) -> None:
-        """From the first dial to ten seconds after the return."""
+        """Run from the first connection attempt to ten seconds after the return."""
         world = self._world
         world.at(world.rng("fleet").random() * SETTLE, self._send)
         world.at(self._begins, self._cut)
@@ -169,7 +169,7 @@ class _Client:
         self._count_dials()
 
     def _send(self) -> None:
-        """Write a record, unless one is under way."""
+        """Write a record, unless one is in flight."""
         if self._waits:
             return
         self._waits = True

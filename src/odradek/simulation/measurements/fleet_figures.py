@@ -1,9 +1,8 @@
-"""What brokers saw of a fleet, in figures, and the goals that they are held to.
+"""Compute figures of a fleet's load on brokers, and compare them with their goals.
 
-In: the `Load` of a fleet, or a bare policy. Out: plain dictionaries, as `--json` prints them.
-A small fleet's dials come in bursts by chance alone, so `by_chance` says how large the peak of as
-many dials at wholly random times would be; nothing can be asked for below that.
-Must not: know clients.
+In: the `Load` of a fleet, or a bare policy. Out: plain dictionaries, as `--json` prints them. The
+connection attempts of a small fleet have bursts by chance alone, so `by_chance` is the peak of as
+many attempts at random times; no goal can be lower. Must not know clients.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ CAP = 20.0
 TRIES = 4
 """KIP-580: in the first second, instead of ten."""
 PEAK = 2.0
-"""Dials in the fullest 10 ms over their mean, at the cap."""
+"""Goal for attempts in the fullest 10 ms over their mean, with the maximum backoff."""
 CHANCE = 1.25
-"""Or so much above what chance alone does to a small fleet."""
+"""Or this factor above the peak that chance alone causes in a small fleet."""
 STORM = 2.0
-"""Dials and metadata requests of a client after the return: one to learn, one for its leader."""
+"""Attempts and metadata requests of a client after the return: one to learn, one for its leader."""
 
 
 def figures(load: Load) -> dict[str, Any]:
-    """Everything that is printed of one fleet."""
+    """Return all printed figures of one fleet."""
     case, clients = load.case, max(1, load.clients)
     outage = case.outage
     since = min(CAP, outage / 2)
@@ -78,7 +77,7 @@ def figures(load: Load) -> dict[str, Any]:
 
 
 def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Counter[int]:
-    """How much arrived in each window, at one broker or at all."""
+    """Return the number of arrivals in each window, at one broker or at all."""
     found: Counter[int] = Counter()
     for (kind, where, window), count in load.counts.items():
         if kind in what and broker in (None, where):
@@ -87,12 +86,12 @@ def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Cou
 
 
 def spread(load: Load, what: str) -> Counter[int]:
-    """How many clients for each value, whichever broker it was."""
+    """Return the number of clients by value, for all brokers."""
     return by_window(load, (what,))
 
 
 def percentile(counts: Counter[int], share: float) -> float | None:
-    """The value that so many of the counted are below, in seconds of milliseconds."""
+    """Return the percentile of counts by milliseconds, in seconds."""
     left = int(counts.total() * share)
     for value in sorted(counts):
         left -= counts[value]
@@ -107,7 +106,7 @@ def _between(counts: Counter[int], start: float, end: float) -> Counter[int]:
 
 
 def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
-    """Dials and metadata requests per second at each broker."""
+    """Return connection attempts and metadata requests per second at each broker."""
     seconds: dict[tuple[str, int], Counter[int]] = {}
     first, last = round(start * WINDOWS), round(end * WINDOWS)
     for (kind, broker, window), count in load.counts.items():
@@ -127,12 +126,12 @@ def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
 
 
 def missed(found: dict[str, Any]) -> list[str]:
-    """Which goals a fleet misses, in words."""
+    """Return the missed goals of a fleet, as text."""
     cap, back, says = found["cap"], found["return"], []
     tries = found["first_second"]["tries_max"]
     if tries > TRIES:
         says.append(f"{tries} tries in the first second, goal {TRIES}")
-    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two dials are chance
+    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two attempts are chance
     allowed = max(PEAK, CHANCE * cap["by_chance"], some)
     if cap["peak_over_mean"] > allowed:
         says.append(f"peak over mean {cap['peak_over_mean']} at the cap, allowed {allowed:.2f}")
@@ -148,7 +147,7 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 
 def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
-    """The fullest bin of 10 ms over the mean one; 0 with nothing in it."""
+    """Return the fullest bin of 10 ms over the mean; 0 if there are none."""
     bins = max(1, round((end - start) / BIN))
     counts = Counter(int((t - start) / BIN) for t in times if start <= t < end)
     total = sum(counts.values())
@@ -156,13 +155,13 @@ def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
 
 
 def by_chance(mean: float, bins: int) -> float:
-    """Peak over mean that as many dials at wholly random times would most likely show.
+    """Return the likely peak over mean of as many attempts at random times.
 
     A small fleet's peak can't be below it, whatever the clients do.
     """
     if mean <= 0 or bins < 1:
         return 0.0
-    # From far above downwards, and in logarithms: exp(-mean) is zero for a large fleet.
+    # Begin far above the mean and use logarithms: exp(-mean) is zero for a large fleet.
     count, tail = math.ceil(mean + 12 * math.sqrt(mean) + 40), 0.0
     while True:
         tail += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
@@ -172,7 +171,7 @@ def by_chance(mean: float, bins: int) -> float:
 
 
 def bare(policy: ExponentialBackoff, clients: int, seconds: float, seed: int) -> list[float]:
-    """Dials of clients that do nothing else: a failure at each, then the policy's wait."""
+    """Return the times of attempts that all fail and then wait for the policy's backoff."""
     rng = derived_rng(seed, "bare")
     times = []
     for _ in range(clients):

@@ -1,9 +1,9 @@
-"""A large fleet in slices: what one worker simulates at a time, here, in a process or on Spark.
+"""Divide a large fleet into slices, for one worker each: here, in a process or on Spark.
 
-In: cases, how many clients, how many of them make a slice. Out: slices with numbers, each of which
-gives its `Load`; the loads of all add up to the fleet's. A plan describes itself in full, so that
-work which was interrupted goes on only as the same plan, with the same clients.
-Must not: know who runs the slices, or keep anything of a client.
+In: cases, the number of clients, the size of a slice. Out: numbered slices, each with its `Load`;
+all loads add up to the fleet's. A plan describes itself completely, so that interrupted work is
+only resumed with the same plan and the same clients. Must not know who runs the slices, or keep
+state of a client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from odradek.simulation.measurements.fleet import Case, Load, simulate
 
 ROOMS = ("common", "protocol", "record", "network", "metadata", "clients", "simulation")
-"""Where the code lives that decides what a simulated client does."""
+"""Packages with the code that decides how a simulated client behaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """Everything that there is to simulate."""
+    """All clients to simulate."""
 
     cases: tuple[Case, ...]
     clients: int
     size: int
-    """Clients of a slice."""
+    """Number of clients in a slice."""
 
     def slices(self) -> list[Slice]:
-        """All slices, case by case."""
+        """Return all slices, case by case."""
         found: list[Slice] = []
         for case in range(len(self.cases)):
             for first in range(0, self.clients, self.size):
@@ -55,7 +55,7 @@ class FleetPlan:
         return simulate(self.cases[part.case], numbers)
 
     def described(self) -> dict[str, Any]:
-        """What has to be the same for results to be of one piece."""
+        """Return the values that must be equal for results to belong together."""
         return {
             "cases": [
                 {
@@ -74,14 +74,14 @@ class FleetPlan:
 
 
 def sample(clients: int, size: int) -> range:
-    """The numbers of so many clients, evenly spread."""
+    """Return the numbers of some clients, evenly spread."""
     step = max(1, clients // max(1, size))
     return range(0, min(clients, step * size), step)
 
 
 @cache
 def code_digest() -> str:
-    """The sources that a simulated client consists of, as one short text."""
+    """Return a digest of the sources that determine a simulated client."""
     found = hashlib.sha256()
     for room in ROOMS:
         _digest(files(f"odradek.{room}"), found)

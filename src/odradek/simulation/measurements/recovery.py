@@ -1,12 +1,12 @@
-"""How soon a client finds its cluster again: one producer, one fault, virtual time (R-RB-7).
+"""Measure how soon a client recovers: one producer, one fault, virtual time (R-RB-7).
 
-In: a number of brokers, a fault, a strategy, a seed. Out: when a live broker was reached and the
-first record acknowledged, counted from the fault on, and what it cost in dials and questions.
-The producer is the engine that ships, in message mode, with a record every 50 ms and its
-connections established; all brokers that it knows are replaced at one instant by as many others at
-other addresses, with the same cluster id, topics and records. `bootstrap.servers` is a name that
-leads to the new ones. What a fault says is what the *old* addresses do from then on.
-Must not: look into the client; what it did is taken from its events.
+In: a number of brokers, a fault, a strategy, a seed. Out: the time from the fault until a live
+broker was reached and until the first record was acknowledged, and the number of connection
+attempts and requests. The producer has the engine that ships, in message mode, with a record every
+50 ms and its connections established; all brokers that it knows are replaced at one instant by as
+many others at other addresses, with the same cluster id, topics and records. `bootstrap.servers` is
+a name that resolves to the new ones. A fault is how the *old* addresses behave from then on. Must
+not look into the client; its behaviour is taken from its events.
 """
 
 from __future__ import annotations
@@ -34,63 +34,64 @@ TOPIC = "records"
 INTERVAL = 0.05
 """Seconds between two records."""
 SLOWLY = 1.0
-"""The same in a total outage: in five minutes nothing would come of more but expired records."""
+"""The same in a total outage: in five minutes, more records would only expire."""
 WARM_UP = 3.0
 OUTAGE = 300.0
-"""Seconds of a total outage whose dials are counted; it ends at some time in the next half minute,
-so that the time to recover doesn't depend on what happens just then."""
+"""Seconds of a total outage in which connection attempts are counted. It ends at a random time in
+the next half minute, so that the time to recover doesn't depend on that instant."""
 OVERTIME = 30.0
 HOUR = 3600.0
 HANDSHAKE = 5.0
-"""Seconds that a slow handshake takes: longer than anybody wants to wait."""
+"""Seconds that a slow handshake takes: longer than any user wants to wait."""
 RECORD = 100
 
 
 class RecoveryFault(Enum):
-    """What the addresses of the old brokers do once the new ones are there."""
+    """Behaviour of the old brokers' addresses when the new ones exist."""
 
     REFUSED = "refused"
     """Nothing listens; established connections are closed."""
     BLACKHOLED = "blackholed"
-    """Dials vanish; established connections were closed before."""
+    """Connection attempts time out silently; established connections were closed before."""
     SILENT = "silent"
-    """Dials vanish, and established connections fall silent without an end."""
+    """Connection attempts time out silently, and established connections become silent."""
     ACCEPT_RESET = "accept-reset"
-    """Dials are accepted and reset."""
+    """Connections are accepted and reset."""
     READY_THEN_CLOSE = "ready-then-close"
-    """Dials are accepted, ApiVersions is answered, then the connection is closed."""
+    """Connections are accepted, ApiVersions is answered, then the connection is closed."""
     SLOW_HANDSHAKE = "slow-handshake"
-    """Dials are accepted, ApiVersions is answered five seconds later, the next request by a close.
-    """
+    """Connections are accepted, ApiVersions is answered five seconds later, and the connection is
+    closed on the next request."""
     IDLE_THEN_REPLACED = "idle-then-replaced"
-    """Refused, and it happens at some time within an hour without any call. The clock starts with
-    the next call. The client is stepped inside calls only, so it learns nothing before."""
+    """Refused, and at a random time within an hour without any call. The time counts from the next
+    call. The client only runs inside calls, so it learns nothing before."""
     DNS_MOVED = "dns-moved"
-    """Refused, and the bootstrap name leads elsewhere as well."""
+    """Refused, and the bootstrap name resolves to other addresses as well."""
     OUTAGE_REFUSED = "outage-refused"
-    """Everything, the bootstrap address too, is gone for five minutes and a bit, and comes back as
-    it was. Dials are those of the five minutes; the times count from the return on."""
+    """All addresses, the bootstrap address included, are down for a little more than five
+    minutes, and return as they were. Attempts are counted for five minutes; the times count from
+    the return."""
     OUTAGE_BLACKHOLED = "outage-blackholed"
-    """The same, with dials that vanish."""
+    """The same, with connection attempts that time out silently."""
 
     @property
     def total(self) -> bool:
-        """Whether it is an outage of everything, with a return."""
+        """Whether all addresses are down and return."""
         return self in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRun:
-    """What one run showed. Seconds; None where it didn't happen within the limit."""
+    """Results of one run, in seconds; None if it didn't happen within the limit."""
 
     contact: float | None
     """Until a live broker had answered ApiVersions."""
     ack: float | None
     """Until the first record was acknowledged."""
     dials: int
-    """From the fault until the first acknowledgement; in a total outage: of the outage."""
+    """Number of connection attempts until the first acknowledgement, or during a total outage."""
     max_per_s: int
-    """Most dials within one second, from the fault until the contact."""
+    """Maximum number of attempts within one second, from the fault until the contact."""
     metadata_requests: int
     rebootstraps: int
 
@@ -104,10 +105,10 @@ def recover(
     limit: float = 60.0,
     partitions: int | None = None,
 ) -> RecoveryRun:
-    """Run one client through one fault.
+    """Run one client with one fault.
 
     `partitions` is the number of partitions that it writes to, and so of brokers that it is
-    connected to. None: drawn from 1 to `brokers`, each order of magnitude as likely as another.
+    connected to. None: drawn from 1 to `brokers`, with each order of magnitude equally likely.
     """
     return _Recovery(brokers, fault, seed, strategy, limit, partitions).run()
 
@@ -153,10 +154,10 @@ class _Recovery:
         self.dials: list[float] = []
         self.counts: Counter[str] = Counter()
         self.live: set[str] = set()
-        """Addresses where the cluster can be reached now that the fault is there."""
+        """Addresses at which the cluster can be reached during the fault."""
 
     def run(self) -> RecoveryRun:
-        """From the start of the client to the first acknowledgement behind the fault."""
+        """Run from the start of the client to the first acknowledgement after the fault."""
         self._establish()
         if self.idle:
             self._replaced_while_idle()
@@ -205,7 +206,7 @@ class _Recovery:
             raise RuntimeError("buffer.memory is full, although little is sent here")
         if place.index == 0:
             place.batch.done.when_done(self._settled)
-        self.engine.post(_nothing)  # so that a host without a thread of its own steps as well
+        self.engine.post(_nothing)  # so that a host without a thread steps, too
         self.host.wake()
         return place.batch
 
@@ -231,7 +232,7 @@ class _Recovery:
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """The cluster is there (again), and somebody wants to write."""
+        """Start the clock: the cluster is up (again), and a record waits to be written."""
         self.since = self.world.now
         self.live = {str(b.address) for b in self.cluster.brokers.values()}
         self.live.add(self.cluster.bootstrap_servers)
@@ -269,9 +270,9 @@ class _Recovery:
         self._start_clock()
 
     def _replace(self) -> None:
-        """Put every broker at an address of its own, at this instant; the old ones do their part.
+        """Move every broker to another address at this instant; the old ones have the fault.
 
-        Nothing is lost and nobody waits for an election: what is measured is the client.
+        Nothing is lost and there is no election, because the client alone is measured.
         """
         world, cluster = self.world, self.cluster
         for broker in cluster.brokers.values():
@@ -298,21 +299,21 @@ _GHOSTS = (RecoveryFault.ACCEPT_RESET, RecoveryFault.READY_THEN_CLOSE, RecoveryF
 
 
 class _Ghost:
-    """What still listens at an old broker's address."""
+    """The listener at an old broker's address."""
 
     def __init__(self, broker: SimulatedBroker, fault: RecoveryFault) -> None:
         self.broker = broker
         self.fault = fault
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """A dial arrives."""
+        """Handle a connection attempt."""
         if self.fault is RecoveryFault.ACCEPT_RESET:
             self.broker.time.after(0.0, lambda: peer.close(reset=True))
         return _GhostSession(self, peer)
 
 
 class _GhostSession:
-    """A connection to a ghost."""
+    """A connection to an old address."""
 
     idle = ended = True
 
@@ -321,7 +322,7 @@ class _GhostSession:
         self.peer = peer
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Answer ApiVersions, perhaps late; close at anything else."""
+        """Answer ApiVersions, perhaps late; close on any other request."""
         fault, broker = self.ghost.fault, self.ghost.broker
         if request.api_key != ApiVersionsRequest.API_KEY:
             self.peer.close(reset=False)
@@ -335,16 +336,16 @@ class _GhostSession:
         self.peer.respond(request, api_versions(self.ghost.broker), request.version)
 
     def left(self) -> None:
-        """The client has closed it: nothing to give up."""
+        """Do nothing: a closed connection has no state."""
 
     def closed(self) -> None:
-        """It is gone: nothing to give up."""
+        """Do nothing: a closed connection has no state."""
 
 
 def _nothing(now: float) -> None:
-    """Change nothing; its arrival makes the engine step."""
+    """Change nothing; posting this makes the engine step."""
 
 
 def busiest(times: list[float], window: float) -> int:
-    """Most of these (sorted) times within one window of so many seconds."""
+    """Return the maximum number of these (sorted) times within a window."""
     return max((bisect_right(times, t + window) - i for i, t in enumerate(times)), default=0)

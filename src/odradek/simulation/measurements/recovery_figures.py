@@ -1,7 +1,7 @@
-"""What many runs of a recovery say together, and whether R-RB-7's goal is met.
+"""Summarize many runs of a recovery, and compare them with R-RB-7's goal.
 
 In: runs of one fault with one number of brokers. Out: a plain dictionary, as `--json` prints it.
-Must not: leave out runs that never recovered; they are the end of the distribution.
+Must not leave out runs that never recovered; they are the end of the distribution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PER_SECOND = 6
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What p99 of the time to the contact may be, or how many dials an outage may cost."""
+    """Limit of the p99 of the time to the contact, or of the connection attempts in an outage."""
 
     contact: float | None = None
     dials: int | None = None
@@ -44,14 +44,14 @@ GOALS = {
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
-    """The nearest-rank percentile; None counts as later than everything, and is None again."""
+    """Return the nearest-rank percentile; None counts as infinity, and is returned as None."""
     ordered = sorted(math.inf if v is None else v for v in values)
     found = ordered[max(0, math.ceil(share * len(ordered)) - 1)]
     return None if found == math.inf else round(found, 4)
 
 
 def figures(fault: RecoveryFault, runs: Sequence[RecoveryRun]) -> dict[str, Any]:
-    """The distribution of all runs, and what of the goal is missed."""
+    """Return the distribution of all runs, and the missed goals."""
     contacts = [r.contact for r in runs]
     acks = [r.ack for r in runs]
     after = [
@@ -80,7 +80,7 @@ def _spread(values: Sequence[float | None]) -> dict[str, float | None]:
 
 
 def missed(fault: RecoveryFault, found: dict[str, Any]) -> list[str]:
-    """What of the goal isn't met, in words."""
+    """Return the missed goals as text."""
     goal, says = GOALS[fault], []
     contact, after = found["contact"]["p99"], found["ack_after_contact"]["p99"]
     if goal.contact is not None and (contact is None or contact > goal.contact):

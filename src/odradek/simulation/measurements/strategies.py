@@ -1,16 +1,16 @@
-"""Other clients' rules for dialling and for metadata, to be compared with ours in one world.
+"""Define other clients' rules for connections and metadata, for comparisons.
 
-In: the engine that ships, with other `Parts`. Out: strategies by name. Must not: be used by
-anything that ships.
+In: the engine that ships, with other `Parts`. Out: strategies by name. Must not be used by code
+that ships.
 
-Java's rules are written down from the behaviour of Kafka's own client (trunk, August 2026). What is
-modelled: the choice of a node for metadata and for connections, the timing of refreshes with its
-jitter redrawn at every look, one failure for any disconnect while a refresh is due, both triggers
-of a rebootstrap (no node is left at a due refresh; 300 s without success), backoff reset as soon as
-ApiVersions is answered, no limit on dials but the backoff of each address, no suspicion of silence.
-What isn't: backoff is kept per address instead of per node id (the same here, since replaced
-brokers have other addresses); sends aren't held back while a refresh is due; requests, retries of
-batches and the wire are Odradek's own in every strategy, so what is compared is the criterion.
+Java's rules are written from the behaviour of Kafka's own client (trunk, August 2026). Modelled
+are: the choice of a node for metadata and for connections; the timing of refreshes, with jitter
+redrawn at every check; one failure for any disconnect while a refresh is due; both triggers of a
+rebootstrap (no node is left at a due refresh; 300 s without success); backoff reset as soon as
+ApiVersions is answered; no limit on connection attempts but the backoff of each address; no
+suspicion of silent connections. Not modelled: backoff by node id instead of address (the same here,
+since replaced brokers have other addresses); sends held back while a refresh is due. Requests,
+retries of batches and the wire are Odradek's own in every strategy, so only the rules differ.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from odradek.protocol.messages.metadata import (
 
 
 class JavaStates(ClusterConnectionStates):
-    """KIP-144 as Java has it: every end of a connection counts, ApiVersions resets."""
+    """KIP-144 as in Java: every end of a connection counts, ApiVersions resets."""
 
     def closed(self, address: Address, now: float) -> float:
-        """An orderly end is a failure like any other."""
+        """Count an orderly end as a failure like any other."""
         return self.failed(address, now, None, connecting=False)
 
     def setup_done(self, address: Address) -> None:
-        """Ready: both counters start over."""
+        """Reset both counters, because the connection is ready."""
         super().setup_done(address)
         self.state(address).failures = 0
 
 
 class NoGovernor(DialGovernor):
-    """Dials are limited by the backoff of their addresses alone."""
+    """Limits connection attempts by the backoff of their addresses alone."""
 
     def wait(
         self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
     ) -> float:
-        """Never wait."""
+        """Return 0.0: never wait."""
         return 0.0
 
     def failed(self, now: float) -> None:
-        """A failure changes nothing."""
+        """Ignore the failure."""
 
 
 class JavaNetwork(NetworkClient):
-    """The network client with Java's records of addresses, and neither governor nor suspicion."""
+    """The network client with Java's state of addresses, and without governor and suspicion."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         super().__init__(engine, config, rng, frame_limit=frame_limit)
@@ -82,11 +82,11 @@ class JavaNetwork(NetworkClient):
         self.dials = DialPolicy(self.states, NoGovernor(rng))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        connection.suspect = True  # noted so that it isn't asked again; nobody looks at it
+        connection.suspect = True  # set so that it isn't checked again; not used
 
 
 class JavaUpdater(MetadataUpdater):
-    """Metadata refreshes and rebootstraps by Java's criterion."""
+    """Metadata refreshes and rebootstraps by Java's rules."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -99,7 +99,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def run(self) -> Flow[None]:
-        """Look whenever something happens, as each poll of Java's network client does."""
+        """Update whenever something happens, as each poll of Java's network client does."""
         now = yield START
         while True:
             until = self._maybe_update(now)
@@ -110,12 +110,12 @@ class JavaUpdater(MetadataUpdater):
     # Timing
 
     def _due_at(self) -> float:
-        """When the next refresh is allowed and wanted; the jitter is drawn at every look."""
+        """Return when the next refresh is allowed and wanted; each check draws new jitter."""
         allowed = self._last_refresh + self._policy.delay(max(self._failures - 1, 0), self._rng)
         if self._same:
             spaced = self._last_refresh + self._policy.delay(self._same - 1, self._rng)
             allowed = max(allowed, spaced)
-        self.metadata.allowed_at = -math.inf  # Odradek's own spacing doesn't count here
+        self.metadata.allowed_at = -math.inf  # Odradek's spacing doesn't apply here
         return max(allowed, self.metadata.due_at())
 
     def _failed_update(self, now: float) -> None:
@@ -124,7 +124,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def _maybe_update(self, now: float) -> float:
-        """One look; returns when to look again without an event."""
+        """Check once; return when to check again without an event."""
         if self._asked is not None and self._asked.reply.done:
             self._answered(self._asked, now)
         if self._rebootstraps and self.due_since is not None:
@@ -154,14 +154,14 @@ class JavaUpdater(MetadataUpdater):
             self._network.dial(address, now, for_metadata=True)
         return now + self._base
 
-    # Whom to ask
+    # Choice of a node
 
     def _nodes(self) -> list[Address]:
         snapshot = self.metadata.snapshot
         return self.bootstrap if snapshot is None else snapshot.addresses()
 
     def _least_loaded(self, now: float) -> tuple[Address | None, bool]:
-        """The node to ask, and whether any connection is ready at all."""
+        """Return the node for the request, and whether any connection is ready at all."""
         nodes = self._nodes()
         start = int(self._rng.random() * len(nodes))
         busy: tuple[int, Address] | None = None
@@ -212,7 +212,7 @@ class JavaUpdater(MetadataUpdater):
             round=self.rounds,
         )
 
-    # What comes back
+    # Responses
 
     def _answered(self, asked: PendingRequest, now: float) -> None:
         self._asked = None
@@ -255,7 +255,7 @@ class JavaUpdater(MetadataUpdater):
         )
 
     def _restart(self, why: str, now: float, *, close: bool) -> None:
-        """Start again from the bootstrap list; the cluster id is forgotten with the rest."""
+        """Restart from the bootstrap list, and forget the cluster id with the rest."""
         nodes = self._nodes()
         self.current = Rebootstrap(why, now)
         self.history.append(self.current)
@@ -269,7 +269,7 @@ class JavaUpdater(MetadataUpdater):
                 self._network.close(connection, now, "rebootstrap")
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
-        """Any disconnect is a failed update while one is due, and asks for one."""
+        """Count any disconnect as a failed update if one is due, and request an update."""
         asked = self._asked
         if asked is not None and asked.connection is connection:
             self._asked = None
@@ -280,14 +280,17 @@ class JavaUpdater(MetadataUpdater):
         self.metadata.request(f"{connection.address} was lost")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        """Java doesn't suspect."""
+        """Ignore a silent connection: Java has no suspicion."""
 
 
 class JavaBackoff(ExponentialBackoff):
-    """The curve saturates exactly at the maximum and is capped there once more with its jitter."""
+    """A curve that ends exactly at the maximum, and is capped there again with its jitter."""
 
     def delay(self, failures: int, rng: Rng) -> float:
-        """min(max, min(max, base · 2^failures) · random(0.8, 1.2)); without growth no jitter."""
+        """Return min(max, min(max, base · 2^failures) · random(0.8, 1.2)).
+
+        Without growth there is no jitter.
+        """
         if self.constant or not self.base:
             return self.maximum if self.constant else 0.0
         jitter = 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
@@ -296,31 +299,31 @@ class JavaBackoff(ExponentialBackoff):
 
 
 class JavaConfig(Config):
-    """A configuration whose backoffs are Java's."""
+    """A configuration with Java's backoffs."""
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """The pair `name.ms`, `name.max.ms` as a calculator."""
+        """Return the calculator for `name.ms` and `name.max.ms`."""
         usual = super().backoff(name)
         return JavaBackoff(usual.base, usual.maximum)
 
 
 class LiteralBackoff(ExponentialBackoff):
-    """KIP-580's formula word for word: the jittered value is capped, the exponent isn't clamped.
+    """KIP-580's formula literally: the jittered value is capped, the exponent isn't limited.
 
-    Once the curve is far above the maximum, the cap cuts all jitter off.
+    When the curve is far above the maximum, the cap removes all jitter.
     """
 
     def delay(self, failures: int, rng: Rng) -> float:
-        """min(max, base · 2^failures · random(0.8, 1.2))."""
+        """Return min(max, base · 2^failures · random(0.8, 1.2))."""
         jitter = 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
         return min(self.maximum, math.ldexp(self.base, min(failures, 64)) * jitter)
 
 
 class LiteralConfig(Config):
-    """A configuration whose backoffs follow KIP-580's formula literally."""
+    """A configuration with backoffs by KIP-580's formula, literally."""
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """The pair `name.ms`, `name.max.ms` as a calculator."""
+        """Return the calculator for `name.ms` and `name.max.ms`."""
         usual = super().backoff(name)
         return LiteralBackoff(usual.base, usual.maximum)
 
@@ -335,17 +338,17 @@ class Strategy:
     kind: type[Config] = Config
     config: Mapping[str, Any] = field(default_factory=dict)
     always_runs: bool = False
-    """The real client has a thread that goes on between calls."""
+    """Whether the real client has a thread that runs between calls."""
 
     def configure(self, client: str, bootstrap_servers: str, **more: Any) -> Config:
-        """The configuration of one client under these rules."""
+        """Return the configuration of one client with these rules."""
         given = {"bootstrap.servers": bootstrap_servers, **self.config, **more}
         return self.kind(client, given)
 
 
 JAVA = Parts(JavaNetwork, JavaUpdater)
 CONSTANT_MS = 100
-"""The base of KIP-580's example: ten tries in a second, for ever."""
+"""The base of KIP-580's example: ten attempts per second, forever."""
 
 STRATEGIES = {
     s.name: s

@@ -1,1 +1,1 @@
-"""Random schedules of faults: how they are drawn, run, searched and made short."""
+"""Random schedules of faults: drawing, running, searching and shortening them."""
