@@ -1,7 +1,7 @@
-/* What the kernels need and Cython can't say: which sources they were built from, and CRC-32C by
-   instruction where this very processor has it. Nothing here is compiled for more than the
-   baseline but the functions marked so, and those run only after asking the processor: a binary
-   built elsewhere must never die of an illegal instruction. */
+/* C code of the kernels that Cython can't express: the digest of their sources, and CRC-32C by the
+   processor's instruction if it has one. Only the marked functions are compiled for more than the
+   baseline, and they run only after a check of the processor: a binary that was built elsewhere
+   must never fail with an illegal instruction. */
 #ifndef ODRADEK_NATIVE_H
 #define ODRADEK_NATIVE_H
 
@@ -26,7 +26,7 @@ static const char odradek_digest[] = "odradek-kernel-sources:" ODRADEK_DIGEST;
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <nmmintrin.h>
-#if defined(__clang__) && __clang_major__ >= 14 /* has it apart, and off in zig's baseline */
+#if defined(__clang__) && __clang_major__ >= 14 /* a separate feature, off in zig's baseline */
 #define ODRADEK_CRC_TARGET __attribute__((target("sse4.2,crc32")))
 #else
 #define ODRADEK_CRC_TARGET __attribute__((target("sse4.2")))
@@ -60,9 +60,9 @@ static int odradek_has_crc(void) { return (getauxval(AT_HWCAP) & (1UL << 7)) != 
 static int odradek_has_crc(void) { return 0; }
 #endif
 
-/* What one thread does at a time: here where there is no GIL to see to it, and nothing elsewhere. Who
-   holds one runs no code of others, and takes no second one but in this order: a builder's, that of
-   an encoder's turn, the pool's. */
+/* Mutexes for Pythons without a GIL; with a GIL they do nothing. A thread that holds one runs no
+   foreign code, and may only take a second one in this order: a builder's, that of an encoder's
+   turn, the pool's. */
 #ifdef Py_GIL_DISABLED
 typedef PyMutex odradek_mutex;
 #define odradek_lock(mutex) PyMutex_Lock(mutex)
@@ -75,7 +75,7 @@ typedef char odradek_mutex;
 #define odradek_free_threads 0
 #endif
 
-/* Arrow's C data interface; the structure is its specification's. */
+/* Arrow's C data interface; its specification defines the structure. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 struct ArrowArray {
@@ -88,9 +88,9 @@ struct ArrowArray {
 };
 #endif
 
-/* What a record batch refers to as long as Arrow has it, before the columns that were written for it. */
+/* Head of a record batch that Arrow uses: the buffers it refers to. The columns written for it follow. */
 typedef struct {
-    int64_t capacity; /* bytes, those after it among them */
+    int64_t capacity; /* bytes, including those after this structure */
     int views;
     Py_buffer view[9];
     struct ArrowArray column[7];
@@ -99,19 +99,19 @@ typedef struct {
     const void *none[1];
 } odradek_lent;
 
-/* Each kernel has a pool of its own, and this is its mutex. */
+/* Each kernel has a separate pool; this is its mutex. */
 static odradek_mutex odradek_pool;
 
-/* From 3.14 on a tuple keeps its hash, where -1 says that it isn't known yet; what
-   PyType_GenericAlloc gives is zero. */
+/* From 3.14 on a tuple caches its hash, with -1 for an unknown one; PyType_GenericAlloc sets it to
+   zero. */
 #if PY_VERSION_HEX >= 0x030E0000
 #define odradek_hash_unknown(row) (((PyTupleObject *)(row))->ob_hash = -1)
 #else
 #define odradek_hash_unknown(row) ((void)(row))
 #endif
 
-/* A tuple of this class, which has nothing but items; whoever asks fills all of them before anything
-   else. The garbage collector doesn't know it. */
+/* Create a tuple of this class, which must have only items; the caller fills all of them at once.
+   The garbage collector doesn't track it. */
 static inline PyObject *odradek_new_tuple(PyTypeObject *kind, Py_ssize_t items) {
     PyTupleObject *made = PyObject_GC_NewVar(PyTupleObject, kind, items);
     if (made != NULL)
@@ -119,9 +119,9 @@ static inline PyObject *odradek_new_tuple(PyTypeObject *kind, Py_ssize_t items) 
     return (PyObject *)made;
 }
 
-/* Nobody asks how many items a tuple has before its slots are read, and `tuple.__new__` makes one of
-   any class with any number of them: there is always memory for as many as the longest class has,
-   and what wasn't given is not there. */
+/* Slots are read without a check of the tuple's size, but `tuple.__new__` creates a tuple of any
+   class with any number of items. So memory for the items of the longest class is always allocated;
+   missing items are NULL, which reads as a missing attribute. */
 static Py_ssize_t odradek_most_items;
 
 static PyObject *odradek_long_tuple(PyTypeObject *kind, Py_ssize_t items) {
@@ -132,13 +132,13 @@ static PyObject *odradek_long_tuple(PyTypeObject *kind, Py_ssize_t items) {
     return made;
 }
 
-/* Have objects of this class made so. Classes that inherit from it don't inherit that. */
+/* Let objects of this class be allocated that way. Subclasses don't inherit this. */
 static void odradek_make_long(PyObject *kind) {
     ((PyTypeObject *)kind)->tp_alloc = odradek_long_tuple;
 }
 
-/* Have the items of a named tuple's class read as slots are: the interpreter does so in a tenth of
-   the time that a property takes. What describes them lives as long as the process. */
+/* Let the fields of a named tuple's class be read like slots: the interpreter does so in a tenth of
+   the time that a property takes. Their descriptors are never freed. */
 static int odradek_read_as_slots(PyObject *kind, PyObject *names) {
     Py_ssize_t count = PyTuple_GET_SIZE(names);
     PyMemberDef *members = PyMem_Calloc(count + 1, sizeof(PyMemberDef));
@@ -174,8 +174,8 @@ static int odradek_read_as_slots(PyObject *kind, PyObject *names) {
     return 0;
 }
 
-/* Where the objects of a class have what `__slots__` calls so, in bytes from their beginning; 0 for
-   what is no such slot. A look-up by name costs ten times what reading or filling one does. */
+/* Return the position of a slot in a class's objects, in bytes; 0 if the name isn't a slot. Looking
+   an attribute up by name takes ten times as long as reading or filling a slot. */
 static Py_ssize_t odradek_slot(PyObject *kind, PyObject *name) {
     PyObject *found = PyObject_GetAttr(kind, name);
     Py_ssize_t at = 0;
@@ -193,8 +193,8 @@ static Py_ssize_t odradek_slot(PyObject *kind, PyObject *name) {
     return at;
 }
 
-/* What is in a slot, or what the attribute is where there is none. Without the GIL somebody might
-   take it out of the slot meanwhile. */
+/* Return the content of a slot, or else the attribute. Without the GIL another thread might remove
+   the content in between. */
 static inline PyObject *odradek_slot_get(PyObject *of, Py_ssize_t at, PyObject *name) {
 #ifndef Py_GIL_DISABLED
     PyObject *found = at ? *(PyObject **)((char *)of + at) : NULL;
@@ -206,16 +206,16 @@ static inline PyObject *odradek_slot_get(PyObject *of, Py_ssize_t at, PyObject *
     return PyObject_GetAttr(of, name);
 }
 
-/* Fill a slot of an object that was just made and that nobody else knows. */
+/* Fill a slot of a new object, to which no other references exist. */
 static inline void odradek_slot_fill(PyObject *of, Py_ssize_t at, PyObject *value) {
     Py_INCREF(value);
     *(PyObject **)((char *)of + at) = value;
 }
 
 /* One lane of this many bytes in each of three independent streams hides the instruction's
-   latency of three cycles; their results are joined by tables that append so many zero bytes.
-   Long lanes are for memory that isn't in the processor's cache, as what a socket has just given:
-   its prefetcher follows a stream, and in lanes of 1344 bytes no stream lasts (6 GB/s, not 14). */
+   latency of three cycles; tables that append n zero bytes join their results.
+   Long lanes are for memory that isn't in the processor's cache, like bytes just read from a
+   socket: the prefetcher needs long streams, and lanes of 1344 bytes are too short (6 GB/s, not 14). */
 #define ODRADEK_LANES 3
 #define ODRADEK_LONGEST 8064
 #define ODRADEK_LONG 1344 /* a sixth of it: see odradek_crc_prepare */
@@ -236,7 +236,7 @@ static inline uint32_t odradek_crc_skipped(uint32_t table[4][256], uint32_t crc)
            table[3][crc >> 24];
 }
 
-/* Appending zeros is linear: 32 single bits say it for all. */
+/* Appending zeros is linear: the results for 32 single bits determine all others. */
 static void odradek_crc_fill(uint32_t table[4][256], const uint32_t bits[32]) {
     for (int byte = 0; byte < 4; byte++)
         for (int i = 0; i < 256; i++) {
@@ -248,7 +248,7 @@ static void odradek_crc_fill(uint32_t table[4][256], const uint32_t bits[32]) {
         }
 }
 
-/* Called at import, under the GIL, so that nothing is prepared while threads compute. */
+/* Called at import, under the GIL, so that no thread computes before the tables are complete. */
 static void odradek_crc_prepare(void) {
     uint32_t bits[32];
     if (odradek_crc_kind >= 0)
@@ -338,10 +338,10 @@ static inline uint32_t odradek_crc32c(const uint8_t *data, size_t size) {
     return odradek_crc_by_table(data, size);
 }
 
-/* Blocks of a megabyte come and go with every answer. malloc would keep them in its heap, where one
-   small piece above them holds hundreds of megabytes back, so larger ones are mapped: what is given
-   back is gone, and growing moves pages and no bytes. (Huge pages were tried: sometimes half as much
-   again, sometimes a third, and more memory.) */
+/* Each response allocates and frees blocks of about a megabyte. malloc would keep them in its heap,
+   where one small allocation above them prevents hundreds of megabytes from being returned to the
+   system. So large blocks are mapped: freeing returns them at once, and growing moves pages instead
+   of bytes. (Huge pages were tried: sometimes 50 % faster, sometimes 30 %, with more memory.) */
 #if defined(__linux__)
 #include <sys/mman.h>
 #define ODRADEK_MAPPED ((size_t)128 << 10)
@@ -371,7 +371,7 @@ static inline void odradek_block_give(void *block, size_t size) {
     free(block);
 }
 
-/* NULL leaves the old block as it was; an old size of 0 means that there is none. */
+/* If NULL is returned, the old block is unchanged; an old size of 0 means that there is none. */
 static inline void *odradek_block_grow(void *block, size_t old, size_t size) {
     void *larger;
     if (!old || size < ODRADEK_MAPPED)

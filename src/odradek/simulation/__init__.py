@@ -14,7 +14,7 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
     world.after(2.0, lambda: cluster.move(after=30.0))
     future.result(timeout=10)                           # virtual seconds
     world.advance(60)                                   # all clients of the world continue
-    cluster.records("flights", 0)                       # rows: offset, timestamp, type, key, value …
+    cluster.records("flights", 0)                       # (offset, timestamp, type, key, value …)
     world.hosts["producer"].trace.lines()               # what the client did, with times
 
 `world.host(name, mode="messages")` passes messages as objects, without encoding them (for fleets);

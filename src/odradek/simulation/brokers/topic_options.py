@@ -1,6 +1,6 @@
 """List the topic options of Kafka 4.4: default, and Kafka's number for the type.
 
-In: nothing. Out: a table; simulated brokers refuse other names. Must not give an option any effect.
+In: nothing. Out: a table; simulated brokers refuse other names. Must not implement any option.
 """
 
 from __future__ import annotations

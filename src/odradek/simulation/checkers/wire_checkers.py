@@ -166,7 +166,7 @@ class Wire:
         )
 
     def _was_given_up(self, line: _Line) -> bool:
-        """Return whether a metadata request waited behind a blocked write."""
+        """Return whether a metadata request waited for a blocked write."""
         asked = [sent for key, sent in line.open.values() if key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 

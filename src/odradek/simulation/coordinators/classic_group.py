@@ -447,7 +447,7 @@ class ClassicGroup:
     # Entries
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """Return the group's entry; with the assignments that are about to be made, if given."""
+        """Return the group's entry; with the new assignments, if given."""
         members = tuple(
             StoredMember(
                 m.id, m.instance_id, m.session_timeout, m.rebalance_timeout,

@@ -1,9 +1,9 @@
-"""Carries out a caller's half (`clients/calls`) in virtual time: each wait is an event there.
+"""Run callers' flows (`clients/calls`) in virtual time: each wait is an event there.
 
-In: a flow that runs in the caller: one call, or an application that makes many. Out: its result or
-its error, to functions that go on with it; each wait to the checkers of deadlines. So several
-applications live in one world, where a facade would let all of them wait for its own call.
-Must not: decide anything, or wait longer than the engine does: in virtual time no flow is late.
+In: a flow that runs in the caller: one call, or an application with many. Out: its result or its
+error, passed to callbacks; each wait, passed to the checkers of deadlines. So several applications
+share a world, while a client's blocking call would stop all others. Must not decide anything, or
+wait longer than the engine does: in virtual time no flow is late.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ T = TypeVar("T")
 
 
 class InVirtualTime:
-    """What the calls ask of a process: nobody wakes it up, and it doesn't fork."""
+    """A process as the calls see it: no signal wakes it up, and it doesn't fork."""
 
     woken = False
     here = True
 
     def wake(self) -> None:
-        """It would end a poll."""
+        """Do nothing: there is no poll to end."""
 
 
 def pause(seconds: float) -> CallerFlow[None]:
-    """Let an application do nothing for so long."""
+    """Wait for this number of seconds."""
     yield Wait((), (yield START) + seconds)
 
 
 class Caller:
-    """One application's calls; it may be gone (`gone`), and then goes on with nothing."""
+    """One application's calls; when it is `gone`, it continues none of them."""
 
     def __init__(
         self,
@@ -46,9 +46,12 @@ class Caller:
         gone: Callable[[], bool],
         after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """`after` has the application go on some seconds later; without, it is always ready to."""
+        """Set the application's state; `after` delays the continuation of its calls.
+
+        Without `after`, a call continues as soon as its wait ends.
+        """
         self.running: CallerFlow[Any] | None = None
-        """Which of its flows runs just now."""
+        """The flow that runs at this moment."""
         self._world = world
         self._calls = calls
         self._gone = gone
@@ -61,7 +64,7 @@ class Caller:
         then: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Carry a call out from now on; `what` names it for the checkers."""
+        """Run a call from now on; `what` names it for the checkers."""
         self._go_on(_Call(what, flow, then, failed), None)
 
     def _go_on(self, call: _Call[Any], told: Any) -> None:
@@ -95,11 +98,11 @@ class Caller:
         self._after(seconds, lambda: self._go_on(call, self._world.now))
 
     def _wait(self, call: _Call[Any], wanted: Wait) -> None:
-        """What the caller does isn't part of the step that ends its wait."""
+        """Wait for a completion; the continuation isn't part of the step that completes it."""
         (awaited,) = wanted.on
         if not isinstance(awaited, Completion):
             raise TypeError(f"{call.what} waits for {awaited!r}, which may never end")
-        # A process that was stopped may come to a wait too late: it ends at once then.
+        # A process that was stopped may begin a wait too late, which then ends at once.
         deadline = max(self._world.now, wanted.deadline or 0.0)
         self._calls.begin(awaited, call.what, deadline)
         awaited.when_done(lambda _: self._later(call, 0.0))

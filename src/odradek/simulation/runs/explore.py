@@ -1,7 +1,7 @@
-"""Runs a schedule with every checker on, and random schedules by the thousand.
+"""Run a schedule with all checkers, and random schedules by the thousand.
 
-In: a schedule, or seeds. Out: a `RunOutcome`: what was violated, if anything, and what the run
-cost. Must not: read a clock; who runs this by time looks at his own.
+In: a schedule, or seeds. Out: a `RunOutcome`: the violation, if there is one, and the size of the
+run. Must not read a clock; a caller with a time limit reads its own.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from odradek.simulation.world.world import HostMaker
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What came of one run."""
+    """Result of one run."""
 
     schedule: Schedule
     violation: str | None
-    """The first violated invariant in words; None when all held."""
+    """Text of the first violated invariant; None if all held."""
     seconds: float
-    """Virtual seconds until all clients had found their way back."""
+    """Virtual seconds until all clients had recovered."""
     steps: int
     dials: int
     requests: int
     records: int
-    """Sent by producers."""
+    """Records sent by producers."""
     trace: tuple[str, ...] = ()
     hits: Mapping[str, int] = field(default_factory=dict)
-    """How often faults took effect, by what they did."""
+    """How often faults had an effect, by effect."""
     late: Mapping[str, int] = field(default_factory=dict)
     """Requests that arrived after their connection had ended, by API."""
 
@@ -50,15 +50,15 @@ def run_schedule(
     hosts: HostMaker | None = None,
     trace: bool = False,
 ) -> RunOutcome:
-    """Run a schedule; `mode` overrides the schedule's own, `trace` keeps every client's events.
+    """Run a schedule; `mode` overrides the schedule's mode, `trace` stores every client's events.
 
-    `hosts` makes other hosts of the clients than `SimulatedHost`.
+    `hosts` creates the clients' hosts, by default `SimulatedHost`.
     """
     run = run_of(schedule, mode=mode, hosts=hosts)
     violation = None
     try:
         run.play()
-    except AssertionError as found:  # a violation, or virtual time that doesn't move on
+    except AssertionError as found:  # a violation, or virtual time that doesn't advance
         violation = f"{type(found).__name__}: {found}"
     return RunOutcome(
         schedule,
@@ -82,9 +82,9 @@ def explore(
     hosts: HostMaker | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[RunOutcome]:
-    """Run the random schedules of these seeds, one after the other, for as long as `go_on` says.
+    """Run the random schedules of these seeds, one after the other, while `go_on` is True.
 
-    `family` keeps to one kind of schedule, whichever the seeds would have.
+    `family` fixes the kind of schedule, which the seed chooses otherwise.
     """
     for seed in seeds:
         if not go_on():

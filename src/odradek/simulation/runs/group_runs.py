@@ -1,10 +1,10 @@
-"""Runs of a whole group: members come and go, brokers fail, and all books must agree.
+"""Run a whole group: members come and go, brokers fail, and all ledgers must agree.
 
 In: a schedule of members or processors. Out: nothing, or the first `Violation`. Flow: topics are
 written to while members join, stop polling, are stopped, leave and die, and faults happen; at
-`heal_at` all faults end; then the members that live (one at least) must share all partitions out
-and read them to their ends within `SETTLED_WITHIN`; they leave; the books are compared. Processors
-(read, process, write) are judged by `history_check` besides. Must not: read a clock.
+`heal_at` all faults end; then the live members (at least one) must share all partitions and read
+them to their ends within `SETTLED_WITHIN`; they leave; the ledgers are compared. `history_check`
+also judges processors (read, process, write). Must not read a clock.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
-"""Virtual seconds after the last fault: a session, a rebalance and a request that hangs."""
+"""Virtual seconds after the last fault: a session, a rebalance and a request without a response."""
 LEFT_WITHIN = 20.0
-"""The poll and the commit under way end first."""
+"""The current poll and commit end first."""
 LOOK_EVERY = 0.5
 ORDERLY = frozenset(("leave", "grow_topic"))
-"""Verbs after which nothing need be read twice."""
+"""Faults after which no record may be returned twice."""
 
 
 class Seat:
-    """A member's place in the schedule: who sits there may die, and another one comes."""
+    """A member's place in the schedule: if the member dies, another one may take it."""
 
     def __init__(self, run: GroupRun, client: ScheduledClient) -> None:
         self.run, self.client = run, client
         self.driver: MemberDriver | None = None
 
     def begin(self) -> None:
-        """Somebody comes."""
+        """Start a member."""
         run = self.run
         self.driver = run.member(self.client)
         run.drivers.append(self.driver)
 
     @property
     def taken(self) -> MemberDriver | None:
-        """Who is there and hasn't left."""
+        """The member, if it exists and hasn't left."""
         return None if self.driver is None or self.driver.over else self.driver
 
     def leave(self, back: float | None = None) -> None:
-        """It closes in order, and is perhaps started again once it has."""
+        """Close the member cleanly, and perhaps start it again afterwards."""
         if self.taken is None:
             return
         self.taken.leave()
@@ -74,7 +74,7 @@ class Seat:
             self.run.world.after(back, lambda: self._follow(self.driver))
 
     def _follow(self, left: MemberDriver | None) -> None:
-        """Begin when the one before has closed; not if it died first, or if all leave."""
+        """Start the next member when this one has closed, unless it died first or the run ends."""
         if left is None or self.driver is not left or left.died or self.run.ending:
             return
         if self.taken is None:
@@ -83,7 +83,7 @@ class Seat:
             self.run.world.after(LOOK_EVERY, lambda: self._follow(left))
 
     def die(self, back: float | None = None) -> None:
-        """It is killed, and perhaps started anew."""
+        """Kill the member, and perhaps start another one."""
         if self.taken is not None:
             self.taken.die()
             if back is not None:
@@ -91,24 +91,24 @@ class Seat:
                 self.run.world.after(back, self.begin)
 
     def stop_polling(self, seconds: float) -> None:
-        """Its application is busy."""
+        """Let its application stop polling."""
         if self.taken is not None:
             self.run.works_until = max(self.run.works_until, self.run.world.now + seconds)
             self.taken.stop_polling(seconds)
 
     def freeze(self, seconds: float) -> None:
-        """It is stopped, and goes on."""
+        """Stop its process for some time."""
         if self.taken is not None:
             self.run.wait_for(seconds)
             self.taken.freeze(seconds)
 
     def rejoin(self) -> None:
-        """It asks for a rebalance."""
+        """Request a rebalance."""
         if self.taken is not None:
             self.taken.rejoin()
 
     def subscribe_anew(self) -> None:
-        """It unsubscribes and subscribes."""
+        """Unsubscribe and subscribe."""
         if self.taken is not None:
             self.taken.subscribe_anew()
 
@@ -117,7 +117,7 @@ class GroupRun(Run):
     """One schedule of a group in its world."""
 
     def prepare(self) -> None:
-        """Books, and records that are written from now on."""
+        """Create the ledgers, and begin to write records."""
         cluster, schedule = self.stage.cluster, self.schedule
         groups = cluster.group_settings
         groups.consumer_session_timeout, groups.consumer_heartbeat_interval = 6.0, 1.0
@@ -147,7 +147,7 @@ class GroupRun(Run):
         self.world.at(client.start, seat.begin)
 
     def member(self, client: ScheduledClient) -> MemberDriver:
-        """Make a member."""
+        """Create a member."""
         common = (self.stage, client, self.mode, self.checkers, self.ledger, self.inputs)
         if client.kind == PROCESSOR:
             made: MemberDriver = ProcessorDriver(
@@ -163,7 +163,7 @@ class GroupRun(Run):
         return self.incarnations[name]
 
     def wait_for(self, seconds: float) -> None:
-        """Somebody is away for so long."""
+        """Note that a member is away for this time."""
         self._busy_until = max(self._busy_until, self.world.now + seconds)
 
     def write(self, rng: random.Random) -> None:
@@ -180,7 +180,7 @@ class GroupRun(Run):
         self.world.after(rng.uniform(0.05, 0.6), lambda: self.write(rng))
 
     def append(self, place: TopicPartition, count: int) -> None:
-        """Have so many records more in a log."""
+        """Append `count` records to a log."""
         partition = self.stage.cluster.topics[place.topic].partitions[place.partition]
         builder = BatchBuilder(1 << 16, None)
         values = [str(self._written + n) for n in range(1, count + 1)]
@@ -222,14 +222,14 @@ class GroupRun(Run):
 
     @property
     def _calm(self) -> bool:
-        """Everybody comes and goes in order, and no broker fails: nothing is read twice then.
+        """Whether no record may be returned twice: all changes are clean and no broker fails.
 
-        (Processors may run out of time behind the markers of their last transactions, and abort.)
+        (Processors may time out after the markers of their last transactions, and abort.)
         """
         habits = [c.habits for c in self.schedule.clients]
         schedule = self.schedule
         orderly = {f.verb for f in schedule.faults} <= ORDERLY and not schedule.link.loss
-        # (In a run with SASL nobody may be taken in for a while.)
+        # (In a run with SASL, brokers may refuse all credentials for some time.)
         calm = orderly and schedule.session is None and not self.processes
         return calm and not any(h.get("raises") or h.get("retries") for h in habits)
 
@@ -240,7 +240,7 @@ class GroupRun(Run):
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Who was refused for good, by order of the schedule, is started anew by its keeper."""
+        """Restart members that ended with a fatal error that the schedule injected."""
         for seat in self.stage.members.values():
             driver = seat.taken
             if driver is not None and driver.engine.ended is not None:
@@ -250,7 +250,7 @@ class GroupRun(Run):
                 seat.begin()
 
     def _settle(self) -> None:
-        """R-GR-1 and the rest: every partition has one owner, and is read to its end."""
+        """Wait until every partition has one owner and is read to its end (R-GR-1)."""
         self._advance(max(self.world.now, self._busy_until) + 0.1)
         seats = self.stage.members.values()
         end = self.world.now + SETTLED_WITHIN
@@ -276,8 +276,8 @@ class GroupRun(Run):
     def _uncommitted(self, topic: str) -> str:
         """Describe a committed offset that is missing at the end, or return an empty text.
 
-        In groups whose applications commit by themselves none is expected. A commit that was lost
-        with its connection holds up the next ones for `request.timeout.ms`.
+        In groups whose applications commit themselves, none is expected. A commit that was lost
+        with its connection delays the next ones for `request.timeout.ms`.
         """
         if not (self.processes or self._commits_by_itself):
             return ""
@@ -305,7 +305,7 @@ class GroupRun(Run):
         )
 
     def _nobody_left(self) -> None:
-        """Who left in order isn't a member any more; static members stay for a session."""
+        """Check that members that left are removed; static members remain for a session."""
         end = self.world.now + 30.0
         while self.world.now < end:
             shard = self.ledger.shard()
@@ -316,8 +316,9 @@ class GroupRun(Run):
         raise Violation(f"members haven't left: {group}")
 
     def _all_committed(self) -> None:
-        """With auto-commit, members that leave in order have committed all that was read,
-        and the positions of quiet partitions.
+        """Check that auto-commit has committed all that was read by members that left.
+
+        The positions of idle partitions must be committed, too.
         """
         for topic in self.inputs if self._commits_by_itself else ():
             if missing := self._uncommitted(topic):
@@ -331,8 +332,8 @@ class GroupRun(Run):
     # Read, process, write
 
     def _judge(self) -> None:
-        """Each record's output is there once, in order, and the history can have happened."""
-        # (Transactions of the dead end by their time-out; then there is nothing left open.)
+        """Check that each record has one output, in order, and that the history is valid."""
+        # (Transactions of dead producers end by their timeout; then none is open.)
         self.world.advance(
             max(settings(c)["transaction.timeout.ms"] for c in self._writers()) + 5.0
         )
@@ -365,14 +366,15 @@ class GroupRun(Run):
     def _may_go_back(self) -> bool:
         """Whether a coordinator that was cut off has returned old offsets.
 
-        OffsetFetch has no epoch: a program that goes back to them after an abort works on records
-        again, in Java as well.
+        OffsetFetch has no epoch: a program that returns to these offsets after an abort processes
+        records again, in Java as well.
         """
         return self.stage.cluster.hits["OffsetFetch answered by a zombie"] > 0
 
     def _each_once(self) -> None:
-        """Each record has one output, in the order of its partition; a record that was deleted with
-        its topic has one or none.
+        """Check that each record has one output, in the order of its partition.
+
+        A record that was deleted with its topic has one or none.
         """
         lives = [(n, t) for topic in self.inputs for n, t in self.ledger.lives(topic).items()]
         wanted, known = (
@@ -403,6 +405,6 @@ class GroupRun(Run):
 
 
 def run_of(schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None) -> Run:
-    """The run of a schedule, with or without a group."""
+    """Return the run of a schedule, with or without a group."""
     grouped = any(client.kind in GROUPED for client in schedule.clients)
     return (GroupRun if grouped else Run)(schedule, mode=mode, hosts=hosts)

@@ -1,7 +1,7 @@
-"""Members of a simulated group: applications that poll, work, commit, stop for a while, leave, die.
+"""Simulate members of a group: applications that poll, work, commit, pause, leave and die.
 
-In: a client of a schedule, a stage, the group's books. Out: a consumer's calls, in virtual time.
-Must not: cause faults, or decide what is right.
+In: a client of a schedule, a stage, the group's ledger. Out: a consumer's calls, in virtual time.
+Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAVE_TIMEOUT = 10.0
 
 
 class ApplicationError(Exception):
-    """What a callback raises."""
+    """Raised by a callback of an application."""
 
 
 class MemberDriver(ReadingDriver):
@@ -51,17 +51,17 @@ class MemberDriver(ReadingDriver):
         self.topics = topics
         self.habits = Habits(**client.habits)
         self.serial = 0
-        """Records that it was handed."""
+        """Number of returned records."""
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
-        """What polls and commits raised."""
+        """Errors of polls and commits."""
         self._polling = False
         self._leaving = False
         self._frozen = False
         self._back = False
         self._lost: dict[TopicPartition, None] = {}
         self.newest_generation = -1
-        """The highest that a callback was told in."""
+        """The highest generation in which a callback was called."""
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
 
@@ -73,11 +73,11 @@ class MemberDriver(ReadingDriver):
             raise AssertionError(f"{self.name} has no group.id")
         return group
 
-    # What the books see
+    # The ledger's view
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Member id and generation as the client has them now."""
+        """Current member id and generation of the client."""
         who = self.group.identity()
         return who.member_id, who.generation
 
@@ -88,15 +88,15 @@ class MemberDriver(ReadingDriver):
 
     @property
     def stays(self) -> bool:
-        """It is there, and will be."""
+        """Whether it is running and won't leave."""
         return not self.over and (self._back or not self._leaving)
 
     def lost(self, partition: TopicPartition) -> bool:
-        """Whether the client knows that the partition is lost, and the application doesn't yet."""
+        """Return whether the client lost the partition and the application doesn't know."""
         return partition in self._lost
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The client's position; None where it has none."""
+        """Return the client's position; None if it has none."""
         state = self.engine.subscription.partitions.get(partition)
         return None if state is None else state.position
 
@@ -110,7 +110,7 @@ class MemberDriver(ReadingDriver):
             self._lost.update(dict.fromkeys(partitions))
             return lose(partitions)
 
-        self.group.lose = noted  # type: ignore[method-assign]  # who gives back isn't excused
+        self.group.lose = noted  # type: ignore[method-assign]  # revoking isn't excused
         self._subscribe()
 
     def _subscribe(self) -> None:
@@ -133,17 +133,17 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # raised in a callback it would be the application's error
+        except Violation as violation:  # raised in a callback, it would be the application's error
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
 
     def stop_polling(self, seconds: float) -> None:
-        """The application is busy with something else for so long."""
+        """Let the application do something else for this time."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:
-        """The application is back, if it was away, and has nothing else to do."""
+        """Let the application poll again and work fast."""
         self.habits = replace(
             self.habits, work=0.05, most=100, holds=min(0.05, self.habits.holds), retries=0.0
         )
@@ -152,7 +152,7 @@ class MemberDriver(ReadingDriver):
             self._later(0.0)
 
     def freeze(self, seconds: float) -> None:
-        """The process is stopped for so long, client and application alike."""
+        """Stop the process for this time, client and application alike."""
         if self.over or self._frozen:
             return
         self._frozen = True
@@ -163,7 +163,7 @@ class MemberDriver(ReadingDriver):
         self.world.after(seconds, lambda: self._thaw(member_id))
 
     def _thaw(self, member_id: str) -> None:
-        """Go on; `member_id`: which one it had when it was stopped."""
+        """Resume the process; `member_id` is the id that it had when it was stopped."""
         self._frozen = False
         if not self.over:
             if not self.ledger.is_member(member_id):
@@ -173,16 +173,16 @@ class MemberDriver(ReadingDriver):
                 self._later(0.0)
 
     def application(self) -> Caller:
-        """Whose process is stopped, or dead, makes no calls."""
+        """Return the caller; a stopped or dead process makes no calls."""
         return Caller(self.world, self.calls, lambda: self.over, self.soon)
 
     @property
     def stopped(self) -> bool:
-        """The process is."""
+        """Whether the process is stopped."""
         return self._frozen
 
     def soon(self, seconds: float, action: Callable[[], None]) -> None:
-        """Go on so much later, unless it is stopped or dead."""
+        """Run an action later, unless the process is stopped or dead."""
 
         def act() -> None:
             if self.stopped:
@@ -202,7 +202,7 @@ class MemberDriver(ReadingDriver):
             self.poll()
 
     def poll(self) -> None:
-        """As `Consumer.poll` does."""
+        """Poll as `Consumer.poll` does."""
         if self.over or self._polling or self.engine.ended is not None:
             return
         if self._leaving:
@@ -218,18 +218,18 @@ class MemberDriver(ReadingDriver):
         self._polled(records or [])
 
     def _failed(self, error: Exception) -> None:
-        """The application logs it and polls on; a violation is none of its errors."""
+        """Store the error and poll again; a violation isn't one of its errors."""
         if not isinstance(error, KafkaError | ApplicationError):
             raise error
         self.errors.append(error)
         if self.engine.ended is not None:
             return
-        if self.group.error is not None:  # it was refused for good: only this goes on
+        if self.group.error is not None:  # the group has a fatal error: only this continues
             self.subscribe_anew()
         self._polled([])
 
     def _polled(self, records: list[ConsumerRecord]) -> None:
-        """The caller has what `poll` gave."""
+        """Handle the records that `poll` returned."""
         self._polling = False
         first: dict[TopicPartition, int] = {}
         for record in records:
@@ -246,7 +246,7 @@ class MemberDriver(ReadingDriver):
         self.work(records, first)
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """What the application does with what `poll` gave, and then it polls again."""
+        """Process the records that `poll` returned, and poll again."""
         if not self.habits.commits:
             self.ledger.works_on(self, first)
         if records and self.habits.commits:
@@ -268,23 +268,23 @@ class MemberDriver(ReadingDriver):
 
         self.caller.begin(f"{self.name}: {what}", flow, ended, failed)
 
-    # Its end
+    # End
 
     def subscribe_anew(self) -> None:
-        """Unsubscribe and subscribe again, after the poll that is under way."""
+        """Unsubscribe and subscribe again, after the current poll."""
         if not self._leaving and not self.over and not self._frozen:
             self.leave()
             self._back = True
 
     def rejoin(self) -> None:
-        """Ask for a rebalance."""
+        """Request a rebalance."""
         membership = self.group.membership
         if membership is not None and not self.over:
             self.engine.post(lambda now: membership.rejoin("the application wants it", now))
             self.host.wake()
 
     def leave(self) -> None:
-        """Close in order, after the poll that is under way."""
+        """Close cleanly, after the current poll."""
         self._back = False
         if not self._leaving and not self.over:
             self._leaving = True
@@ -312,11 +312,11 @@ class MemberDriver(ReadingDriver):
         elif self._back:
             self._leaving = self._back = self._polling = False
             self._subscribe()
-        else:  # it isn't to come back any more
+        else:  # it won't return
             self._leave()
 
     def die(self) -> None:
-        """As by SIGKILL: connections end, nothing is said."""
+        """Kill the process like SIGKILL: connections end without a request to leave."""
         if not self.over:
             self.died = True
             self._end()
@@ -326,10 +326,10 @@ class MemberDriver(ReadingDriver):
         self.over = True
         self.ledger.gone(self)
 
-    # What `Driver` asks for
+    # Methods for `Driver`
 
     def operate(self) -> None:
-        """It polls by itself."""
+        """Do nothing: it polls by itself."""
 
     def look(self) -> None:
         """Check what can be checked at any time."""
@@ -339,9 +339,9 @@ class MemberDriver(ReadingDriver):
             super().look()
 
     def probe(self) -> None:
-        """The polls go on."""
+        """Let the polls continue, faster."""
         self.hurry()
 
     def finished(self) -> bool:
-        """The books say so for the whole group."""
+        """Return whether the ledger is complete for the whole group."""
         return self.over or self._leaving or not any(map(self.ledger.settled, self.topics))

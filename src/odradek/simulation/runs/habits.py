@@ -1,6 +1,6 @@
-"""How an application uses its consumer: how long it polls and works, who commits.
+"""Define how an application uses its consumer: how long it polls and works, how it commits.
 
-In: a mapping of a schedule file, or a generator's draw. Out: `Habits`. Must not: do anything.
+In: a mapping of a schedule file, or random values. Out: `Habits`. Must not do anything.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """Of one application. Seconds."""
+    """Behaviour of one application. Times are in seconds."""
 
     poll: float = 1.0
     work: float = 0.1
-    """Between two polls; of a writer, within a transaction."""
+    """Time between two polls; for a writer, within a transaction."""
     most: int = 10
-    """Records of one poll."""
+    """Maximum number of records per poll."""
     commits: bool = False
-    """It commits by itself after each poll; else the client does."""
+    """Whether the application commits after each poll; otherwise the client does."""
     pattern: str | None = None
     raises: bool = False
-    """Some of its callbacks fail."""
+    """Whether some of its callbacks fail."""
     regrets: float = 0.0
-    """The share of its transactions that it aborts, of one that writes what it makes of records."""
+    """Share of transactions that a processor aborts."""
     holds: float = 0.0
-    """Of one that commits: the most seconds for which it works on a part of what it was handed."""
+    """For an application that commits: the longest time for which it processes a part of the
+    records."""
     by: str = "positions"
-    """How it commits what it holds: `commit()`, by record, by offsets, without waiting, or each
-    time another of the last three ways."""
+    """How it commits these parts: `commit()`, by record, by offsets, without waiting, or a random
+    one of the last three."""
     retries: float = 0.0
-    """The share of parts after which it seeks back to be handed them again."""
+    """Share of parts after which it seeks back to get them again."""
     pauses: bool = False
-    """It pauses partitions while it works on their records, and resumes them."""
+    """Whether it pauses partitions while it processes their records."""
     parts: int = 1
-    """Calls that send the offsets of one transaction, each further than the one before."""
+    """Number of calls that send the offsets of one transaction, each with later offsets."""
 
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
-    """What is wrong with habits as a file has them."""
+    """Return what is wrong with habits in a schedule file, None if they are valid."""
     known = [item.name for item in fields(Habits)]
     defaults = Habits()
     for name, value in plain.items():

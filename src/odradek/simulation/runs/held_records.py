@@ -1,11 +1,11 @@
-"""An application that works with the records of one poll, and commits them before it polls again.
+"""Simulate an application that processes the records of a poll and commits before the next.
 
 In: a member of a group, the records that `poll` returned. Out: the calls of such an application:
 commits of records, of offsets or of positions, with and without waiting; seeks for a retry; pauses.
 Meanwhile the process may be stopped for longer than its session, and its client joins the group
-again before the application continues. The application polls nothing in between: no callback has
-announced the loss to it, and another member may own the partitions. Must not: decide what becomes
-of the group.
+again before the application continues. The application doesn't poll in between: no callback has
+reported the lost partitions, and another member may own them. Must not decide what happens to the
+group.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.habits import COMMIT_TIMEOUT
 
 PARTS = 3
-"""In how many parts the records of a poll are worked on, at most; each is committed."""
+"""Maximum number of parts in which the records of a poll are processed; each part is committed."""
 AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
-"""Seconds of further work after the process was stopped and continued."""
+"""Seconds of further work after the process was stopped and resumed."""
 
 
 class HoldingDriver(MemberDriver):
@@ -33,15 +33,15 @@ class HoldingDriver(MemberDriver):
 
     _holding = False
     thawed_at = -1.0
-    """When its process was continued last after a stop (SIGCONT)."""
+    """When its process was last resumed after a stop (SIGCONT)."""
 
     @property
     def busy_for(self) -> float:
-        """Seconds for which the application is busy with something else from now on."""
+        """Seconds for which the application will do something else."""
         return max(0.0, self._idle_until - self.world.now)
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """Work on the records and commit them before the next poll."""
+        """Process the records and commit them before the next poll."""
         if records:
             self._before_next_poll("work on what it holds", self._hold(records))
         else:
@@ -72,7 +72,7 @@ class HeldRecords:
         self._begun = driver.world.now
 
     def work(self) -> CallerFlow[None]:
-        """Work on the records and commit them, part by part."""
+        """Process the records and commit them, part by part."""
         driver, habits = self._driver, self._driver.habits
         if habits.pauses:
             self._each("pause()", lambda p: driver.consumer.pause([p], paused=True))
@@ -96,13 +96,13 @@ class HeldRecords:
             yield from pause(driver.rng.choice(AFTER_A_STOP))
 
     def _broken(self) -> dict[TopicPartition, str]:
-        """Return what this member was told to own and another member has committed since."""
+        """Return partitions of this member for which another member has committed since."""
         ledger, driver = self._driver.ledger, self._driver
         found = {p: ledger.broken(driver, p) for p in self._partitions}
         return {p: other for p, other in found.items() if other is not None}
 
     def _went_well(self, what: str, broken: dict[TopicPartition, str]) -> None:
-        """R-ID-1: a call for an ownership that was broken before it mustn't succeed."""
+        """Check R-ID-1: a call mustn't succeed if the ownership had ended before it."""
         driver = self._driver
         if broken:
             partition, other = next(iter(broken.items()))
@@ -123,7 +123,7 @@ class HeldRecords:
     # Commits
 
     def _commit(self, part: list[ConsumerRecord]) -> CallerFlow[bool]:
-        """Commit a part that was worked on; return whether the application goes to the next."""
+        """Commit a processed part; return whether the application continues with the next."""
         driver = self._driver
         by = driver.habits.by
         if by == "any":
@@ -157,7 +157,7 @@ class HeldRecords:
     # Seeks and pauses
 
     def _retry(self, rest: list[ConsumerRecord]) -> None:
-        """Go back to the first of these records in each partition, to be handed them again."""
+        """Seek back to the first of these records in each partition, to get them again."""
         first = {r.topic_partition: r.offset for r in reversed(rest)}
         driver = self._driver
 
@@ -175,7 +175,7 @@ class HeldRecords:
     ) -> None:
         before = self._broken()
         for partition in partitions or self._partitions:
-            # These ask no broker: they can only fail once the client knows that it was removed.
+            # These don't need a broker: they can only fail after the client learned of its removal.
             known = self._driver.lost(partition)
             broken = {p: other for p, other in before.items() if p == partition and known}
             try:

@@ -1,9 +1,9 @@
-"""Operators: admin clients that set, delete, look up and list, with books of what can be true.
+"""Simulate operators: admin clients that change and read groups, with ledgers of possible states.
 
-In: a client of a schedule, a stage. Out: calls as `Admin` makes them, and violations: an answer
-that wasn't true at any moment of its call. Each operator has groups of its own, so only it changes
-them. A change that failed may have been made, or be made yet (R-RT-1), so its value stays possible.
-Must not: cause faults.
+In: a client of a schedule, a stage. Out: calls as `Admin` makes them, and violations: a result that
+wasn't true at any moment of its call. Each operator has separate groups, which only it changes. A
+change that failed may still take effect, at once or later (R-RT-1), so its value remains possible.
+Must not cause faults.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from odradek.simulation.runs.schedule import TOPIC
 from odradek.simulation.runs.workload import AskingDriver
 
 OWN = 3
-"""Groups of each operator."""
+"""Number of groups of each operator."""
 PROBE = 10.0
-"""Seconds that the probe's call gets."""
+"""Timeout of the probe's call in seconds."""
 ASKED_AGAIN = 0.08
-"""Seconds before which nothing is sent a second time: the least `retry.backoff.ms`."""
+"""Seconds before which no request is repeated: the lowest `retry.backoff.ms`."""
 LEVEL = "read_uncommitted"
 FIRST = TopicPartition(TOPIC, 0)
 
 Offsets = set[int | None]
-"""What a group may have committed; None: there is no such group."""
+"""Offsets that a group may have committed; None: the group doesn't exist."""
 
 
 class GroupBook:
-    """What one group can have committed, and could at any moment of the looks that are open."""
+    """Possible states of one group, now and at any moment of the open reads."""
 
     def __init__(self) -> None:
         self.possible: Offsets = {None}
@@ -44,14 +44,16 @@ class GroupBook:
         self._looks: list[Offsets] = []
 
     def begin(self, value: int | None) -> None:
-        """A change was begun."""
+        """Begin a change."""
         self.changing = True
         self._doubtful.add(value)
         self._set(self.possible | {value})
 
     def ended(self, value: int | None, *, done: bool, once: bool) -> None:
-        """It has ended. One that wasn't done may be yet; one that wasn't asked `once` was done, and
-        may be done again, as a broker works on what came on a connection that has gone since.
+        """End a change.
+
+        A change that wasn't `done` may still happen. One that was repeated (`once` is False) may
+        happen again, because a broker handles a request whose connection has ended in the meantime.
         """
         self.changing = False
         if done and once:
@@ -60,13 +62,13 @@ class GroupBook:
             self._set({value, *self._doubtful})
 
     def look(self) -> Offsets:
-        """Somebody looks from now on: what he may see, which grows with what happens meanwhile."""
+        """Begin a read; return its possible results, which grow with changes in the meantime."""
         seen = set(self.possible)
         self._looks.append(seen)
         return seen
 
     def looked(self, seen: Offsets) -> None:
-        """He has seen it."""
+        """End a read."""
         self._looks = [one for one in self._looks if one is not seen]
 
     def _set(self, possible: Offsets) -> None:
@@ -76,21 +78,21 @@ class GroupBook:
 
 
 class OperatorDriver(AskingDriver):
-    """An admin client with everything that it does."""
+    """An admin client with all of its calls."""
 
     engine: AdminEngine
     _probed = False
 
     def make(self, host: Any) -> AdminEngine:
-        """The admin client's engine."""
+        """Return the admin client's engine."""
         return AdminEngine(self.config, host.rng())
 
     def begin(self) -> None:
-        """Books of groups that aren't there yet."""
+        """Create ledgers of groups that don't exist yet."""
         self.books = {f"{self.name}.{n}": GroupBook() for n in range(OWN)}
 
     def operate(self) -> None:
-        """One of an operator's calls."""
+        """Make one of an operator's calls."""
         timeout = self.rng.uniform(0.05, 6.0)
         group = self.rng.choice([*self.books])
         call = self.rng.choices(
@@ -98,7 +100,8 @@ class OperatorDriver(AskingDriver):
             (4, 1, 3, 3, 2, 1),
         )[0]
         if call in (self._set, self._delete) and self.books[group].changing:
-            call = self._committed  # one change at a time, or nobody knows which came last
+            # one change at a time, because the order of two would be unknown
+            call = self._committed
         call(group, timeout)
 
     # Changes
@@ -120,7 +123,7 @@ class OperatorDriver(AskingDriver):
 
         self._carry_out(f"{call.what}: {group} to {value}", call, timeout, settle)
 
-    # Looks
+    # Reads
 
     def _committed(self, group: str, timeout: float) -> None:
         def see(found: Any) -> int | None:
@@ -134,7 +137,7 @@ class OperatorDriver(AskingDriver):
     def _look(
         self, call: AdminCall[Any], timeout: float, see: Callable[[Any], int | None] | None
     ) -> None:
-        """All groups at once; without `see` it is told whether there is such a group at all."""
+        """Read all groups at once; without `see`, a result says whether the group exists."""
         seen = {group: book.look() for group, book in self.books.items()}
 
         def check(results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
@@ -161,7 +164,7 @@ class OperatorDriver(AskingDriver):
 
         def check(results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
             for at, found in results.items():
-                if found.offset != places[at]:  # nobody writes here
+                if found.offset != places[at]:  # no client writes here
                     self._untrue("list of offsets", str(at), found.offset, {places[at]})
 
         self._carry_out(
@@ -172,7 +175,7 @@ class OperatorDriver(AskingDriver):
         )
 
     def _list(self, group: str, timeout: float) -> None:
-        """Lists of groups, topics and brokers: what was never there isn't in them."""
+        """List groups, topics and brokers, and check that each listed one exists."""
         kind = self.rng.randrange(3)
         if kind == 0:
             begun = {g: book.look() for g, book in self.books.items()}
@@ -180,7 +183,7 @@ class OperatorDriver(AskingDriver):
 
             def check(results: Any, errors: Mapping[Any, KafkaError]) -> None:
                 told = {g.group_id for g in results.get(None, ())} & set(begun)
-                # A group that moves may be at each broker just when it isn't asked.
+                # A group that moves may be missed by the requests to both brokers.
                 whole = None in results and leaders == self._leaders()
                 for one, possible in begun.items():
                     self.books[one].looked(possible)
@@ -201,7 +204,7 @@ class OperatorDriver(AskingDriver):
             )
 
     def _leaders(self) -> list[tuple[int | None, int]]:
-        """Who coordinates groups, and since which election."""
+        """Return the coordinators of groups, with the epochs of their elections."""
         there = self.cluster.topics.get("__consumer_offsets")
         return [(p.leader, p.leader_epoch) for p in there.partitions] if there else []
 
@@ -214,7 +217,7 @@ class OperatorDriver(AskingDriver):
 
         self._carry_out(what, call, timeout, check)
 
-    # What they have in common
+    # Common to all calls
 
     def _carry_out(
         self,
@@ -223,8 +226,9 @@ class OperatorDriver(AskingDriver):
         timeout: float,
         check: Callable[[Mapping[Any, Any], Mapping[Any, KafkaError]], None],
     ) -> None:
-        """Make a call; `check` gets results and errors by item, by None where it is about one
-        thing, or where no item could be asked about.
+        """Make a call; `check` gets results and errors by item.
+
+        The item is None if the call is about one thing, or if no item could be requested.
         """
         flow = self.asks.call(
             lambda deadline: call.flow(self.engine, deadline), self.seconds(timeout), call.what
@@ -236,7 +240,7 @@ class OperatorDriver(AskingDriver):
         def failed(error: BaseException) -> None:
             self.judged(error, what)
             if isinstance(error, KafkaError):
-                # One about the whole call, as at its deadline, has no items; neither are there any.
+                # An error of the whole call, as at its deadline, has no items; then there are none.
                 check(error.results, error.errors or {None: error})
 
         self.caller.begin(f"{self.name}: {what}", flow, then, failed)
@@ -246,7 +250,7 @@ class OperatorDriver(AskingDriver):
         self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
 
     def probe(self) -> None:
-        """Look at all groups."""
+        """Read all groups."""
         call = group_offsets.listing([*self.books], False)
         self._carry_out(call.what, call, PROBE, self._found)
 
@@ -254,5 +258,5 @@ class OperatorDriver(AskingDriver):
         self._probed = not errors and set(results) == set(self.books)
 
     def finished(self) -> bool:
-        """All of them were told of."""
+        """Return whether the probe got all groups."""
         return self._probed

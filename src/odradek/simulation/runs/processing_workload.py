@@ -1,11 +1,10 @@
-"""Members of a group that write what they make of records, in transactions with their offsets.
+"""Simulate processors: members of a group that write results in transactions with offsets.
 
-In: a client of a schedule, a stage, the group's books, a history. Out: one transaction for what
-each poll brought: a record for each that was read, the offsets with who the member is (KIP-447), a
-commit.
-What was told of each is noted in the history, which `history_check` judges. After an abort the
-application goes back to the group's offsets; a producer that can't go on is replaced by another one
-with its transactional id. Must not: cause faults, or decide what is right.
+In: a client of a schedule, a stage, the group's ledger, a history. Out: one transaction for the
+records of each poll: an output for each record, the offsets with the member's identity (KIP-447), a
+commit. The calls and their outcomes are added to the history, which `history_check` judges. After
+an abort the application seeks to the group's offsets; a producer with a fatal error is replaced by
+another one with the same transactional id. Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Acknowledged = tuple[Write, ProducerBatch, int]
 
 
 class Writer(TransactionalDriver):
-    """The producer of a processor; it does what that one says."""
+    """The producer of a processor, which controls it."""
 
     def __init__(
         self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
@@ -44,11 +43,11 @@ class Writer(TransactionalDriver):
         super().__init__(owner.stage, client, mode, checkers)
 
     def application(self) -> Caller:
-        """Its owner is one; whose process is stopped, or dead, makes no calls."""
+        """Return its owner's caller; a stopped or dead process makes no calls."""
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
-        """It is of no use any more, or its process has ended."""
+        """Close the producer, because it is replaced or its process has ended."""
         self.died = died
         if not died:
             self.engine.shut()
@@ -60,10 +59,10 @@ class Writer(TransactionalDriver):
             super().look()
 
     def probe(self) -> None:
-        """Its owner goes on."""
+        """Do nothing: its owner continues."""
 
     def finished(self) -> bool:
-        """Its owner says so."""
+        """Return True: its owner decides."""
         return True
 
 
@@ -95,16 +94,16 @@ class ProcessorDriver(MemberDriver):
 
     @property
     def stopped(self) -> bool:
-        """Also one that is busy with something else makes no calls: it makes more than polls."""
+        """Whether it makes no calls; also True while the application does something else."""
         return self._frozen or self.world.now < self._idle_until
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Back to `poll`."""
+        """Return to `poll`."""
         self._polling = False
         self._later(seconds)
 
     def poll(self) -> None:
-        """Poll, unless there is something to be done before."""
+        """Poll, unless other calls are needed before."""
         done = self._ready and not self._back_to_committed
         if done or self.over or self._polling or self._leaving or self.engine.ended is not None:
             super().poll()
@@ -132,7 +131,7 @@ class ProcessorDriver(MemberDriver):
     def _have(
         self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
     ) -> None:
-        """Let the producer do something; where it can't go on another one is needed."""
+        """Let the producer do something; after a fatal error another one is needed."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
@@ -144,10 +143,10 @@ class ProcessorDriver(MemberDriver):
         writer.caller.begin(f"{writer.name}: {what}", flow, then, failed)
 
     def _look_up(self) -> CallerFlow[float]:
-        """Go back to the group's offsets.
+        """Seek to the group's offsets.
 
-        Whoever lost its partitions and got them back meanwhile has newer positions than the answer:
-        an application that seeks has to see to that itself.
+        A member that lost its partitions and got them back meanwhile has newer positions than the
+        response: an application that seeks has to handle that itself.
         """
         before, stored = self.identity, self.group.commits.stored
         partitions = list(self.engine.subscription.partitions)
@@ -170,7 +169,7 @@ class ProcessorDriver(MemberDriver):
     # One transaction
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """Make a transaction of what `poll` gave."""
+        """Process the records of a poll in a transaction."""
         writer = self.writer
         if not records or writer is None:
             self._later(self.rng.uniform(0.0, self.habits.work))
@@ -179,9 +178,9 @@ class ProcessorDriver(MemberDriver):
         self._have(writer, "a transaction", self._process(writer, records), self._go_on)
 
     def _process(self, writer: Writer, records: list[ConsumerRecord]) -> CallerFlow[float]:
-        """Gives how long the application works before it polls again."""
+        """Run a transaction; return how long the application works before it polls again."""
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
-        made.settled(TransactionOutcome.ABORTED)  # until its commit is asked for
+        made.settled(TransactionOutcome.ABORTED)  # until its commit is requested
         for record in records:
             made.consumed(self._source(record), record.offset)
         yield from self._works()
@@ -211,7 +210,7 @@ class ProcessorDriver(MemberDriver):
         return 0.0
 
     def _source(self, record: ConsumerRecord) -> TopicPartition:
-        """Where a record comes from, with the life of its topic."""
+        """Return the source of a record, with the life of its topic."""
         return self.ledger.place(record.topic_partition, record.value)
 
     def _works(self) -> CallerFlow[None]:
@@ -220,7 +219,7 @@ class ProcessorDriver(MemberDriver):
     def _write(
         self, writer: Writer, made: Transaction, records: list[ConsumerRecord]
     ) -> CallerFlow[list[Acknowledged]]:
-        """All of a transaction but its end."""
+        """Do everything in a transaction except its end."""
         producer, sent = writer.producer, []
         yield from producer.begin_transaction()
         count = len((yield from producer.partitions_for(TOPIC, CALL)))
@@ -242,10 +241,10 @@ class ProcessorDriver(MemberDriver):
         yield from producer.send_offsets(ends, self.group.metadata(), CALL)
         return sent
 
-    # Its process
+    # Process
 
     def freeze(self, seconds: float) -> None:
-        """The process is stopped for so long, both clients and the application."""
+        """Stop the process for this time, both clients and the application."""
         stopped = self._frozen
         super().freeze(seconds)
         if self.writer is not None and not self.over and not stopped:

@@ -1,9 +1,9 @@
-"""Random schedules of whole groups: of members, or of processors that read, process and write.
+"""Draw random schedules of groups: of members, or of processors (read, process, write).
 
-In: a seed. Out: a `Schedule`. Both protocols, each assignor, static members, several topics; what
-applications do (`application_verbs`), what brokers suffer, and hostile verbs, which aim at the APIs
-of groups and transactions. Left out is what would make nobody right: logs that are cut, other
-clusters, releases that don't know the group's protocol. Must not: run anything.
+In: a seed. Out: a `Schedule`. Both protocols, each assignor, static members, several topics; faults
+of applications (`application_verbs`) and of brokers, and hostile ones in the APIs of groups and
+transactions. Faults in which no result can be right are left out: truncated logs, other clusters,
+releases without the group's protocol. Must not run anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BROKERS: dict[str, int] = {
     "answer_empty_brokers": 1, "answer_129": 1, "close_front_door": 1, "dns_change": 1,
     "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1, "zombie_leader": 6,
 }  # fmt: skip
-"""Verbs and how often they are drawn: coordinators die and move more often than elsewhere."""
+"""Faults and their frequency: coordinators die and move more often than elsewhere."""
 GROUP_APIS = (
     "ConsumerGroupHeartbeat", "FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup",
     "ListOffsets", "OffsetCommit", "OffsetFetch", "SyncGroup",
@@ -46,12 +46,12 @@ GROUP_APIS = (
 GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
 """Errors of coordinators."""
 REMOVALS = (25, 69, 110)
-"""What a KIP-848 member hears that the group has gone on without. It joins again under its own id,
-and where that was a lie, under its old epoch: then nothing tells its old records from new ones, and
-no transaction can be exact. Other books allow reading twice."""
+"""Errors that tell a KIP-848 member that the group has removed it. It joins again with its own id
+and, if the error was false, with its old epoch: then its old records can't be distinguished from
+new ones, and no transaction can be exact. Other ledgers allow reading twice."""
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
 AIMED = 0.7
-"""The share of hostile answers that aim at the APIs of groups and transactions."""
+"""Share of hostile responses in the APIs of groups and transactions."""
 WRITES: tuple[dict[str, Any], ...] = (
     {"linger.ms": 0, "transaction.timeout.ms": 10000},
     {"linger.ms": 5, "transaction.timeout.ms": 5000, "request.timeout.ms": 3000},
@@ -60,7 +60,7 @@ WRITES: tuple[dict[str, Any], ...] = (
 
 
 def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
-    """Everything that a seed gives; `writes`: its members are processors."""
+    """Draw the whole schedule of a seed; with `writes`, its members are processors."""
     rng = derived_rng(seed, f"schedule/{'processing' if writes else 'groups'}/{short}")
     heal_at = round(rng.uniform(4.0, 14.0) if short else rng.uniform(20.0, 45.0), 3)
     topics = {f"in-{n}": rng.randint(1, 3) for n in range(rng.choice((1, 2)) if writes else 0)}
@@ -68,11 +68,11 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         topics["u"] = rng.randint(1, 3)
     common = _common(rng)
     grows = rng.random() < 0.2
-    if grows:  # by default a leader looks every five minutes
+    if grows:  # by default a leader checks every five minutes
         common["metadata.max.age.ms"] = rng.choice([2000, 20000])
-    # A static leader that comes back is told to skip the assignment (KIP-814), and can't know that
-    # the topic has grown since that was made, nor that its first half had taken partitions away for
-    # somebody (cooperative): nobody would have them until the next rebalance.
+    # A static leader that returns is told to skip the assignment (KIP-814). It can't know that the
+    # topic has grown since, nor that the first half of a cooperative assignment had revoked
+    # partitions: no member would have them until the next rebalance.
     cooperative = "cooperative" in common.get("partition.assignment.strategy", "")
     static = 0.0 if grows or cooperative else 0.25
     raises = rng.random() < 0.1
@@ -82,7 +82,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
-        if writes:  # exactly once is promised whatever it is: what they read has no transactions
+        if writes:  # exactly once holds for both levels: the inputs have no transactions
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < static:
             config["group.instance.id"] = f"instance-{number}"
@@ -111,7 +111,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
 
 
 def _common(rng: random.Random) -> dict[str, Any]:
-    """What all members of a group have in common."""
+    """Draw the settings that all members of a group share."""
     common: dict[str, Any] = {}
     if rng.random() < 0.45:
         common["group.protocol"] = "consumer"
@@ -181,7 +181,7 @@ def _faults(
         count, topic = rng.randint(1, 3), rng.choice((*schedule.topics, TOPIC))
         more: dict[str, Any] = {"count": count} | ({} if topic == TOPIC else {"topic": topic})
         found.append(Fault(round(rng.uniform(0.5, heal_at), 3), "grow_topic", more))
-    if rng.random() < 0.3 and not writes:  # (nobody fails then: nothing is handed out twice)
+    if rng.random() < 0.3 and not writes:  # (no member fails then: no record is returned twice)
         found = [f for f in found if f.verb in ("leave", "grow_topic")]
     if writes:
         found = [f for f in found if not _removes(f)]
@@ -190,7 +190,7 @@ def _faults(
 
 
 def _beside(fault: Fault, rng: random.Random, schedule: Schedule) -> list[Fault]:
-    """Restart members while a zombie answers: only who knows nothing yet believes it."""
+    """Restart members while a zombie answers, because only a new member believes it."""
     if fault.verb != "zombie_leader":
         return []
     given = fault.arguments
@@ -213,8 +213,10 @@ def _brokers() -> dict[str, Verb]:
 
 
 def _hostile(schedule: Schedule) -> dict[str, Verb]:
-    """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
-    than the `transaction.version` that was agreed on.
+    """Return the hostile faults that a group can survive: without truncated logs.
+
+    Releases without KIP-848 have no such groups, and none may be older than the finalized
+    `transaction.version`.
     """
     first = schedule.clients[0]
     newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
@@ -223,7 +225,7 @@ def _hostile(schedule: Schedule) -> dict[str, Verb]:
 
 
 def _aimed(rng: random.Random, fault: Fault, schedule: Schedule) -> Fault:
-    """What is answered wrongly or late is, most often, what groups ask."""
+    """Change the API of a fault to one of groups, for most faults."""
     if fault.verb not in ("answer_error", "late_requests", "slow_api") or rng.random() >= AIMED:
         return fault
     writes = schedule.clients[0].kind == PROCESSOR

@@ -1,9 +1,9 @@
-"""Additions to random schedules of groups: identities that are replaced while an application works.
+"""Add replaced identities to random schedules of groups, while an application works.
 
-In: a random schedule of a group, its seed. Out: the same, most often with more in it: members that
-hold records while they are stopped or cut off for longer than a session, topics that are deleted
-and created again, members that begin at the ends of quiet partitions. Drawn from a generator of its
-own, so that the rest of a schedule doesn't depend on it. Must not: run anything.
+In: a random schedule of a group, its seed. Out: the same schedule, usually with additions: members
+that hold records while they are stopped or cut off for longer than a session, topics that are
+deleted and recreated, members that begin at the ends of idle partitions. A separate random
+generator draws them, so the rest of a schedule doesn't depend on it. Must not run anything.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from odradek.simulation.runs.schedule import PROCESSOR, TOPIC, Schedule, Schedul
 from odradek.simulation.world.virtual_time import derived_rng
 
 HELD, RECREATED, LATEST, DELETED = 0.4, 0.35, 0.1, 0.1
-"""Shares of the schedules that have it."""
+"""Shares of the schedules that have each addition."""
 BEYOND_A_SESSION = (8.0, 11.0, 16.0, 25.0)
 """Seconds; sessions are 6 to 10 s."""
 MISSING = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
-"""Seconds from the deletion of a topic until it is created again."""
+"""Seconds from the deletion of a topic until it is recreated."""
 RELEASED = 0.2
 OLDER = {"consumer": ("3.9", "newest"), "classic": ("3.5", "3.9", "newest")}
-"""Releases of brokers by protocol: 3.9 is the first one here with groups of KIP-848, and 2.4
-has no group metadata in transactions (KIP-447)."""
+"""Releases of brokers by protocol: 3.9 is the first one here with KIP-848 groups, and 2.4 has no
+group metadata in transactions (KIP-447)."""
 BY_NAME = "release"
-"""A fault that makes brokers take offsets by topic name only. A client that hasn't heard yet that
-a topic was created again commits an old offset for the new topic then, and no broker refuses it."""
+"""A fault that makes brokers identify topics by name only. Then a client that doesn't know yet that
+a topic was recreated commits an old offset for the new topic, and no broker refuses it."""
 
 
 WITH_IDS = 2
-"""The transaction.version from which on transactions carry topic ids."""
+"""The transaction.version from which on transactions contain topic ids."""
 
 
 def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
@@ -61,11 +61,11 @@ def _protocol(schedule: Schedule) -> str:
 
 
 def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
-    """Whether no topic is created again in this group.
+    """Return whether no topic may be recreated in this group.
 
-    A classic static leader that comes back must not assign partitions (KIP-814), and so misses
-    topics that were created meanwhile. Below transaction.version 2, transactions name topics by
-    name only, as in `BY_NAME`.
+    A classic static leader that returns must not assign partitions (KIP-814), and so misses topics
+    that were created meanwhile. Below transaction.version 2, transactions identify topics by name
+    only, as in `BY_NAME`.
     """
     by_name = writes and schedule.cluster["transaction_version"] < WITH_IDS
     if _protocol(schedule) == "consumer":
@@ -80,11 +80,11 @@ def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
 
 
 def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
-    """Some brokers are of another release, where the group and its transactions work with it."""
+    """Run another release on some brokers, if the group and its transactions support it."""
     protocol = _protocol(schedule)
     patterns = protocol == "consumer" and any(c.habits.get("pattern") for c in schedule.clients)
     if patterns or (writes and schedule.cluster["transaction_version"]):
-        return schedule  # 3.9 resolves no patterns; each release has its transaction.version
+        return schedule  # 3.9 resolves no patterns; each release has its own transaction.version
     faults = [
         Fault(
             round(rng.uniform(0.5, schedule.heal_at), 3),
@@ -97,7 +97,7 @@ def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool
 
 
 def _with_deleted_records(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Retention or DeleteRecords takes records away, also such as no member has read yet."""
+    """Add deletions of records, by retention or DeleteRecords, including unread ones."""
     faults = [
         Fault(
             round(rng.uniform(0.5, schedule.heal_at), 3),
@@ -110,7 +110,7 @@ def _with_deleted_records(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _held(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
-    """Members commit by hand what they hold, and are stopped or cut off meanwhile."""
+    """Let members commit held records by hand, and stop or disconnect them meanwhile."""
     clients = schedule.clients
     if not writes:
         clients = tuple(_holder(rng, c) if rng.random() < 0.8 else c for c in clients)
@@ -136,7 +136,7 @@ def _holder(rng: random.Random, client: ScheduledClient) -> ScheduledClient:
 
 
 def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> list[Fault]:
-    """A member's process is stopped for longer than a session, or its network is."""
+    """Stop a member's process or network for longer than a session."""
     seconds = round(rng.choice(BEYOND_A_SESSION) * rng.uniform(0.8, 1.2), 3)
     if rng.random() < 0.7:
         return [Fault(at, "freeze", {"client": client, "seconds": seconds})]
@@ -150,7 +150,7 @@ def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> lis
 
 
 def _recreated(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
-    """Topics are deleted and created again; of those that write, what they read."""
+    """Delete and recreate topics; for processors, their input topics."""
     topics = list(schedule.topics) if writes else [TOPIC, *schedule.topics]
     faults = [f for f in schedule.faults if f.verb != BY_NAME]
     for _ in range(rng.choice((1, 1, 2))):

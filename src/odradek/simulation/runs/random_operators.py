@@ -1,9 +1,9 @@
-"""Random schedules of operators: admin clients at brokers that die, move, are slow, or say no.
+"""Draw random schedules of operators: admin clients, with brokers that fail, move or refuse.
 
-In: a seed. Out: a `Schedule`. What brokers suffer are the verbs of schedules of groups; hostile
-answers are late, or errors that any broker may give, at the APIs that operators ask. Left out is
-what takes committed offsets away, and what says falsely that a thing isn't there: nobody would be
-right then. Must not: run anything.
+In: a seed. Out: a `Schedule`. Brokers have the faults of schedules of groups; hostile responses are
+late, or errors that any broker may return, in the APIs of operators. Faults that remove committed
+offsets are left out, and those that deny that something exists: no result would be right then. Must
+not run anything.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ APIS = (
     *("ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
 )
 CODES = (-1, 7, 14, 15, 16, 30)
-"""Errors, passing ones and refusals, after which nobody knows more than before."""
+"""Errors, temporary and permanent, that leave the state unknown."""
 LATE = (0.5, 3.0)
-"""Seconds that answers take."""
+"""Seconds that responses take."""
 SLOW_FOR = 6.0
-"""Seconds, at most, until they don't any more."""
+"""Maximum number of seconds for which responses are slow."""
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},
     {"request.timeout.ms": 2000},
@@ -38,7 +38,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
 
 
 def random_operators(seed: int, *, short: bool) -> Schedule:
-    """Everything that a seed gives."""
+    """Draw the whole schedule of a seed."""
     rng = derived_rng(seed, f"schedule/operators/{short}")
     heal_at = round(rng.uniform(2.0, 10.0) if short else rng.uniform(20.0, 45.0), 3)
     clients = tuple(
@@ -79,7 +79,7 @@ def _faults(rng: random.Random, schedule: Schedule, *, short: bool) -> tuple[Fau
         at, api = _moment(rng, schedule), rng.choice(APIS)
         if rng.random() < 0.4:
             found.append(Fault(at, "slow_api", {"api": api, "seconds": rng.choice(LATE)}))
-            # Requests of calls that have given up are still in line at the broker: for a while.
+            # Requests of calls that have given up remain in the broker's queue for some time.
             end = min(at + rng.uniform(1.0, SLOW_FOR), schedule.heal_at)
             found.append(Fault(round(end, 3), "slow_api", {"api": api, "seconds": 0.0}))
         else:

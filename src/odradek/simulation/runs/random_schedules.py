@@ -1,7 +1,7 @@
-"""Random schedules: what a seed draws, of every family.
+"""Draw random schedules of every family.
 
-In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on them alone.
-Must not: run anything.
+In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on them alone. Must
+not run anything.
 """
 
 from __future__ import annotations
@@ -131,16 +131,16 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
-"""Up to where in [0, 1) a seed is of which family. The others are asked for: one of a group costs
-as much as ten to twenty others, and seeds stay what they were."""
+"""Upper bounds in [0, 1) of the families that a seed can draw. The others must be requested: a run
+of a group costs as much as ten to twenty others, and old seeds must keep their schedules."""
 
 
 def random_schedule(seed: int, *, short: bool = True, family: Family | None = None) -> Schedule:
-    """A schedule that depends on the seed alone.
+    """Return a schedule that depends on the seed alone.
 
-    Short ones are made to be run by the million: one client or two, at most three brokers, a few
-    faults within some seconds. Long ones have more of everything and half a minute. Of each family
-    there are both; which one it is is the seed's choice as well, unless it is said.
+    Short ones are meant to be run by the million: one or two clients, at most three brokers, a few
+    faults within some seconds. Long ones have more of everything and take half a minute. Each
+    family has both. The seed also chooses the family, unless it is given.
     """
     family = family or random_family(seed)
     if family in ("groups", "read-process-write"):
@@ -157,7 +157,7 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
 
 
 def _usual(seed: int, *, short: bool) -> Schedule:
-    """Brokers die, hang and move."""
+    """Draw a schedule in which brokers die, hang and move."""
     rng = derived_rng(seed, "schedule/short" if short else "schedule/long")
     brokers = rng.choice((1, 1, 2, 2, 3) if short else (1, 2, 3, 4, 5, 7))
     partitions = rng.randint(1, 2 if short else 6)
@@ -184,9 +184,10 @@ def random_family(seed: int) -> Family:
 
 
 def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
-    """Brokers answer wrongly or late, logs are cut, topics are recreated, and producers are busy.
+    """Draw a schedule with wrong or late responses, truncated logs and recreated topics.
 
-    With transactions the ends of logs stay: an outcome whose marker was lost can't be judged.
+    Producers are busy. With transactions, the ends of logs aren't truncated: the outcome of a
+    transaction with a lost marker can't be judged.
     """
     plain = _usual(seed, short=short)
     rng = derived_rng(seed, "schedule/hostile")
@@ -239,7 +240,7 @@ def _random_transactions(rng: random.Random) -> dict[str, float]:
     """Draw the brokers' `transaction.version`; some of version 0 are older than KIP-360."""
     found: dict[str, float] = {
         "transaction_version": rng.choice((0, 0, 1, 2)),
-        # (At most twice that must be less than a probe waits for what it committed to be seen.)
+        # (Twice that must be less than a probe waits for its committed records.)
         "marker_delay": rng.choice((0.001, 0.02, 0.1)),
     }
     if not found["transaction_version"]:
@@ -248,22 +249,22 @@ def _random_transactions(rng: random.Random) -> dict[str, float]:
 
 
 def _misled(seed: int, *, short: bool) -> Schedule:
-    """Brokers die and move, and addresses lead to other brokers, or to another cluster."""
+    """Draw a schedule in which addresses connect to other brokers, or to another cluster."""
     plain = _usual(seed, short=short)
     rng = derived_rng(seed, "schedule/misled")
     schedule = replace(plain, brokers=max(2, plain.brokers))
     count = rng.randint(1, 3) if short else rng.randint(3, 12)
     times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
     faults = [draw(rng, at, schedule.scope, MISLED) for at in times]
-    # A name of brokers' addresses would take bootstrapping clients abroad, which is another story.
+    # Bootstrapping clients would reach the other cluster by a DNS name, which is another case.
     faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
-    # Brokers of most clusters don't know KIP-1242 yet: they don't say that they aren't meant.
+    # Brokers of most clusters don't know KIP-1242 yet: they don't report misrouted clients.
     older = {"release": float(OLDER)} if seed % 3 == 0 else {}
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=older)
 
 
 def _slow(seed: int, *, short: bool) -> Schedule:
-    """Nothing fails but that one API takes seconds: every call must succeed (R-RB-9)."""
+    """Draw a schedule in which one API is slow: every call must succeed (R-RB-9)."""
     rng = derived_rng(seed, "schedule/slow")
     brokers = rng.choice((1, 1, 3))
     clients = []

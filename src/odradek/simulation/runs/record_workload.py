@@ -1,7 +1,7 @@
-"""Clients of a schedule that write and read records, and the books that they keep.
+"""Simulate clients that write and read records, with ledgers.
 
-In: a client of a schedule, a stage. Out: a producer's or a consumer's calls; at the end what was
-acknowledged and what was read, held against the logs. Must not: cause faults.
+In: a client of a schedule, a stage. Out: a producer's or a consumer's calls; at the end a
+comparison of acknowledged and read records with the logs. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ POLL_AGAIN = 0.05
 
 
 class WritingDriver(Driver):
-    """Has a producer."""
+    """A driver with a producer."""
 
     engine: ProducerEngine
 
     def build(self, config: Config) -> ProducerCalls:
-        """The producer."""
+        """Create the producer."""
         self.serial = 0
         self.producer = ProducerCalls(
             self.name,
@@ -57,14 +57,14 @@ class WritingDriver(Driver):
         return self.producer
 
     def value(self, text: str) -> bytes:
-        """What no other record has."""
+        """Return a value that no other record has."""
         self.serial += 1
         return f"{text}/{self.serial - 1}".encode()
 
     def send(
         self, partition: int, value: bytes, made: Callable[[ProducerBatch, int, int], F]
     ) -> CallerFlow[F]:
-        """Send a record as a facade does; `made` has its batch and its place there."""
+        """Send a record as a producer does; `made` gets its batch and its index."""
         lane = self.producer.lanes.get(TOPIC)
         if lane is None or lane.snapshot is not self.engine.metadata.snapshot:
             lane = self.producer.lane(TOPIC)
@@ -75,18 +75,18 @@ class WritingDriver(Driver):
 
 
 class ProducerDriver(WritingDriver):
-    """Sends records with values that are never the same, and keeps the ledger."""
+    """Sends records with unique values, and compares acknowledgements with the log."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """The producer, and the books."""
+        """Create the producer and the ledger."""
         self.ledger = RecordLedger()
         self.unsettled: set[bytes] = set()
         self.reached: dict[TopicPartition, None] = {}
-        """Partitions that took a record after the faults."""
+        """Partitions that acknowledged a record after the faults."""
         return super().build(config)
 
     def operate(self) -> None:
-        """Send one or some records."""
+        """Send one record or some."""
         volume = self.client.volume
         for _ in range(self.rng.choice((1, volume // 2, volume) if volume else (1, 1, 2, 5, 12))):
             there = self.cluster.topics.get(TOPIC)
@@ -96,7 +96,7 @@ class ProducerDriver(WritingDriver):
             self.call("flush", self.producer.flush(self.seconds(self.rng.uniform(0.0, 5.0))))
 
     def put(self, partition: int) -> None:
-        """Send one record; several may wait for room."""
+        """Send one record; several may wait for memory."""
         value = self.value(self.name)
 
         def made(batch: ProducerBatch, index: int, _: int) -> None:
@@ -110,12 +110,12 @@ class ProducerDriver(WritingDriver):
     def await_outcome(
         self, batch: ProducerBatch, first: ProducerBatch, index: int, value: bytes
     ) -> None:
-        """It must come in time."""
+        """Track a batch, which must be completed in time."""
         self.calls.begin(batch.done, f"{self.name}: batch of {batch.partition}", batch.deadline)
         batch.done.when_done(lambda _: self.settled(first, index, value))
 
     def settled(self, first: ProducerBatch, index: int, value: bytes) -> None:
-        """Note the outcome of a record; where its batch was split a part has it."""
+        """Note the outcome of a record; if its batch was split, a part has it."""
         batch = first.find(index)[0]
         if not batch.done.done:
             self.await_outcome(batch, first, index, value)
@@ -127,23 +127,23 @@ class ProducerDriver(WritingDriver):
             offset = first.metadata(index, 0).offset
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
-            else:  # a duplicate that the broker couldn't place any more: it must be there
+            else:  # a duplicate with an unknown offset: it must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
             self.judged(batch.done.error, f"record {value!r}")
 
     def probe(self) -> None:
-        """One record for each partition, once those before have their outcomes."""
+        """Send one record to each partition, once the earlier ones have outcomes."""
         for partition in range(len(self.cluster.topics[TOPIC].partitions)):
             self.put(partition)
 
     def finished(self) -> bool:
-        """All have an outcome, and every partition took one since the faults ended."""
+        """Return whether all records have outcomes and every partition acknowledged one."""
         count = len(self.cluster.topics[TOPIC].partitions)
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
-        """The ledger against the log of the cluster that the client belongs to."""
+        """Compare the ledger with the log of the cluster that the client belongs to."""
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:
@@ -152,7 +152,7 @@ class ProducerDriver(WritingDriver):
                 self._none_in(cluster)
 
     def _none_in(self, cluster: SimulatedCluster) -> None:
-        """R-RB-5: another cluster has none of the client's records."""
+        """Check R-RB-5: another cluster has none of the client's records."""
         mark = self.name.encode() + b"/"
         for partition in range(len(cluster.topics[TOPIC].partitions)):
             for row in cluster.records(TOPIC, partition):
@@ -161,12 +161,12 @@ class ProducerDriver(WritingDriver):
 
 
 class ReadingDriver(Driver):
-    """Has a consumer."""
+    """A driver with a consumer."""
 
     engine: ConsumerEngine
 
     def build(self, config: Config) -> ConsumerCalls:
-        """The consumer."""
+        """Create the consumer."""
         self.consumer = ConsumerCalls(
             self.name,
             config,
@@ -180,21 +180,22 @@ class ReadingDriver(Driver):
 
 
 class ConsumerDriver(ReadingDriver):
-    """Reads all partitions from the beginning, or from positions that its application has kept;
-    each record must be the next one.
+    """Reads all partitions, from the beginning or from stored positions.
+
+    Each record must be the next one.
     """
 
     def build(self, config: Config) -> ConsumerCalls:
-        """The consumer, and the books."""
+        """Create the consumer and the ledgers."""
         self.once = RecordsOnce()
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
         self.seen: set[bytes | None] = set()
-        """The values of all records that it was handed, also of topics that were deleted."""
+        """Values of all returned records, also of deleted topics."""
         self.polling = False
         self._in_turn = self._more = False
         self.kept_of: SimulatedCluster | None = None
-        """The cluster of the positions that it began with."""
+        """The cluster of the stored positions."""
         return super().build(config)
 
     def begin(self) -> None:
@@ -213,7 +214,7 @@ class ConsumerDriver(ReadingDriver):
             self.forward.sought(partition, place.offset)
 
     def _place(self, partition: TopicPartition, share: float) -> OffsetAndMetadata:
-        """Return an offset of the log with the leader epoch of the record before it (KIP-320)."""
+        """Return an offset of the log with the leader epoch of the record before (KIP-320)."""
         topic = self.cluster.topics.get(TOPIC)
         if topic is None or partition.partition >= len(topic.partitions):
             return OffsetAndMetadata(0)
@@ -241,7 +242,7 @@ class ConsumerDriver(ReadingDriver):
             self.forward.sought(partition, offset)
 
     def poll(self, timeout: float, then: Callable[[], None] | None = None) -> None:
-        """One poll, unless one is under way."""
+        """Poll, unless a poll is running."""
         if self.polling:
             return
         self.polling = True
@@ -249,7 +250,7 @@ class ConsumerDriver(ReadingDriver):
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
                 self.judged(error, "poll")
-            # An error of a partition goes to the caller, who may poll again, after a moment.
+            # An error of a partition goes to the caller, which may poll again after a moment.
             self.world.after(POLL_AGAIN, lambda: self.take([], then))
 
         flow = self.consumer.poll(timeout, self.rng.randrange(1, 30))
@@ -258,7 +259,7 @@ class ConsumerDriver(ReadingDriver):
         )
 
     def take(self, records: list[ConsumerRecord], then: Callable[[], None] | None) -> None:
-        """What the caller of `poll` gets."""
+        """Check the records that `poll` returned."""
         self.polling = False
         if self.engine.ended is not None:
             return
@@ -284,13 +285,13 @@ class ConsumerDriver(ReadingDriver):
             then()
 
     def served(self) -> None:
-        """Polls end without a record, too: what counts is that all are read."""
+        """Raise unless all records are read: slow polls may end without a record."""
         if self.done and not self.finished():
             where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
             raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")
 
     def _excuse(self, partition: TopicPartition, offset: int, *, forward: bool = True) -> None:
-        """A log that was cut or made anew gives offsets twice; what was deleted isn't read."""
+        """Allow an offset to repeat after a log was truncated, or to be skipped if deleted."""
         if self._disturbed(partition):
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
@@ -299,7 +300,7 @@ class ConsumerDriver(ReadingDriver):
 
     @property
     def _home(self) -> SimulatedCluster:
-        """The cluster that the client knows: what it had asked for may come after a foreign one."""
+        """The cluster that the client knows; responses of it may follow those of another one."""
         mine = self.engine.metadata.cluster_id
         known = [c for c in (*self.stage.left, self.stage.cluster) if c.cluster_id == mine]
         return known[-1] if known else self.cluster
@@ -313,7 +314,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # what another cluster had at its positions says nothing of this one
+            return True  # another cluster's positions don't apply to this one
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
@@ -325,7 +326,8 @@ class ConsumerDriver(ReadingDriver):
     def probe(self) -> None:
         """Poll until the ends are reached.
 
-        A loop where polls end at once: records at hand may be more than a stack has room for.
+        A loop in case polls end at once: with many buffered records, recursion would overflow the
+        stack.
         """
         self._more = self._in_turn = True
         while self._more:
@@ -334,7 +336,7 @@ class ConsumerDriver(ReadingDriver):
         self._in_turn = False
 
     def go_on(self) -> None:
-        """Poll again while something is left, or may come from a producer that is served late."""
+        """Poll again while records are left, or may come from a slow producer."""
         if (self.patient or not self.finished()) and self.engine.ended is None:
             if self._in_turn:
                 self._more = True
@@ -342,7 +344,7 @@ class ConsumerDriver(ReadingDriver):
                 self.probe()
 
     def finished(self) -> bool:
-        """Every committed record was read."""
+        """Return whether every committed record was read."""
         topic = self.cluster.topics.get(TOPIC)
         return topic is not None and all(
             p.partition < len(topic.partitions)
@@ -352,8 +354,10 @@ class ConsumerDriver(ReadingDriver):
         )
 
     def verify(self) -> None:
-        """Compare the records that were handed out with the log: none was lost later, and all
-        records of the log were handed out, also after the topic was created again.
+        """Compare the returned records with the log.
+
+        None may be lost later, and all records of the log must be returned, also after the topic
+        was recreated.
         """
         mine = self.engine.metadata.cluster_id
         if self.engine.ended is None and self.cluster.cluster_id == mine:

@@ -1,9 +1,9 @@
-"""One schedule in its world: clients come, faults happen and end, and all must be well again.
+"""Run one schedule in its world: faults happen and end, and all clients must recover.
 
-In: a schedule. Out: nothing, or the first `Violation`. Flow: world, cluster and clients are made;
-operations and faults happen; at `heal_at` all faults end; then each client must find its way back
-within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`; it is closed; the books are compared with the logs.
-Runs of groups differ in what stands before and after that (`group_runs`). Must not: read a clock.
+In: a schedule. Out: nothing, or the first `Violation`. Flow: world, cluster and clients are
+created; operations and faults happen; at `heal_at` all faults end; then each client must recover
+within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`; it is closed; the ledgers are compared with the logs.
+Runs of groups differ in the steps before and after that (`group_runs`). Must not read a clock.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ DRIVERS: dict[str, type[Driver]] = {
 }
 """The driver of each kind of client."""
 CONVERGED_WITHIN = 60.0
-"""Virtual seconds after the last fault. Most is needed where a batch is in flight on a connection
-that fell silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
+"""Virtual seconds after the last fault. The longest case is a batch in flight on a connection that
+became silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
 LOSSY_WITHIN = 3 * CONVERGED_WITHIN
-"""The same where links go on losing what is sent: each answer that never comes may cost as much as
-a silent connection, and two in a row were met once in 190,701 schedules."""
+"""The same if links still lose frames: each lost response may cost as much as a silent connection,
+and two in a row occurred once in 190,701 schedules."""
 BEGINS_WITHIN = 2.0
-"""Seconds within which calls are made whose answers take their time."""
+"""Seconds within which calls begin if responses are slow."""
 WRITTEN_BEFORE = 3
-"""Records in each partition before the first client comes."""
+"""Records in each partition before the first client starts."""
 
 
 class Run:
@@ -62,7 +62,7 @@ class Run:
     def __init__(
         self, schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None
     ) -> None:
-        """`hosts` makes other hosts of the clients than `SimulatedHost`."""
+        """Create the world; `hosts` creates the clients' hosts, by default `SimulatedHost`."""
         self.schedule = schedule
         self.world = World(schedule.seed, link=schedule.link, hosts=hosts)
         self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
@@ -83,11 +83,11 @@ class Run:
             plan(fault, self.stage)
 
     def prepare(self) -> None:
-        """What is there before the first client comes."""
+        """Write the records that exist before the first client starts."""
         _write_some(self.stage.cluster)
 
     def _plan(self, client: ScheduledClient) -> None:
-        """Have the client made at its start and its operations called at their times."""
+        """Schedule the client's start and its operations."""
         world = self.world
         rng = world.rng(f"times/{client.name}")
         until = max(self.schedule.heal_at, client.start)
@@ -109,7 +109,7 @@ class Run:
             begin()
 
     def driver(self, client: ScheduledClient) -> Driver:
-        """Make a client."""
+        """Create a client."""
         return DRIVERS[client.kind](
             self.stage, client, self.mode, self.checkers, patient=self.schedule.patient
         )
@@ -141,7 +141,7 @@ class Run:
 
     def _converge(self) -> None:
         world = self.world
-        # The cluster itself needs a moment: brokers start and are registered, leaders elected.
+        # The cluster itself needs a moment: brokers start and register, leaders are elected.
         world.advance(0.1)
         within = LOSSY_WITHIN if self.schedule.link.loss else CONVERGED_WITHIN
         end = world.now + within
@@ -172,7 +172,7 @@ class Run:
             raise self.complaints.violations[0]
 
     def hits(self) -> Counter[str]:
-        """Return how often faults took effect, by what they did."""
+        """Return how often faults had an effect, by effect."""
         clusters = (*self.stage.left, self.stage.cluster, *self.stage.bystanders)
         hits = sum((cluster.hits for cluster in clusters), Counter(self.stage.hits))
         for cluster in clusters:
@@ -180,7 +180,7 @@ class Run:
         return hits
 
     def lines(self) -> list[str]:
-        """The traces of all clients, in the order of time."""
+        """Return the traces of all clients, ordered by time."""
         events = [
             (event.at, number, serial, host.name, event)
             for number, host in enumerate(self.world.hosts.values())
@@ -194,7 +194,7 @@ def _order(entry: tuple[float, int, int, str, object]) -> tuple[float, int, int]
 
 
 def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
-    """Set brokers as the schedule says."""
+    """Set the brokers' settings of the schedule."""
     groups, transactions = cluster.group_settings, cluster.transactions
     groups.initial_rebalance_delay = given.get("initial_rebalance_delay", 0.0)
     groups.strict_epochs = bool(given.get("strict_epochs", False))
@@ -209,7 +209,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
 
 
 def untouched(bystander: SimulatedCluster) -> None:
-    """R-RB-5: what was led to another cluster left nothing there, be it acknowledged or not."""
+    """Check R-RB-5: misrouted clients left nothing in another cluster, acknowledged or not."""
     made = set(bystander.topics) - {TOPIC, bystander.groups.name, bystander.transactions.name}
     if made:
         raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")
@@ -221,7 +221,7 @@ def untouched(bystander: SimulatedCluster) -> None:
 
 
 def _write_some(cluster: SimulatedCluster) -> None:
-    """Let each partition have records from the beginning, so that consumers alone have work."""
+    """Write records to each partition, so that consumers alone have some."""
     for partition in cluster.topics[TOPIC].partitions:
         builder = BatchBuilder(1 << 16, None)
         for n in range(WRITTEN_BEFORE):

@@ -1,9 +1,9 @@
-"""SASL in random runs: which of them have it, who is taken in, and when nobody is for a while.
+"""Add SASL to random runs, and refuse credentials for some time.
 
 In: a seed, a schedule's `session`. Out: the listener of a cluster, the mechanism of its clients.
-While a password isn't taken, connections that stand go on until they authenticate again; all must
-be as if nothing had been once it is taken again. Must not: draw from other generators, so that the
-runs of old seeds stay what they were.
+While a password is refused, existing connections work until they authenticate again; when it is
+accepted again, all clients must recover. Must not draw from other random generators, so that old
+seeds keep their runs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MECHANISM = "SCRAM-SHA-256"
 USER = "simulated"
 SHOWN = "no secret"
 SESSIONS = (0.0, 1.2, 2.5, 10.0)
-"""Seconds; 0: sessions don't end."""
+"""Seconds; 0: sessions don't expire."""
 SHARE = 0.1
-"""Of all seeds."""
+"""Share of all seeds."""
 
 
 def random_session(seed: int) -> float | None:
-    """A schedule's `session`: None where its clients don't authenticate."""
+    """Return a schedule's `session`: None if its clients don't authenticate."""
     rng = derived_rng(seed, "schedule/sasl")
     return rng.choice(SESSIONS) if rng.random() < SHARE else None
 
 
 def listener(world: World, session: float, heal_at: float) -> SaslListener:
-    """What the brokers of a run know; in every second run the password isn't taken for a while."""
+    """Return a run's listener; in every second run it refuses the password for some time."""
     made = SaslListener(users={USER: SHOWN}, session_lifetime=session, mechanisms=(MECHANISM,))
     rng = world.rng("sasl")
     if rng.random() < 0.5 and heal_at > 0.0:
@@ -42,5 +42,5 @@ def listener(world: World, session: float, heal_at: float) -> SaslListener:
 
 
 def mechanism() -> Mechanism:
-    """The mechanism of one client."""
+    """Return the mechanism of one client."""
     return Scram(MECHANISM, Credentials(USER, Secret(SHOWN)))

@@ -1,8 +1,8 @@
-"""Schedules: everything that one random run consists of, as data that can be kept in a file.
+"""Define schedules: all data of one random run, which can be stored in a file.
 
-In: a JSON file. Out: a `Schedule`: brokers, links, clients with their settings, faults
-with their times. The same schedule gives the same run, each time and in both modes.
-Must not: run anything; `explore` does.
+In: a JSON file. Out: a `Schedule`: brokers, links, clients with their settings, faults with their
+times. The same schedule produces the same run, each time and in both modes. Must not run anything;
+`explore` does.
 
 A schedule file:
 
@@ -12,8 +12,8 @@ A schedule file:
                   "config": {"linger.ms": 5}}],
      "faults": [{"at": 1.5, "verb": "crash", "arguments": {"i": 1}}]}
 
-Faults end at `heal_at`; then every client must find its way back. Operations are calls at times
-that the seed and the client's name give. Only `seed` and `clients` are needed.
+Faults end at `heal_at`; then every client must recover. Operations are calls at times that depend
+on the seed and the client's name. Only `seed` and `clients` are required.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ FORMAT = 1
 METADATA = "metadata"
 TRANSACTIONAL = "transactional"
 OPERATOR = "operator"
-"""An admin client that does everything, with books of what can be true."""
+"""An admin client with all calls, and ledgers of possible states."""
 MEMBER = "member"
 PROCESSOR = "processor"
 GROUPED = (MEMBER, PROCESSOR)
-"""Members of the one group of a schedule; the second kind writes what it makes of records, in
-transactions."""
+"""Members of the one group of a schedule; processors write results in transactions."""
 GROUP_ID = "g"
 KINDS = {
     PRODUCER: PRODUCER,
@@ -59,7 +58,7 @@ KINDS = {
     MEMBER: CONSUMER,
     PROCESSOR: CONSUMER,
 }
-"""What a client does, and whose options it takes."""
+"""Kinds of clients, and the client whose options each takes."""
 PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
@@ -67,12 +66,12 @@ CLUSTER = (
     "transaction_version",
 )  # fmt: skip
 """Settings of brokers: partitions of `__consumer_offsets`; seconds; seconds until a marker is
-written; the release, as 3.9; whether commits are taken under the present epoch only (brokers before
-KIP-1251); the finalized `transaction.version`."""
+written; the release, as 3.9; whether commits are only accepted with the present epoch (brokers
+before KIP-1251); the finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 PATIENCE = 60.0
-"""Seconds of each call where all that happens is that an API is slow."""
+"""Timeout of each call, in seconds, if the only fault is a slow API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +84,11 @@ class ScheduledClient:
     start: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
     volume: int = 0
-    """Of producers: the most records of one operation; 0: a few."""
+    """For producers: maximum number of records of one operation; 0: a few."""
     habits: Mapping[str, Any] = field(default_factory=dict)
-    """Of members and of writers in transactions: what `Habits` has."""
+    """For members and transactional producers: the fields of `Habits`."""
     writes: Mapping[str, Any] = field(default_factory=dict)
-    """Of processors: the settings of their producers."""
+    """For processors: the settings of their producers."""
 
     @property
     def writer(self) -> ScheduledClient:
@@ -111,23 +110,23 @@ class Schedule:
     heal_at: float = 5.0
     link: LinkProfile = field(default_factory=LinkProfile)
     session: float | None = None
-    """Clients authenticate; brokers take requests for so many seconds then (KIP-368), 0: for ever.
-    None: no SASL."""
+    """If set, clients authenticate, and their sessions expire after this number of seconds
+    (KIP-368), 0: never. None: no SASL."""
     topics: Mapping[str, int] = field(default_factory=dict)
-    """Partitions of topics besides the first, which is there always."""
+    """Partitions of topics besides the first, which always exists."""
     cluster: Mapping[str, float] = field(default_factory=dict)
-    """Settings of brokers, of `CLUSTER`."""
+    """Settings of brokers, with the names in `CLUSTER`."""
 
     @property
     def patient(self) -> bool:
-        """Whether all that happens is that some APIs are slow: then no call may fail (R-RB-9)."""
+        """Whether slow APIs are the only fault: then no call may fail (R-RB-9)."""
         slow = bool(self.faults) and {f.verb for f in self.faults} == {"slow_api"}
         unhurried = self.heal_at > PATIENCE and all(c.operations <= 1 for c in self.clients)
         return slow and unhurried and not self.link.loss and self.session is None
 
     @property
     def scope(self) -> Scope:
-        """What its faults may name."""
+        """Names that its faults may use."""
         names = tuple(c.name for c in self.clients)
         partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
         return Scope(self.brokers, partitions, names, tuple(self.topics))
@@ -140,7 +139,7 @@ class Schedule:
         return "\n".join([first, *(f"  {fault}" for fault in self.faults)])
 
     def to_json(self) -> str:
-        """The text of a schedule file."""
+        """Return the text of a schedule file."""
         plain: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -161,7 +160,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def load(path: Path) -> Schedule:
-    """Read a schedule file; raises `ScheduleError` with what is wrong in it, and where."""
+    """Read a schedule file; raises `ScheduleError` with the mistake and its place."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
@@ -173,7 +172,7 @@ def load(path: Path) -> Schedule:
 
 
 def from_json(text: str) -> Schedule:
-    """Read a schedule from a text as `to_json` makes it."""
+    """Read a schedule from a text that `to_json` returned."""
     try:
         plain = json.loads(text)
     except ValueError as error:
@@ -218,7 +217,7 @@ def _made(kind: type[Any], plain: Any, where: str) -> Any:
 
 
 def validate(schedule: Schedule) -> None:
-    """Raise a `ScheduleError` for what can't be run."""
+    """Raise a `ScheduleError` for a schedule that can't be run."""
     _whole("seed", schedule.seed, -(2**63))
     _whole("brokers", schedule.brokers, 1, MOST["brokers"])
     _whole("partitions", schedule.partitions, 1, MOST["partitions"])
@@ -305,7 +304,7 @@ _settled: dict[tuple[str, str], Config] = {}
 
 
 def settings(client: ScheduledClient) -> Config:
-    """A client's checked configuration; kept, because thousands of runs have the same few."""
+    """Return a client's checked configuration; cached, as thousands of runs share a few."""
     transactional = client.kind == TRANSACTIONAL
     key = (client.name if transactional else client.kind, repr(client.config))
     found = _settled.get(key)

@@ -1,8 +1,9 @@
-"""A short schedule from a long one that fails: whatever isn't needed for the failure goes.
+"""Shorten a schedule that fails: remove everything that the failure doesn't need.
 
-In: a schedule, a test whether one still fails in the same way. Out: a smaller one that does.
-Greedy: faults in chunks, then clients, operations, brokers, partitions, settings, one after the
-other, until nothing more can go or `go_on` says that time is up. Must not: read a clock.
+In: a schedule, a function that tells whether one still fails in the same way. Out: a smaller
+schedule that does. Greedy: faults in chunks, then clients, operations, brokers, partitions,
+settings, one after the other, until nothing can be removed or `go_on` returns False. Must not read
+a clock.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ Fails = Callable[[Schedule], bool]
 
 
 def kind(violation: str | None) -> str | None:
-    """What a violation says without times, addresses and names, so that two can be compared."""
+    """Return a violation's text without times, addresses and names, for comparisons."""
     if violation is None:
         return None
     return re.sub(r"'[^']*'|[\w.]*\d[\w.:/-]*", "#", violation).split("; ")[0][:80]
 
 
 def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda: True) -> Schedule:
-    """The smallest schedule found that still fails."""
+    """Return the smallest schedule found that still fails."""
     while True:
         for smaller in _smaller(schedule):
             if not go_on():
@@ -40,7 +41,7 @@ def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda:
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules with something less, the most at first."""
+    """Yield smaller schedules, with the largest reduction first."""
     yield from _fewer_faults(schedule)
     for client in schedule.clients if len(schedule.clients) > 1 else ():
         yield _fitted(
@@ -96,7 +97,7 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _possible(client: ScheduledClient) -> bool:
-    """Whether its options go together; some ask for others."""
+    """Return whether a client's options are compatible; some require others."""
     try:
         settings(client)
     except ConfigurationError:
@@ -115,7 +116,7 @@ def _simpler_faults(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _fitted(schedule: Schedule) -> Schedule:
-    """Without the faults that name what is no longer there."""
+    """Return the schedule without faults that refer to removed parts."""
     scope = schedule.scope
 
     def fits(fault: Fault) -> bool:

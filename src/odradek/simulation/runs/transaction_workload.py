@@ -1,9 +1,9 @@
-"""Clients of a schedule that write in transactions, with offsets of a group, and their books.
+"""Simulate clients that write in transactions, with offsets of a group, and ledgers.
 
 In: a client of a schedule, a stage. Out: a transactional producer's calls, one after the other; at
-the end what was committed, aborted or left in doubt, held against what readers with read_committed
-see, and against the group's offsets (so each transaction with offsets is one step of a
-read-process-write chain). Must not: cause faults.
+the end a comparison of its committed, aborted and uncertain transactions with the records that
+read_committed consumers see, and with the group's offsets (each transaction with offsets is one
+step of a read-process-write chain). Must not cause faults.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from odradek.simulation.runs.record_workload import WritingDriver
 from odradek.simulation.runs.workload import TOPIC
 
 CALL = 5.0
-"""Seconds of a call; one that ends a transaction goes on, and is made again."""
+"""Timeout of a call in seconds; one that ends a transaction continues, and is repeated."""
 PAUSE = 0.05
 INPUT = TopicPartition(TOPIC, 0)
-"""Whose offsets are committed."""
+"""The partition whose offsets are committed."""
 
 
 class Fate(Enum):
-    """What became of a transaction, as its producer knows."""
+    """Outcome of a transaction, as its producer knows it."""
 
     UNKNOWN = "unknown"
     COMMITTED = "committed"
@@ -58,17 +58,17 @@ class Made:
     commits: bool
     writes: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     offset: int | None = None
-    """What it commits for the group."""
+    """The offset that it commits for the group."""
     ending: bool = False
-    """Its commit was asked for: before that it can't be committed."""
+    """Whether its commit was requested: before that it can't be committed."""
     fate: Fate = Fate.UNKNOWN
 
 
 class TransactionalDriver(WritingDriver):
-    """One transaction after the other, each as an operation."""
+    """Runs one transaction after the other, each as an operation."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """The producer, and the books."""
+        """Create the producer and the ledgers."""
         self.made: list[Made] = []
         self.wanted: list[Made] = []
         self.busy = False
@@ -81,9 +81,10 @@ class TransactionalDriver(WritingDriver):
     def _committed(
         self, group_id: str, _: str | None, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Look at each offset that a transaction commits, when the coordinator takes it over: at
-        the end those of later transactions have replaced it. It is the last one that a transaction
-        sent (R-TX-2), and none of an earlier transaction (R-TX-1).
+        """Check each offset that a transaction commits, at the time of the commit.
+
+        At the end, later transactions have replaced it. The offset must be the last one that a
+        transaction sent (R-TX-2), and not one of an earlier transaction (R-TX-1).
         """
         found = offsets.get(INPUT)
         if group_id != self.group or found is None:
@@ -99,11 +100,11 @@ class TransactionalDriver(WritingDriver):
 
     @property
     def patience(self) -> float:
-        """Seconds of a call."""
+        """Timeout of a call in seconds."""
         return self.seconds(CALL)
 
     def bear(self, error: KafkaError, what: str) -> CallerFlow[None]:
-        """Wait after an error; raises it where the producer can't go on."""
+        """Wait after an error; raise it if the producer can't continue."""
         self.judged(error, what)
         again = isinstance(error, KafkaTimeoutError | AbortableTransactionError)
         refused = not again and self.producer.transactions.error is not None
@@ -112,7 +113,7 @@ class TransactionalDriver(WritingDriver):
         yield from pause(PAUSE)
 
     def initialised(self) -> CallerFlow[bool]:
-        """Whether `init_transactions` went well."""
+        """Return whether `init_transactions` succeeded."""
         try:
             yield from self.producer.init_transactions(self.patience)
         except KafkaError as error:
@@ -121,11 +122,11 @@ class TransactionalDriver(WritingDriver):
         return True
 
     def commit(self) -> CallerFlow[KafkaError | None]:
-        """Commit; gives the error after which nobody knows more, or only an abort is left."""
+        """Commit; return an error with an unknown outcome, or one that requires an abort."""
         return self._end("commit", self.producer.commit_transaction, AbortableTransactionError)
 
     def abort(self) -> CallerFlow[KafkaError | None]:
-        """Abort; gives the error after which nobody knows more."""
+        """Abort; return the error after which the outcome is unknown."""
         return self._end("abort", self.producer.abort_transaction)
 
     def _end(
@@ -144,7 +145,7 @@ class TransactionalDriver(WritingDriver):
                 return None
 
     def operate(self) -> None:
-        """Make one transaction more."""
+        """Run one more transaction."""
         self._wish(commits=self.rng.random() < 0.75)
 
     def _wish(self, *, commits: bool) -> None:
@@ -197,8 +198,10 @@ class TransactionalDriver(WritingDriver):
             made.fate = Fate.ABORTED
 
     def _rightly_refused(self, error: KafkaError) -> bool:
-        """Whether a commit that succeeded may have ended the producer (R-TX-1): after a lost answer
-        it needs a new epoch, which old brokers don't provide, and which a late request may fence.
+        """Return whether the producer may have ended after a successful commit (R-TX-1).
+
+        After a lost response it needs a new epoch, which old brokers don't provide, and which a
+        late request may fence.
         """
         if isinstance(error, UnsupportedVersionError):
             return self.cluster.versions[InitProducerIdRequest.API_KEY][1] < WITH_BUMPS
@@ -207,7 +210,7 @@ class TransactionalDriver(WritingDriver):
     def _fill(self, made: Made) -> CallerFlow[None]:
         there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
-        with suppress(KafkaError):  # its commit says so, too
+        with suppress(KafkaError):  # its commit raises it, too
             for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
                 partition = self.rng.choice(there)
                 wrote = (partition, self.value(self.name))
@@ -231,29 +234,29 @@ class TransactionalDriver(WritingDriver):
     # After the faults
 
     def served(self) -> None:
-        """All transactions have ended."""
+        """Check that all transactions have ended."""
         if self.done and (self.busy or not self.ready):
             raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
 
     def probe(self) -> None:
-        """One transaction that commits."""
+        """Run one transaction that commits."""
         self._wish(commits=True)
 
     def again(self) -> None:
-        """It goes on by itself."""
+        """Run another transaction if the last one failed."""
         if not self.busy and not self.finished():
             self.probe()
             self.host.wake()
 
     def finished(self) -> bool:
-        """The last one is committed and seen, or none can be any more."""
+        """Return whether the last one is committed and visible, or none can be any more."""
         last = self.made[-1] if self.made else None
         done = not self.busy and last is not None and last.fate is Fate.COMMITTED
         seen = (done or self.over) and all(self._seen(self.cluster, made) for made in self.made)
         return seen and not self._wrong_offset(self.cluster)
 
     def _seen(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """Readers have what was committed: markers come a moment after the answer."""
+        """Return whether committed records are visible; markers come after the response."""
         if made.fate is not Fate.COMMITTED:
             return True
         return not self._missing(cluster, made)
@@ -274,7 +277,10 @@ class TransactionalDriver(WritingDriver):
         return [row[4] for row in rows if row[4] is not None]
 
     def verify(self) -> None:
-        """Committed is seen once and in order, aborted isn't, and what nobody knows is whole."""
+        """Check that committed records are visible once, in order, and aborted ones aren't.
+
+        A transaction with an unknown outcome must be visible completely or not at all.
+        """
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster):
             if cluster.cluster_id == mine and cluster is self.stage.cluster:
@@ -309,11 +315,11 @@ class TransactionalDriver(WritingDriver):
             raise Violation(wrong)
 
     def _was_cut(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """An election took the marker away."""
+        """Return whether an election removed the marker."""
         return any(disturbed(cluster, *partition) for partition, _ in made.writes)
 
     def _wrong_offset(self, cluster: SimulatedCluster) -> str:
-        """What is wrong with the group's offset, if something is."""
+        """Return what is wrong with the group's offset, or an empty text."""
         sent = [made for made in self.made if made.offset is not None]
         known = [m.offset for m in sent if m.fate is Fate.COMMITTED]
         least = known[-1] if known else None

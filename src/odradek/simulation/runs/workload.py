@@ -1,9 +1,9 @@
-"""What the clients of a schedule do, in virtual time: calls at the times that the seed gives.
+"""Simulate the clients of a schedule in virtual time: calls at the times that the seed defines.
 
-In: a client of a schedule, a stage. Out: calls as the facades make them (`clients/calls`), and
-violations of what their callers are promised. After the faults each `Driver` is asked to `probe`:
-it must reach the brokers that live and finish its work. Here are those that only ask;
-`record_workload` has producers and consumers. Must not: cause faults.
+In: a client of a schedule, a stage. Out: calls as the public clients make them (`clients/calls`),
+and violations of promises to callers. After the faults, the method `probe` of each `Driver` is
+called: the driver must reach the live brokers and finish its work. This module has clients that
+only read; `record_workload` has producers and consumers. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odradek.simulation.world.link import Mode
 T = TypeVar("T")
 
 PROBE_AGAIN = 0.25
-"""Seconds between two looks of a probe whose calls came to nothing."""
+"""Seconds between two probes if the calls of the first one failed."""
 STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
 
 
@@ -45,9 +45,9 @@ class Driver(ABC):
     """One client of a schedule with its checkers."""
 
     died = False
-    """Its process is gone, as by SIGKILL: its calls have no end."""
+    """Whether its process was killed, as by SIGKILL: its calls don't end."""
     over = False
-    """It makes no calls any more."""
+    """Whether it makes no more calls."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Driver(ABC):
         self.stage = stage
         self.client = client
         self.patient = patient
-        """Only slow: calls have all the time, and none may fail (R-RB-9)."""
+        """Whether brokers are only slow: calls have a long timeout, and none may fail (R-RB-9)."""
         self.wrong: list[Violation] = []
         self.world = stage.world
         self.name = client.name
@@ -82,24 +82,24 @@ class Driver(ABC):
         checkers.watch(self.engine.events, self.config, self.wire.is_held)
         self.engine.events.listen(self.wire)
         self.done = 0
-        """Operations so far."""
+        """Number of operations so far."""
         self.probed_at: float | None = None
         self._probing = False
         self.begin()
         self.host.wake()
 
-    # What kinds of clients differ in
+    # Differences between kinds of clients
 
     @abstractmethod
     def build(self, config: Config) -> ClientCalls[Any]:
-        """Make the caller's half, and with it the engine."""
+        """Create the calls of the client, and with them the engine."""
 
     def application(self) -> Caller:
-        """Who makes the calls."""
+        """Return the caller."""
         return Caller(self.world, self.calls, lambda: self.over)
 
     def begin(self) -> None:
-        """The client's first words; most kinds have none."""
+        """Make the client's first calls; most kinds have none."""
         return
 
     @abstractmethod
@@ -108,11 +108,11 @@ class Driver(ABC):
 
     @abstractmethod
     def probe(self) -> None:
-        """Make the calls that show that the client has found its way back."""
+        """Make the calls that show that the client has recovered."""
 
     @abstractmethod
     def finished(self) -> bool:
-        """Whether the probe's calls have brought what they should."""
+        """Return whether the probe's calls were successful."""
 
     def served(self) -> None:
         """Raise a `Violation` unless slow brokers have served all calls by now."""
@@ -120,25 +120,25 @@ class Driver(ABC):
             raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
 
     def end_patience(self) -> None:
-        """Let calls fail as on brokers that are well."""
+        """Let calls fail as with healthy brokers."""
         self.patient = False
         self.wire.end_patience()
 
     def verify(self) -> None:
-        """Compare the books with the cluster, if it keeps any; raises a `Violation`."""
+        """Compare the ledgers with the cluster, if there are any; raises a `Violation`."""
         return
 
     # Calls
 
     def operation(self) -> None:
-        """One of the schedule's operations."""
+        """Run one of the schedule's operations."""
         if self.engine.ended is None:
             self.operate()
             self.host.wake()
             self.done += 1
 
     def seconds(self, timeout: float) -> float:
-        """How long a call may take."""
+        """Return the timeout of a call."""
         return PATIENCE if self.patient else timeout
 
     def call(
@@ -150,7 +150,7 @@ class Driver(ABC):
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """A call may fail, by an error that its caller can know; where all are slow it mayn't."""
+        """Judge the error of a call: it must be a `KafkaError`; slow brokers allow none."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):
@@ -171,11 +171,11 @@ class Driver(ABC):
 
     @property
     def cluster(self) -> SimulatedCluster:
-        """The cluster that is there now."""
+        """The cluster that exists now."""
         return self.stage.cluster
 
     def converged(self) -> bool:
-        """Whether the client works with the brokers that live (or has said why it never will)."""
+        """Return whether the client works with the live brokers (or has a fatal error)."""
         engine = self.engine
         if engine.ended is not None:
             return self.rightly_ended()
@@ -189,14 +189,14 @@ class Driver(ABC):
         return self._sees_the_living() and self.finished()
 
     def again(self) -> None:
-        """Probe once more: calls of the first probe may rightly have run out of time."""
+        """Probe again: calls of the first probe may have timed out correctly."""
         idle = not len(self.calls)
         if self._probing and idle and self.engine.ended is None and not self.finished():
             self.probe()
             self.host.wake()
 
     def rightly_ended(self) -> bool:
-        """R-RB-5: it met another cluster; or it was refused for good, by order of the schedule."""
+        """Return whether a fatal error was right: R-RB-5, or an injected error."""
         ended = self.engine.ended
         if isinstance(ended, BrokerError) and not ended.retriable:
             codes = [c.injected for c in (*self.stage.left, self.stage.cluster)]
@@ -223,7 +223,7 @@ class Driver(ABC):
         return metadata.refreshed_at >= self.probed_at
 
     def explain(self) -> str:
-        """Where the client stands, for a violation's text."""
+        """Return the client's state for a violation's text."""
         engine = self.engine
         snapshot = engine.metadata.snapshot
         known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else None
@@ -234,15 +234,15 @@ class Driver(ABC):
 
 
 class AskingDriver(Driver):
-    """Only asks."""
+    """A client that only reads."""
 
     def build(self, config: Config) -> ClientCalls[Any]:
-        """The bare client, or an admin client."""
+        """Create the bare client, or an admin client."""
         self.asks: ClientCalls[Any] = ClientCalls(self.name, config, self.host, self.make)
         return self.asks
 
     def make(self, host: Any) -> ClientEngine:
-        """Its engine."""
+        """Return its engine."""
         return ClientEngine(self.config, host.rng())
 
     def ask(
@@ -252,7 +252,7 @@ class AskingDriver(Driver):
         timeout: float,
         then: Callable[[T], None] = lambda _: None,
     ) -> None:
-        """Have the engine carry out a flow."""
+        """Run a flow in the engine."""
         self.call(what, self.asks.call(flow, self.seconds(timeout), what), then)
 
 
@@ -260,38 +260,39 @@ class MetadataDriver(AskingDriver):
     """Only follows the cluster."""
 
     def begin(self) -> None:
-        """Be interested in the topic."""
+        """Request the topic's metadata."""
         self.engine.metadata.want([TOPIC])
 
     def operate(self) -> None:
-        """Ask for a refresh, or wait for something."""
+        """Request a refresh, or wait for metadata."""
         timeout = self.rng.uniform(0.05, 3.0)
         if self.rng.random() < 0.5:
             self.engine.metadata.request("a caller asks")
         self.ask("metadata of the topic", lambda d: self.engine.topic(TOPIC, d), timeout)
 
     def probe(self) -> None:
-        """Nothing more than the refresh that every probe asks for."""
+        """Do nothing: every probe requests a refresh."""
 
     def finished(self) -> bool:
-        """So there is nothing to wait for."""
+        """Return True: there is nothing to wait for."""
         return True
 
 
 class AdminDriver(AskingDriver):
-    """Makes, lists and describes."""
+    """Creates, lists and describes."""
 
     engine: AdminEngine
     _described: bool = False
 
     def make(self, host: Any) -> AdminEngine:
-        """The admin client's engine."""
+        """Return the admin client's engine."""
         return AdminEngine(self.config, host.rng())
 
     def operate(self) -> None:
-        """One of admin's calls."""
+        """Make one of the admin client's calls."""
         engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
-        which = self.rng.randrange(5) % (4 if self.patient else 5)  # (what isn't there can't go)
+        # (an unknown topic can't be deleted)
+        which = self.rng.randrange(5) % (4 if self.patient else 5)
         if which == 0:
             self.ask("description of the cluster", self._described_cluster, timeout)
         elif which == 1:
@@ -319,5 +320,5 @@ class AdminDriver(AskingDriver):
         self._described = {b.id for b in result.brokers} == living
 
     def finished(self) -> bool:
-        """The description named the living."""
+        """Return whether the description had the live brokers."""
         return self._described

@@ -1,1 +1,1 @@
-"""Time, names, links and hosts of the virtual world, and what a client did in it."""
+"""Time, names, links and hosts of the virtual world, and traces of clients."""

@@ -1,7 +1,7 @@
-"""What a world, its checkers and its runs know of the host of a client, whichever it is.
+"""Define the host of a client as a world, its checkers and its runs see it.
 
 In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio host that
-`odradek.testing` puts into a world. Must not: know how a host works.
+`odradek.testing` puts into a world. Must not know how a host works.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ class ClientHost(LoopHost, Protocol):
     name: str
     mode: Mode
     profile: LinkProfile
-    """How its connections behave from now on."""
+    """Behaviour of its connections from now on."""
     watcher: Watcher | None
     trace: Trace
     events: EventLog | None
-    """Of its engine, once there is one."""
+    """The engine's events, once there is an engine."""
     worker_delay: float
     """Seconds that a `Call` with where="worker" takes."""
     steps: int
 
     @property
     def closed(self) -> bool:
-        """It was closed."""
+        """Whether it was closed."""
 
     def limit_steps(self, in_a_second: int, timed: int) -> None:
         """Report a hot loop at more steps in a virtual second, or more by deadlines alone."""
 
     def freeze(self, on: bool = True) -> None:
-        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        """Stop the client's process like SIGSTOP, or resume it: inputs wait for it."""

@@ -1,8 +1,8 @@
-"""What a simulated broker finds around it: time, random numbers, addresses, connections' far ends.
+"""Define the environment of a simulated broker: time, random numbers, addresses, connections.
 
-In: nothing. Out: the protocols that join brokers and the hosts of clients to a world. `World`
+In: nothing. Out: the protocols that connect brokers and the hosts of clients to a world. `World`
 implements them in virtual time; the loopback server of `odradek.testing` implements those of
-brokers with real sockets, so that one broker serves both. Must not: know what a broker does.
+brokers with real sockets, so both use the same broker. Must not know what a broker does.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from odradek.simulation.world.virtual_time import VirtualTime
 
 
 class Verdict(Enum):
-    """What becomes of a dial that isn't accepted."""
+    """Outcome of a connection attempt that isn't accepted."""
 
     REFUSED = "refused"
-    """Nothing listens: the client learns so after a round trip."""
+    """Nothing listens: the client learns that after a round trip."""
     DROPPED = "dropped"
     """No answer at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request as a broker gets it. `body` is None for versions that can't be read."""
+    """One request as a broker gets it. `body` is None for unreadable versions."""
 
     api_key: int
     version: int
@@ -41,28 +41,32 @@ class ReceivedRequest:
 
 
 class Peer(Protocol):
-    """The broker's view of one connection: where its answers go."""
+    """The broker's view of one connection, for responses."""
 
     client: str
-    """Who dialled, for the counts."""
+    """Name of the client, for accounting."""
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
-        """Send an answer in the layout of `version`."""
+        """Send a response in the layout of `version`."""
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """The broker has no answer: a bug where the client is ours, else what strangers send."""
+        """Report that the broker has no response.
+
+        That is a bug if the client is ours; strangers may send anything.
+        """
 
     def close(self, *, reset: bool) -> None:
         """End the connection from the broker's side: in order, or by a reset."""
 
     def hold(self, on: bool) -> None:
-        """Keep what travels in either direction until it is let go (a black hole)."""
+        """Keep all bytes in either direction until they are released (a black hole)."""
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Keep what the client sends; reset it after so many seconds, deliver that as much later.
+        """Keep all bytes of the client, reset the connection later, and deliver them even later.
 
-        So requests of an old connection arrive after those of the one that has replaced it.
-        `arrived` is a request that has just come, and is delivered with them.
+        Both delays are `seconds`. So requests of an old connection arrive after those of the one
+        that has replaced it. `arrived` is a request that has just arrived, and is delivered with
+        them.
         """
 
 
@@ -71,27 +75,27 @@ class Session(Protocol):
 
     @property
     def ended(self) -> bool:
-        """The broker is through with it."""
+        """Whether the broker has finished with the connection."""
 
     @property
     def idle(self) -> bool:
-        """Nothing that was received waits or is being worked on."""
+        """Whether no received request waits or is being handled."""
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Take in one request; they are answered in order."""
+        """Take a request; requests are answered in order."""
 
     def left(self) -> None:
-        """The client has closed the connection, after what it has sent."""
+        """Note that the client has closed the connection after its last request."""
 
     def closed(self) -> None:
-        """The connection is gone, and what the broker hadn't begun with."""
+        """Drop the connection, with all requests that the broker hadn't begun."""
 
 
 class Endpoint(Protocol):
-    """What listens at an address."""
+    """A listener at an address."""
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Decide about a dial that arrives now."""
+        """Accept, refuse or drop a connection attempt that arrives now."""
 
 
 class Environment(Protocol):
@@ -101,29 +105,29 @@ class Environment(Protocol):
     dns: dict[str, list[str]]
 
     def epoch_time(self) -> float:
-        """Seconds since the epoch, as the brokers' clocks have them."""
+        """Return seconds since the epoch, by the brokers' clocks."""
 
     def rng(self, name: str) -> random.Random:
-        """A generator of this name's own."""
+        """Return a random generator for this name."""
 
     def new_address(self) -> Address:
-        """An address (numeric) that nothing has listened at before."""
+        """Return a numeric address at which nothing has listened before."""
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
-        """Let an endpoint take the dials to an address."""
+        """Let an endpoint handle connections to an address."""
 
     def unlisten(self, address: Address) -> None:
-        """Refuse dials to an address from now on."""
+        """Refuse connections to an address from now on."""
 
     def black_hole(self, address: Address, on: bool) -> None:
-        """Swallow dials to an address, whether or not anything listens there."""
+        """Drop connection attempts to an address, whether or not anything listens there."""
 
 
 class Timekeeper(Protocol):
     """An event loop that advances virtual time while a program does other things."""
 
     def is_closed(self) -> bool:
-        """Whether the loop was closed."""
+        """Return whether the loop was closed."""
 
 
 class HostEnvironment(Protocol):
@@ -134,16 +138,16 @@ class HostEnvironment(Protocol):
 
     @property
     def driver(self) -> Timekeeper | None:
-        """The event loop that advances virtual time, None where calls of clients do."""
+        """The event loop that advances virtual time; None if clients' calls advance it."""
 
     def wall_clock(self) -> float:
-        """Seconds since the epoch, as the clients' clocks have them."""
+        """Return seconds since the epoch, by the clients' clocks."""
 
     def rng(self, name: str) -> random.Random:
-        """A generator of this name's own."""
+        """Return a random generator for this name."""
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Return what a connection attempt finds when it arrives."""
+        """Return the outcome of a connection attempt when it arrives."""
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
         """Look a name up, and call back with its addresses or an error."""
@@ -152,10 +156,10 @@ class HostEnvironment(Protocol):
 def read_request(frame: bytes | memoryview, *, whole: bool = True) -> ReceivedRequest:
     """Decode a frame (without its length) as a broker does.
 
-    With `whole=False` bytes after the request are left, as Kafka's brokers leave them: librdkafka
-    has three at the end of a Metadata request for all topics.
-    ApiVersions is read even in versions from the future, because brokers must answer those.
-    Anything else that can't be read is a bug of the client under test and raises.
+    With `whole=False` bytes after the request are ignored, as Kafka's brokers do: librdkafka sends
+    three at the end of a Metadata request for all topics. ApiVersions is read even in future
+    versions, because brokers must answer those. Any other unreadable request is a bug of the client
+    under test and raises.
     """
     api_key, version, correlation_id, client_id, position = decode_request_header(frame)
     kind: type[Request[Any]] = request_class(api_key)

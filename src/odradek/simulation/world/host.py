@@ -1,9 +1,9 @@
-"""The host that runs a client's engine in virtual time.
+"""Run a client's engine in virtual time.
 
-In: an engine, the world it lives in, and whether its connections carry bytes or objects. Out: the
-engine's effects carried out on simulated links, and its inputs at their times. It implements
-`network.host.Host`, so the facades and the engine that ship run on it unchanged.
-Must not: decide anything about Kafka, or know what a broker is.
+In: an engine, its world, and whether its connections carry bytes or objects. Out: the engine's
+effects on simulated links, and its inputs at their times. It implements `network.host.Host`, so the
+clients and the engine that ship run on it unchanged. Must not decide anything about Kafka, or know
+what a broker is.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ OTHER_DRIVER = (
     "kafka_simulation.run()"
 )
 LOOKS_AGAIN = 0.2
-"""Seconds by which a timer may be early; one that is earlier costs more than a new one."""
+"""Seconds by which a timer may be early; an earlier one costs more than a new one."""
 
 
 class Nobody:
-    """An event loop that was never there."""
+    """An event loop that never existed."""
 
     def is_closed(self) -> bool:
-        """It was never open."""
+        """Return True: it was never open."""
         return True
 
 
 class SimulatedHost(StepCount):
-    """Runs one engine in a world. Made by `World.host`."""
+    """Runs one engine in a world. Created by `World.host`."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class SimulatedHost(StepCount):
         self.watcher: Watcher | None = None
         self.lock = NullLock()
         self.background = background
-        """Steps whenever something happens, as with a thread; else only inside a call."""
+        """Whether it steps whenever something happens, like a thread; otherwise only inside a
+        call."""
         self.worker_delay = 0.01
         """Seconds that a `Call` with where="worker" takes."""
         self.trace = Trace(name)
@@ -83,14 +84,14 @@ class SimulatedHost(StepCount):
         self.raised: deque[BaseException] = deque()
         self.waiters: dict[Callable[[], object], None] = {}
         self._driver: Timekeeper | None = None
-        """The event loop that calls of coroutines belong to, once there was one."""
+        """The event loop of coroutines that call this client, once there was one."""
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
         self._deferred: deque[Callable[[], None]] = deque()
         self._frozen = False
 
-    # What facades ask for
+    # Methods for clients
 
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; its events, if it has a log of them, go to the trace."""
@@ -102,15 +103,15 @@ class SimulatedHost(StepCount):
                 self.trace.follow(events)
 
     def now(self) -> float:
-        """Virtual seconds."""
+        """Return virtual seconds."""
         return self._time.now
 
     def wall_clock(self) -> float:
-        """Virtual seconds since the epoch."""
+        """Return virtual seconds since the epoch."""
         return self._world.wall_clock()
 
     def rng(self) -> random.Random:
-        """This client's generator: the same numbers whoever else lives in the world."""
+        """Return this client's random generator, which doesn't depend on other clients."""
         return self._rng
 
     interrupted = inside = False
@@ -119,36 +120,37 @@ class SimulatedHost(StepCount):
     in_use = False
     forked = False
     surfacing = True
-    """Nobody interrupts virtual time."""
+    """No signal interrupts virtual time."""
 
     @property
     def on_its_own(self) -> bool:
-        """Whether this client goes on while no call of it waits, and time does."""
+        """Whether this client runs without a waiting call while time advances."""
         return self.background and self._world.driver is not None
 
     def check(self) -> None:
-        """Raise what a callback raised that was meant for the program."""
+        """Raise an error of a callback that was meant for the program."""
         if self.raised and self.surfacing and not self._stepping:
             raise self.raised.popleft()
 
     def surface(self, error: BaseException) -> None:
-        """Have it come out of the next call."""
+        """Raise this error from the next call."""
         self.raised.append(error)
         for wake in list(self.waiters):
             wake()
 
     @property
     def gone(self) -> bool:
-        """The event loop that this client belongs to was closed."""
+        """Whether the event loop that this client belongs to was closed."""
         return self._driver is not None and self._driver.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
-        """A coroutine's call begins, in the loop that lets the world go on: bind to that, or raise
-        where it is another.
+        """Begin a coroutine's call in the loop that advances the world.
+
+        The first call binds the client to this loop; a call from another loop raises an error.
         """
         driver = self._world.driver
         if closing and driver is self._driver is None:
-            self._driver = Nobody()  # it was never used, and nobody lets it do anything
+            self._driver = Nobody()  # it was never used, and no loop will run it
         if closing and self.gone:
             return self._time.now
         if self.gone or (self._driver and driver and driver is not self._driver):
@@ -163,22 +165,22 @@ class SimulatedHost(StepCount):
         return self._time.now
 
     def overslept(self, deadline: float) -> None:
-        """Nothing: virtual time waits for every loop."""
+        """Do nothing: virtual time waits for every loop."""
 
     overdue = False
 
     async def breathe(self) -> None:
-        """Nothing: nobody waits in real time."""
+        """Do nothing: no task waits in real time."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Go on with another engine."""
+        """Continue with another engine."""
         self._engine = engine
 
     def drop(self) -> None:
-        """Nothing: the world keeps all of its hosts."""
+        """Do nothing: the world keeps all of its hosts."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Let the world go on until the completion is done or the deadline has passed."""
+        """Advance the world until the completion is done or the deadline has passed."""
         self._in_call += 1
         try:
             self._step_if_due()
@@ -196,7 +198,7 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def drive(self) -> None:
-        """Do what is due at this instant."""
+        """Do everything that is due at this instant."""
         self._in_call += 1
         try:
             self._step_if_due()
@@ -205,7 +207,7 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def wake(self) -> None:
-        """There are new inputs: step at this instant, but not inside whoever calls."""
+        """Step at this instant because of new inputs, but not inside the calling code."""
         if not self._stepping and (self.background or self._in_call):
             self._woken = True
             self._plan(self._time.now)
@@ -216,7 +218,7 @@ class SimulatedHost(StepCount):
         self.wake()
 
     def close(self, deadline: float) -> None:
-        """Carry out what is left, close all links; the engine isn't stepped again."""
+        """Carry out pending effects and close all links; the engine isn't stepped again."""
         if self.closed:
             return
         self._step_if_due()
@@ -229,7 +231,7 @@ class SimulatedHost(StepCount):
             self._timer.cancel()
 
     def freeze(self, on: bool = True) -> None:
-        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        """Stop the client's process like SIGSTOP, or resume it: inputs wait for it."""
         self._frozen = on
         if not on:
             self._step_if_due()
@@ -248,7 +250,7 @@ class SimulatedHost(StepCount):
         self._timer = None
         if self._deadline is None or self.closed:
             return
-        if self._deadline > self._time.now:  # it was moved on meanwhile
+        if self._deadline > self._time.now:  # it was postponed meanwhile
             self._plan(self._deadline)
         elif self.background or self._in_call:
             self._step()
@@ -278,7 +280,7 @@ class SimulatedHost(StepCount):
             self._plan(deadline)
 
     def _plan(self, when: float) -> None:
-        """Wake up at `when` at the latest; a timer that fires a bit too early looks again."""
+        """Wake up at `when` at the latest; a timer that fires slightly too early checks again."""
         if self._deadline is None or when < self._deadline:
             self._deadline = when
         timer = self._timer
@@ -289,7 +291,7 @@ class SimulatedHost(StepCount):
         self._timer = self._time.at(self._deadline, self._timer_fired)
 
     def _input(self) -> None:
-        """Inputs were recorded: step, if this host does so outside calls."""
+        """Step because of new inputs, if this host steps outside of calls."""
         if self.background or self._in_call:
             self._step()
 
@@ -327,7 +329,7 @@ class SimulatedHost(StepCount):
             return
         try:
             link.send(effect.request)
-        except KafkaError as error:  # as in the real hosts: it can't be put into bytes
+        except KafkaError as error:  # as in the real hosts: the request can't be encoded
             engine.not_sent(effect.connection, effect.request.correlation_id, error)
             return
         if not effect.request.answered:
@@ -376,10 +378,10 @@ class SimulatedHost(StepCount):
             engine.called(effect.token, None, TimeoutError("no answer in time"))
             self._input()
 
-    # What links tell
+    # Callbacks of links
 
     def link_connected(self, number: int) -> None:
-        """A dial was accepted."""
+        """Report that a connection attempt was accepted."""
         if self._engine is not None and number in self.links:
             if self.watcher is not None:
                 self.watcher.connected(number)
@@ -387,7 +389,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
-        """A dial was refused, or the connection ended."""
+        """Report that a connection attempt was refused, or the connection ended."""
         if self._engine is not None and self.links.pop(number, None) is not None:
             if self.watcher is not None:
                 self.watcher.ended(number)
@@ -395,7 +397,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
-        """Bytes arrived: put them into the engine's buffers, piece by piece."""
+        """Put arrived bytes into the engine's buffers, piece by piece."""
         engine = self._engine
         for piece in pieces:
             view = piece
@@ -408,7 +410,7 @@ class SimulatedHost(StepCount):
         self._input()
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
-        """An answer arrived as an object."""
+        """Pass a response that arrived as an object."""
         if self._engine is not None and number in self.links:
             self._engine.received(number, response)
             self._input()

@@ -1,10 +1,10 @@
-"""Simulated connections: latency, jitter, bandwidth, resets and black holes; one object for each.
+"""Simulate connections: latency, jitter, bandwidth, resets and black holes.
 
-In: what a host sends and what a broker answers. Out: the same on the other side, later, in order,
-or never. In byte mode frames travel as bytes and reach the engine cut at random places, also
-together with the beginning of the next frame; in message mode objects are handed over. Frames are
-complete at the same instants in both modes, so the engine decides the same.
-Must not: look into what it carries.
+In: requests of a host and responses of a broker. Out: the same on the other side, later, in order,
+or never. In byte mode frames travel as bytes and reach the engine cut at random positions, also
+together with the beginning of the next frame; in message mode objects are passed. Frames are
+complete at the same instants in both modes, so the engine decides the same. Must not look into the
+content.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ PROGRESS = 0.2
 MAX_PIECES = 6
 LOOK_AHEAD = 64
 STRANDED = 1.0
-"""Seconds until a broker notices that a connection ended whose last requests came late."""
+"""Seconds until a broker notices the end of a connection whose last requests were late."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """How a connection behaves. Seconds, bytes in a second, and probabilities for each frame."""
+    """Behaviour of a connection: seconds, bytes per second, and probabilities for each frame."""
 
     latency: float = 0.0005
-    """One way."""
+    """In one direction."""
     jitter: float = 0.0002
-    """At most so much more, drawn for each frame."""
+    """Maximum additional latency, drawn for each frame."""
     bandwidth: float | None = None
-    """Of either direction; byte mode only."""
+    """In each direction; byte mode only."""
     loss: float = 0.0
-    """That a frame doesn't arrive but resets the connection."""
+    """Probability that a frame is lost and resets the connection."""
 
 
 class Watcher(Protocol):
-    """Sees what travels between one client and its brokers, for checkers."""
+    """Observes the traffic between one client and its brokers, for checkers."""
 
     def opened(self, number: int, address: Address, ip: str) -> None:
-        """A dial begins."""
+        """Note a connection attempt."""
 
     def connected(self, number: int) -> None:
-        """It was accepted."""
+        """Note that the connection was accepted."""
 
     def sent(self, number: int, request: OutgoingRequest) -> None:
-        """The client sends a request."""
+        """Note that the client sends a request."""
 
     def answered(self, number: int, correlation_id: int) -> None:
-        """An answer arrives at the client."""
+        """Note that a response arrives at the client."""
 
     def ended(self, number: int) -> None:
-        """The connection is over for the client."""
+        """Note that the connection has ended for the client."""
 
 
 class ClientEnd(Protocol):
-    """What a host does with what comes out of a link."""
+    """A host as a link sees it."""
 
     name: str
     mode: Mode
@@ -88,16 +88,16 @@ class ClientEnd(Protocol):
 
 
 def _reset() -> ConnectionResetError:
-    """As a kernel says it."""
+    """Return the error that a kernel reports."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 Payload = bytes | IncomingResponse | None
-"""A frame, an answer as an object, or the end of the connection (None)."""
+"""A frame, a response as an object, or the end of the connection (None)."""
 
 
 class Link:
-    """One connection, from the dial to its end; the broker's `Peer`."""
+    """One connection, from the attempt to its end; the broker's `Peer`."""
 
     __slots__ = (
         "_ahead",
@@ -131,23 +131,25 @@ class Link:
         self._end = end
         self._number = number
         self._rng = rng
-        self._pieces = pieces  # of its own, so that byte mode draws the same latencies as messages
+        # separate, so that byte mode draws the same latencies as message mode
+        self._pieces = pieces
         self._session: Session | None = None
         self._up_at = self._down_at = 0.0
         self._down: deque[Payload] = deque()
-        self._ahead = 0  # bytes of the next frame that were delivered with the one before
+        self._ahead = 0  # bytes of the next frame that were delivered with the previous one
         self._held: list[Callable[[], None]] = []
-        self._late: list[Callable[[], None]] | None = None  # what is stranded on its way up
+        # late requests on their way to the broker
+        self._late: list[Callable[[], None]] | None = None
         self._loss_error: BaseException | None = None
         self.client = end.name
         self.opened = False
         self.ended = False
         self.held = False
 
-    # Dialling
+    # Connecting
 
     def dial(self, find: Callable[[Peer], Session | Verdict]) -> None:
-        """Ask what listens there, one round trip from now."""
+        """Try to connect, which takes one round trip."""
         self._time.after(self._delay() + self._delay(), partial(self._dialled, find))
 
     def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
@@ -186,7 +188,7 @@ class Link:
         self._up(received, self._delay())
 
     def send_frame(self, frame: bytes) -> None:
-        """Carry a request, with its length before it."""
+        """Carry an encoded request, with its length before it."""
         if self.ended:
             return
         delay = self._delay()
@@ -201,7 +203,7 @@ class Link:
         self._time.at(self._up_at, lambda: self._arrived_up(received))
 
     def close_by_client(self) -> None:
-        """The client closes: it hears nothing more; the broker learns of it a little later."""
+        """Close from the client's side: it gets nothing more; the broker learns of it later."""
         if self.ended:
             return
         self.ended = True
@@ -221,7 +223,7 @@ class Link:
 
     def _closed_up(self, session: Session) -> None:
         if self._late is not None:
-            return  # the broker learns of it when all has arrived
+            return  # the broker learns of it when all requests have arrived
         if self.held:
             self._held.append(session.left)
         else:
@@ -230,7 +232,7 @@ class Link:
     # From the broker
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
-        """Carry an answer to the client."""
+        """Carry a response to the client."""
         if self.ended:
             return
         delay = self._delay()
@@ -245,18 +247,18 @@ class Link:
             self._down_later(payload, delay)
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """A broker must have an answer to whatever our clients ask."""
+        """Raise the error: a broker must have a response to all requests of our clients."""
         raise error
 
     def close(self, *, reset: bool) -> None:
-        """The broker's end goes: after what it has sent, the client learns of it."""
+        """Close from the broker's side: the client learns of it after the last response."""
         if not self.ended:
             self._loss_error = _reset() if reset else None
             self._session = None
             self._down_later(None, self._delay())
 
     def hold(self, on: bool) -> None:
-        """Black hole: what arrives is kept; TCP would send it again once the way is free."""
+        """Keep or release arriving bytes (black hole): TCP would retransmit them later."""
         self.held = on
         if not on:
             kept, self._held = self._held, []
@@ -264,7 +266,7 @@ class Link:
                 action()
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """What the client sends stays on its way; then its end breaks, and later that arrives."""
+        """Delay the client's bytes; then reset its end, and deliver them later."""
         if self._late is None and not self.ended:
             self._late = [lambda: self._arrived_up(arrived)] if arrived is not None else []
             self._time.after(seconds, lambda: self._break(seconds))
@@ -322,7 +324,7 @@ class Link:
     # Cutting bytes (byte mode)
 
     def _cut(self, frame: bytes) -> list[memoryview]:
-        """The rest of this frame in random pieces, with some of the next one if it is under way."""
+        """Cut the rest of this frame into random pieces, perhaps with some of the next frame."""
         view = memoryview(frame)[self._ahead :]
         self._ahead = 0
         rng = self._pieces
@@ -334,7 +336,7 @@ class Link:
         for _ in range(rng.randrange(MAX_PIECES)):
             if len(view) < 2:
                 break
-            # Short pieces most of the time: the length and the header are what may be cut badly.
+            # Usually short pieces, because cuts within the length and the header are interesting.
             most = min(len(view), 9) if rng.random() < 0.7 else len(view)
             size = rng.randrange(1, most)
             pieces.append(view[:size])
@@ -343,7 +345,7 @@ class Link:
         return pieces
 
     def _slowly(self, size: int) -> float:
-        """Deliver a large frame's beginning bit by bit: silence and slowness aren't the same."""
+        """Deliver the beginning of a large frame piece by piece: slow isn't the same as silent."""
         seconds = size / (self._end.profile.bandwidth or 1.0)
         begin = max(self._down_at, self._time.now)
         parts = int(seconds / PROGRESS)

@@ -1,7 +1,7 @@
-"""Counts the steps of a host's engine: one that steps without end is a bug of somebody.
+"""Count the steps of a host's engine: endless stepping is a bug.
 
-In: each step, and whether a deadline alone asked for it. Out: an entry among the world's hot loops,
-or `StuckError` where time doesn't move on. Must not: read a clock.
+In: each step, and whether a deadline alone caused it. Out: an entry among the world's hot loops, or
+`StuckError` if time doesn't advance. Must not read a clock.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from odradek.simulation.world.virtual_time import StuckError
 
 STEPS_AT_ONCE = 10_000
-"""Steps of one engine at one instant before it counts as stuck."""
+"""Maximum number of steps of one engine at one instant before it counts as stuck."""
 COUNTED_FROM = 100
-"""Steps within a second from which on those at one instant are counted; few clients take so many.
-"""
+"""Number of steps within a second from which on those at one instant are counted; few clients reach
+it."""
 STEP_LIMIT = 20_000
 TIMED_STEP_LIMIT = 1_000
-"""Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
+"""Maximum number of steps in one virtual second (timed: caused only by a deadline) before a hot
+loop is reported."""
 
 
 class StepCount:
@@ -25,7 +26,8 @@ class StepCount:
         self.name = name
         self.steps = 0
         self.timed_steps = 0
-        """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
+        """Steps that a deadline alone caused: without an input, and without a caller that woke it
+        up."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
         self._hot_loops = hot_loops
@@ -39,7 +41,7 @@ class StepCount:
         self.step_limit, self.timed_step_limit = in_a_second, timed
 
     def count(self, now: float, *, timed: bool) -> None:
-        """A step begins. Raises `StuckError`."""
+        """Count a step. Raises `StuckError`."""
         self.steps += 1
         self.timed_steps += timed
         if now >= self._second + 1:

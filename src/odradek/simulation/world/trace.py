@@ -1,9 +1,9 @@
-"""Event traces: what a client did, collected, normalised and compared.
+"""Collect, normalize and compare event traces of clients.
 
-In: the events of an `EventLog`. Out: text lines. Two runs with one seed must give equal lines,
-times included; byte mode and message mode too. Across real sockets times, ports and the order
+In: the events of an `EventLog`. Out: text lines. Two runs with one seed must have equal lines,
+times included; byte mode and message mode too. With real sockets, times, ports and the order
 between connections differ, so there `by_connection` compares one client's connections one by one,
-with addresses replaced by roles. Must not: keep events from happening.
+with addresses replaced by roles. Must not keep events from happening.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.common.events import Event, EventLog
 T = TypeVar("T")
 
 TIMELY = frozenset({"seconds", "backoff", "connection", "ip", "at"})
-"""Fields that differ between a real and a simulated network without meaning anything."""
+"""Fields that differ between a real and a simulated network without a meaning."""
 
 
 class Trace:
@@ -29,24 +29,24 @@ class Trace:
         self.events: list[Event] = []
 
     def follow(self, events: EventLog) -> None:
-        """Collect what this log reports from now on."""
+        """Collect the events of this log from now on."""
         events.listen(self.events.append)
 
     def of_kind(self, *kinds: str) -> list[Event]:
-        """The events of some kinds."""
+        """Return the events of some kinds."""
         return [e for e in self.events if e.kind in kinds]
 
     def lines(self) -> list[str]:
-        """Each event with its time, for comparing runs of one world."""
+        """Return each event with its time, for comparing runs of one world."""
         return [f"{e.at!r} {self.client} {e}" for e in self.events]
 
     def by_connection(
         self, roles: Mapping[str, str], *, without: Iterable[str] = ()
     ) -> dict[str, list[str]]:
-        """Each connection's events without times, ids and ports; the rest under "client".
+        """Return each connection's events without times, ids and ports; the rest under "client".
 
-        `roles` names addresses ("10.0.0.2:9092" → "broker 1"); the second connection to one
-        becomes "broker 1 #2". Kinds in `without` are left out.
+        `roles` names addresses ("10.0.0.2:9092" → "broker 1"); the second connection to one becomes
+        "broker 1 #2". Kinds in `without` are left out.
         """
         left_out = set(without)
         dialled: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Trace:
 
 
 def _plain(text: str, roles: Mapping[str, str]) -> str:
-    """A text without what changes from run to run: addresses by role, seconds left out."""
+    """Return a text without values that differ between runs: addresses become roles."""
     for address, role in sorted(roles.items(), key=lambda item: -len(item[0])):
         text = text.replace(address, role)
     return re.sub(r"\d+\.\d+ s", "… s", text)
@@ -79,7 +79,7 @@ def difference(
     right: Mapping[str, list[str]] | list[str],
     names: tuple[str, str] = ("left", "right"),
 ) -> str:
-    """What differs between two traces, to be read by a human; empty when nothing does."""
+    """Return the differences between two traces as text; empty if they are equal."""
     if left == right:
         return ""
     return "\n".join(difflib.unified_diff(_flat(left), _flat(right), *names, lineterm="", n=2))
@@ -96,7 +96,7 @@ def assert_same(
     right: Mapping[str, list[str]] | list[str],
     names: tuple[str, str] = ("left", "right"),
 ) -> None:
-    """Raise with a readable difference unless the traces are equal."""
+    """Raise an error with the differences unless the traces are equal."""
     text = difference(left, right, names)
     if text:
         raise AssertionError(f"the traces differ\n{text}")

@@ -1,8 +1,8 @@
-"""Virtual time: a heap of what will happen, and generators whose numbers depend on names only.
+"""Implement virtual time: a heap of scheduled actions, and random generators by name.
 
 In: actions with a time. Out: the actions in the order of (time, serial), so that a run is the same
-each time. Time jumps from one action to the next; nobody waits. Must not: read a real clock, or let
-one client's draws depend on how many clients there are.
+each time. Time jumps from one action to the next, without waiting. Must not read a real clock, or
+let one client's random numbers depend on the number of clients.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import random
 from collections.abc import Callable
 
 MAX_ACTIONS_AT_ONCE = 1_000_000
-"""Actions at one instant before the run counts as stuck, which is a bug of somebody."""
+"""Maximum number of actions at one instant before the run counts as stuck, which is a bug."""
 SWEPT_AT = 10_000
-"""Planned actions from which on it is worth looking for cancelled ones."""
+"""Number of scheduled actions from which on cancelled ones are removed."""
 
 Action = Callable[[], None]
 
 
 class StuckError(AssertionError):
-    """Virtual time doesn't move on although things keep happening."""
+    """Virtual time doesn't advance although actions keep running."""
 
 
 class Timer:
-    """One planned action; may be cancelled."""
+    """One scheduled action, which can be cancelled."""
 
     __slots__ = ("action", "when")
 
@@ -34,7 +34,7 @@ class Timer:
         self.action: Action | None = action
 
     def cancel(self) -> None:
-        """Forget the action; it stays in the heap until its time and costs nothing else."""
+        """Cancel the action; it remains in the heap until its time and costs nothing else."""
         self.action = None
 
 
@@ -46,14 +46,14 @@ class VirtualTime:
     def __init__(self, start: float = 0.0) -> None:
         self.now = start
         self.fired = 0
-        """Actions that have happened so far."""
+        """Number of actions that have run so far."""
         self._heap: list[tuple[float, int, Timer]] = []
         self._serial = 0
         self._at_once = 0
         self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
-        """Plan an action; what lies in the past happens now, after what is planned for now."""
+        """Schedule an action; one in the past runs now, after those scheduled for now."""
         if when < self.now:
             when = self.now
         timer = Timer(when, action)
@@ -64,33 +64,33 @@ class VirtualTime:
         return timer
 
     def _sweep(self) -> None:
-        """Forget the cancelled actions, which may be most (each heartbeat leaves one)."""
+        """Remove the cancelled actions, which may be most (each heartbeat leaves one)."""
         self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._swept_at = 2 * len(self._heap) + SWEPT_AT
 
     def after(self, seconds: float, action: Action) -> Timer:
-        """Plan an action from now on."""
+        """Schedule an action after this number of seconds."""
         return self.at(self.now + seconds, action)
 
     def next_at(self) -> float | None:
-        """When the next action is due; None when nothing will ever happen by itself."""
+        """Return when the next action is due; None if there is none."""
         heap = self._heap
         while heap and heap[0][2].action is None:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def fire_next(self) -> bool:
-        """Go on to the next action and do it; False when there is none."""
+        """Advance to the next action and run it; return False if there is none."""
         return self._fire(math.inf, most=1)
 
     def run_until(self, when: float) -> None:
-        """Do everything that is due up to `when`, which then is the time."""
+        """Run everything that is due up to `when`, and set the time to it."""
         self._fire(when, most=math.inf)
         self.now = max(self.now, when)
 
     def _fire(self, limit: float, *, most: float) -> bool:
-        """Do what is due up to `limit`, at most so many actions; False if there were fewer."""
+        """Run at most `most` actions that are due up to `limit`; return False if fewer ran."""
         heap, pop, done = self._heap, heapq.heappop, 0
         while heap and heap[0][0] <= limit:
             when, _, timer = pop(heap)
@@ -113,5 +113,5 @@ class VirtualTime:
 
 
 def derived_rng(seed: int, name: str) -> random.Random:
-    """A generator whose numbers depend on the seed and the name alone, not on who came before."""
+    """Return a generator that depends on the seed and the name alone, not on earlier calls."""
     return random.Random(f"{seed}/{name}")  # a text is hashed by SHA-512: the same in every process

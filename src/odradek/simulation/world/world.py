@@ -1,8 +1,8 @@
-"""The simulated world: one time, one seed, names, addresses, and the clients that live in it.
+"""Simulate the world of a run: one time, one seed, names, addresses, and clients.
 
-In: a seed, clusters that listen, hosts that dial. Out: a run that is the same each time. It is the
-`Environment` of simulated clusters and makes the hosts on which clients run.
-Must not: read a real clock or open a real socket.
+In: a seed, clusters that listen, hosts that connect. Out: a run that is the same each time. It is
+the `Environment` of simulated clusters and creates the hosts on which clients run. Must not read a
+real clock or open a real socket.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DNS_DELAY = 0.002
 
 
 class Dial(NamedTuple):
-    """One dial as the network saw it arrive."""
+    """One connection attempt as it arrived in the network."""
 
     at: float
     client: str
     ip: str
     port: int
     outcome: str
-    """accepted, refused or dropped"""
+    """"accepted", "refused" or "dropped"."""
 
 
 class HostMaker(Protocol):
-    """Makes the hosts of a world."""
+    """Creates the hosts of a world."""
 
     def __call__(
         self,
@@ -60,10 +60,10 @@ class HostMaker(Protocol):
 
 
 class World:
-    """Everything that one simulated run consists of."""
+    """All parts of one simulated run."""
 
     make_host: HostMaker = SimulatedHost
-    """What makes the hosts of its clients."""
+    """Creates the hosts of its clients."""
 
     def __init__(
         self,
@@ -73,22 +73,22 @@ class World:
         link: LinkProfile | None = None,
         hosts: HostMaker | None = None,
     ) -> None:
-        """`hosts` makes other hosts of its clients than `SimulatedHost`."""
+        """Create a world; `hosts` creates its clients' hosts, by default `SimulatedHost`."""
         self.seed = seed
         if hosts is not None:
             self.make_host = hosts
         self.time = VirtualTime(start)
         self.link = link or LinkProfile()
-        """How connections behave unless a host is given a profile of its own."""
+        """Behaviour of connections, unless a host has its own profile."""
         self.first_link: dict[str, Any] = asdict(self.link)
-        """As it was in the beginning."""
+        """The behaviour at the beginning."""
         self.dns: dict[str, list[str]] = {}
-        """Name → addresses; may be changed at any time. A name that isn't there doesn't resolve."""
+        """Name → addresses; may be changed at any time. An unknown name doesn't resolve."""
         self.dns_silent: set[str] = set()
-        """Names whose questions are never answered."""
+        """Names whose queries are never answered."""
         self.lookups: Counter[str] = Counter()
         self.clock_offset = 0.0
-        """How far the wall clock was set forward (back) from true time."""
+        """Offset of the wall clock from true time; negative if it was set back."""
         self.dials: list[Dial] = []
         self.hosts: dict[str, ClientHost] = {}
         self.hot_loops: list[str] = []
@@ -107,31 +107,31 @@ class World:
         return self.time.now
 
     def epoch_time(self) -> float:
-        """Virtual seconds since the epoch, by the brokers' clocks, which are right."""
+        """Return virtual seconds since the epoch, by the brokers' clocks, which are right."""
         return EPOCH + self.time.now
 
     def wall_clock(self) -> float:
-        """The same by the clients' clocks."""
+        """Return virtual seconds since the epoch, by the clients' clocks."""
         return self.epoch_time() + self.clock_offset
 
     def at(self, when: float, action: Callable[[], object]) -> Timer:
-        """Do something at a time: a fault in the middle of a blocking call, for example."""
+        """Run an action at a time: a fault in the middle of a blocking call, for example."""
         return self.time.at(when, lambda: (action(), None)[1])
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """Do something a while from now."""
+        """Run an action after this number of seconds."""
         return self.at(self.time.now + seconds, action)
 
     def run_until(self, when: float) -> None:
-        """Let everything happen up to a time."""
+        """Run everything that is due up to a time."""
         self.time.run_until(when)
 
     def advance(self, seconds: float) -> None:
-        """Let everything happen for so long."""
+        """Run everything that is due in this number of seconds."""
         self.time.run_until(self.time.now + seconds)
 
     def run_while(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Go on while the condition holds, at most so many seconds; say whether it ended."""
+        """Advance while the condition holds, up to a limit; return whether it ended."""
         end = self.time.now + limit
         while condition():
             due = self.time.next_at()
@@ -143,7 +143,7 @@ class World:
 
     @contextmanager
     def driven(self, by: Timekeeper) -> Iterator[None]:
-        """`by` lets time go on meanwhile, also while no call of a client waits."""
+        """Let `by` advance time meanwhile, also while no call of a client waits."""
         self._drivers.append(by)
         try:
             yield
@@ -152,13 +152,13 @@ class World:
 
     @property
     def driver(self) -> Timekeeper | None:
-        """Who does so now."""
+        """The event loop that advances time now, if there is one."""
         return self._drivers[-1] if self._drivers else None
 
     # Random numbers and clients
 
     def rng(self, name: str) -> random.Random:
-        """A generator that depends on the world's seed and this name only."""
+        """Return a random generator that depends on the world's seed and this name only."""
         return derived_rng(self.seed, name)
 
     def host(
@@ -170,9 +170,9 @@ class World:
         link: LinkProfile | None = None,
         traced: bool = True,
     ) -> ClientHost:
-        """Make the host of one more client; names that are taken get a number.
+        """Create the host of another client; a name that is taken gets a number.
 
-        Without `traced` it collects no events, which in a fleet would fill the memory.
+        With `traced=False` it collects no events, which in a fleet would fill the memory.
         """
         unique, number = name, 1
         while unique in self.hosts:
@@ -184,20 +184,20 @@ class World:
         self.hosts[unique] = host
         return host
 
-    # Faults of the network, of names and of clocks; those of brokers are the cluster's verbs
+    # Faults of the network, of names and of clocks; clusters have those of brokers
 
     def dns_change(self, name: str, addresses: Sequence[str]) -> None:
-        """Let a name lead to these addresses from now on; to none: it doesn't resolve."""
+        """Resolve a name to these addresses from now on; to none: it doesn't resolve."""
         self.dns[name] = list(addresses)
 
     def dns_silence(self, name: str, on: bool = True) -> None:
-        """Answer no question for a name."""
+        """Leave queries for a name without an answer."""
         (self.dns_silent.add if on else self.dns_silent.discard)(name)
 
     def change_link(self, client: str | None = None, **changes: Any) -> None:
         """Change latency, jitter, loss or bandwidth, of one client's connections or of all.
 
-        It counts for what is sent from now on, on connections that exist too.
+        It applies to frames that are sent from now on, on existing connections, too.
         """
         if client is None:
             self.link = replace(self.link, **changes)
@@ -205,34 +205,40 @@ class World:
             host.profile = replace(host.profile, **changes)
 
     def clock_jump(self, seconds: float) -> None:
-        """Set the wall clock forward (back). Monotonic time, which decides, goes on as it was."""
+        """Set the wall clock forward (or back).
+
+        Monotonic time, which the engine uses, continues.
+        """
         self.clock_offset += seconds
 
     # Names and addresses
 
     def new_address(self) -> Address:
-        """An address of its own for a broker, numeric."""
+        """Return a numeric address that is unused."""
         self._addresses += 1
         high, low = divmod(self._addresses, 250)
         return Address(f"10.{high // 250}.{high % 250}.{low + 1}", PORT)
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
-        """Let an endpoint take the dials to an address."""
+        """Let an endpoint handle connections to an address."""
         self._listeners[address.host, address.port] = endpoint
 
     def unlisten(self, address: Address) -> None:
-        """Refuse dials to an address from now on."""
+        """Refuse connections to an address from now on."""
         self._listeners.pop((address.host, address.port), None)
 
     def black_hole(self, address: Address, on: bool) -> None:
-        """Swallow dials to an address, whether or not anything listens there."""
+        """Drop connection attempts to an address, whether or not anything listens there."""
         place = (address.host, address.port)
         (self._black_holes.add if on else self._black_holes.discard)(place)
 
     def divert(
         self, address: Address, to: Endpoint | None, *, only: Endpoint | None = None
     ) -> None:
-        """Let dials to an address reach another endpoint; None ends it (`only`: if it is this)."""
+        """Let connections to an address reach another endpoint.
+
+        None ends that; with `only`, if it is this endpoint.
+        """
         place = (address.host, address.port)
         if to is not None:
             self._diverted[place] = to
@@ -240,11 +246,11 @@ class World:
             self._diverted.pop(place, None)
 
     def lead_nowhere_else(self) -> None:
-        """Let every address lead to whoever listens there."""
+        """End all diversions: every address connects to its listener."""
         self._diverted.clear()
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """What a dial finds when it arrives; it is counted then."""
+        """Return the outcome of a connection attempt when it arrives, and count it."""
         endpoint = self._diverted.get((ip, port)) or self._listeners.get((ip, port))
         found: Session | Verdict
         if (ip, port) in self._black_holes:
@@ -256,7 +262,7 @@ class World:
         return found
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look a name up; the answer is what stands in `dns` when it comes."""
+        """Look a name up; the answer has the addresses in `dns` at the time of the answer."""
         self.lookups[name] += 1
 
         def reply() -> None:
