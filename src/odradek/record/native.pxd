@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Inline pieces that the kernels share: numbers on the wire, copies, the checksum.
+"""Inline functions that the kernels share: encoded numbers, copies, the checksum.
 
 Cimported by `kernel.py` and `kernel_encode.py` and compiled into each of them.
 """
@@ -72,17 +72,17 @@ cdef extern from "native.h":
 
 
 cdef inline uint32_t get32(const uint8_t* at) noexcept nogil:
-    """Four bytes, the highest first."""
+    """Read four bytes, big-endian."""
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
 
 
 cdef inline uint64_t get64(const uint8_t* at) noexcept nogil:
-    """Eight bytes, the highest first."""
+    """Read eight bytes, big-endian."""
     return (<uint64_t>get32(at) << 32) | get32(at + 4)
 
 
 cdef inline uint64_t low64(const uint8_t* at) noexcept nogil:
-    """Eight bytes, the lowest first: one load where the processor has it so."""
+    """Read eight bytes, little-endian: one load on a little-endian processor."""
     return (
         <uint64_t>at[0] | (<uint64_t>at[1] << 8) | (<uint64_t>at[2] << 16)
         | (<uint64_t>at[3] << 24) | (<uint64_t>at[4] << 32) | (<uint64_t>at[5] << 40)
@@ -103,7 +103,7 @@ cdef inline void put64(uint8_t* at, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_varint(uint8_t* at, int64_t value) noexcept nogil:
-    """Write a zigzag number, up to ten bytes; returns where it ends. The caller has room."""
+    """Write a zigzag number, up to ten bytes, into sufficient memory; return where it ends."""
     cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
     while rest >= 128:
         at[0] = <uint8_t>(rest | 128)
@@ -114,7 +114,7 @@ cdef inline uint8_t* put_varint(uint8_t* at, int64_t value) noexcept nogil:
 
 
 cdef inline int64_t varint_size(int64_t value) noexcept nogil:
-    """How many bytes `put_varint` writes."""
+    """Return the number of bytes that `put_varint` writes."""
     cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
     cdef int64_t size = 1
     while rest >= 128:
