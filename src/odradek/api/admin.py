@@ -63,11 +63,11 @@ def admin_engine(config: Config, host: Host) -> AdminEngine:
 class Admin(GroupAdmin):
     """Admin client: creates, describes, changes and deletes topics, configs, groups and ACLs.
 
-    It works in the caller's thread and recovers from outages like producers and consumers (KIP-899,
-    whose text left admin clients out). Every call takes `timeout` in seconds (default:
-    `default.api.timeout.ms`); at its end `KafkaTimeoutError` lists each attempt with its address,
-    error and time. If a call has several items, all are tried. Then the error of the first failed
-    item is raised: its `errors` are the errors by item, its `results` the results of the others.
+    It works in the caller's thread and recovers from outages like producers and consumers
+    (KIP-899). Every call takes `timeout` in seconds (default: `default.api.timeout.ms`), after
+    which it raises `KafkaTimeoutError` with the address, error and time of each attempt. If a call
+    has several items, all are tried. Then the error of the first failed item is raised: its
+    `errors` are the errors by item, its `results` the results of the other items.
 
     >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
     ...     made = admin.create_topics([NewTopic("departures", 6, 3)])
@@ -340,8 +340,9 @@ class Admin(GroupAdmin):
     def describe_api_versions(self, timeout: float | None = None) -> tuple[BrokerApiVersions, ...]:
         """Return the versions of each API that each broker supports, sorted by broker id (KIP-35).
 
-        Every broker is asked, until it answers or the timeout ends; `error` of a broker says why it
-        didn't answer. Raises an error only if no broker can be reached.
+        Requests to every broker are retried until it answers or the call times out. If a broker
+        didn't answer, the `error` of its item says why. Raises an error only if no broker can be
+        reached.
         """
         return self._ask(api_versions.API_VERSIONS, timeout)
 
@@ -350,10 +351,10 @@ class Admin(GroupAdmin):
     ) -> Reachability:
         """Connect to every bootstrap address and every advertised address, and send each a request.
 
-        Also checks `topics` (None: all) for partitions without a leader. An address that fails
-        three times in a row isn't waited for once the others have answered. Problems are part of
-        the result, whose `state` is "well", "partly" or "out of reach". Raises an error only if no
-        metadata can be loaded.
+        Also checks `topics` (None: all) for partitions without a leader. An address that has failed
+        three times in a row doesn't delay the result once all others have answered. Problems are
+        part of the result: its `state` is "well", "partly" or "out of reach". Raises an error only
+        if no metadata can be loaded.
         """
         return self._ask(reachability.reachability(topics), timeout)
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROWS = 6144
-"""Rows that complete an Arrow batch: decoding them blocks the event loop for 2 to 3 ms."""
+"""Rows after which an Arrow batch is returned: decoding them blocks the event loop for 2 to 3
+ms."""
 
 
 class AsyncConsumer(AsyncGroupConsumer, Generic[K_co, V_co]):
@@ -129,9 +130,9 @@ class AsyncConsumer(AsyncGroupConsumer, Generic[K_co, V_co]):
     ) -> pa.RecordBatch | None:
         """Return the next records of one partition as an Arrow batch; None after `timeout` seconds.
 
-        See `Consumer.poll_arrow`. To keep the event loop responsive, a batch ends with the Kafka
-        record batch that takes it to 6,144 rows or more. Use `pyarrow.concat_batches` for larger
-        ones.
+        See `Consumer.poll_arrow`. To keep the event loop responsive, batches are smaller here: once
+        a batch has 6,144 rows, no further Kafka record batch is added to it. Join batches with
+        `pyarrow.concat_batches` if you need larger ones.
         """
         batch = await self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
         self._calls.engine.delivery.handed_over()

@@ -174,7 +174,7 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
         return await self._run(self._calls.partitions_for(topic, timeout))
 
     async def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
-        """Prepare for the first records to these topics, which then don't wait; a str is one topic.
+        """Load metadata and connect to leaders, so that the first records don't have to wait.
 
         See `Producer.warm`.
         """

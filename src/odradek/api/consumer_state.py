@@ -96,13 +96,14 @@ class ConsumerState(Facade[ConsumerEngine]):
         return [state.partition for state in states if state.paused]
 
     def seek(self, tp: TopicPartition, offset: Offset) -> None:
-        """Set the position of a partition; `poll` reports it if the offset isn't in the log.
+        """Set the position of a partition; `poll` raises an error if the offset isn't in the log.
 
         `offset` may be a result of `offsets_for_times` or `committed`; its leader epoch then lets
         brokers detect that the log was truncated (KIP-320).
 
-        At the end of a log brokers hold fetches for up to `fetch.max.wait.ms`. The consumer doesn't
-        wait for a fetch that this call makes useless: it fetches on a second connection.
+        At the end of a log, brokers delay the response to a fetch for up to `fetch.max.wait.ms`. If
+        such a fetch is in flight, the consumer doesn't wait for it: it fetches the new position on
+        a second connection.
 
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
         and the application hasn't been notified yet. `pause` and `resume` do, too.
@@ -128,11 +129,12 @@ class ConsumerState(Facade[ConsumerEngine]):
     ) -> int | dict[TopicPartition, int | None] | None:
         """Return the number of offsets between the position and the end of the log.
 
-        Of one partition, or a dict of all assigned ones. The end is that of the last fetch
-        response: the high watermark, or with `isolation.level=read_committed` the last stable
-        offset. Sends no request and never blocks; None if there is no position or no fetch response
-        yet. Offsets of transaction markers and compacted records are counted. To ask the brokers,
-        use `end_offsets()` (KIP-695).
+        The result is one number for `tp`, or without an argument a dict by assigned partition. The
+        end is that of the last fetch response: the high watermark, or with
+        `isolation.level=read_committed` the last stable offset. Sends no request and never blocks;
+        None if there is no position or no fetch response yet. Offsets of transaction markers and
+        compacted records are counted. To request the current end from the brokers, use
+        `end_offsets()` (KIP-695).
         """
         subscription = self._engine.subscription
         return subscription.lags() if tp is None else subscription.lag(one_partition(tp))

@@ -170,8 +170,8 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         """Set positions to the group's committed offsets (None: all assigned partitions).
 
         Use it to read records again, after an aborted transaction or when processing failed.
-        Partitions without a committed offset start where `auto.offset.reset` says. A commit of this
-        consumer that is in flight may not be seen: wait for it first.
+        Partitions without a committed offset start where `auto.offset.reset` says. If a commit of
+        this consumer is in flight, wait for it first: the lookup may return the offset before it.
 
         Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`);
         `poll` then continues the lookup and returns no records of these partitions before it has
@@ -215,7 +215,10 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return each partition's first record from a time (ms since the epoch) on, or None."""
+        """Return the offset of each partition's first record at or after a time; None for none.
+
+        `times`: milliseconds since the epoch by partition.
+        """
         wanted = some_times(times)
         return self._call(
             lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"

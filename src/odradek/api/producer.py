@@ -208,22 +208,23 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         return self._run(self._calls.partitions_for(topic, timeout))
 
     def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
-        """Prepare for the first records to these topics, which then don't wait; a str is one topic.
+        """Load metadata and connect to leaders, so that the first records don't have to wait.
 
-        Loads the topics' metadata, connects to the leaders of their partitions and requests the
-        producer id. Unused connections are still closed after `connections.max.idle.ms`. `timeout`
-        in seconds, default `max.block.ms`. Raises `TopicAuthorizationError`, and
-        `KafkaTimeoutError` if a topic doesn't exist or a leader can't be reached in time.
+        `topics`: names, or one name as a str. Also requests the producer id. Unused connections are
+        still closed after `connections.max.idle.ms`. `timeout` in seconds, default `max.block.ms`.
+        Raises `TopicAuthorizationError`, and `KafkaTimeoutError` if a topic doesn't exist or a
+        leader can't be reached in time.
         """
         self._run(self._calls.warm(topics, timeout))
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush for up to `timeout` seconds, then close; unsent records get `ClientClosedError`.
 
-        An open transaction is aborted instead (with `timeout=0` by its coordinator, after
-        `transaction.timeout.ms`). In a forked child only the child's copies of the connections are
-        closed. In a callback of this producer, which can't wait for records, it raises
-        `IllegalStateError` and closes nothing; `timeout=0` drops the records and closes.
+        An open transaction is aborted instead; with `timeout=0` its coordinator aborts it after
+        `transaction.timeout.ms`. In a forked child only the child's copies of the connections are
+        closed. A callback of this producer can't wait for records: if it calls `close`, that raises
+        `IllegalStateError` and closes nothing, except with `timeout=0`, which drops the records and
+        closes.
         """
         self._run(self._calls.deliver_and_close(timeout, self))
 

@@ -62,18 +62,20 @@ class Transactional(Client[ProducerEngine]):
     ) -> None:
         """Commit a consumer's offsets with the transaction: both, or neither.
 
-        `offsets`: the next offset to read by partition. Or the processed records, as for
-        `consumer.commit()`: a record or records, or Arrow data with the columns `topic`,
-        `partition` and `offset`; the offset after the last one of each partition is sent.
+        `offsets`: a dict of the next offset to read by partition. Or the records that were
+        processed, as for `consumer.commit()`: a record, a list of records, or Arrow data with the
+        columns `topic`, `partition` and `offset`; then the offset after the last record of each
+        partition is sent.
         `group`: the result of `consumer.group_metadata()`, with which brokers reject offsets of a
         member that has been replaced (KIP-447); or a group id, without this check.
         `timeout`: in seconds, default `max.block.ms`; after `KafkaTimeoutError` call it again, or
         abort.
 
-        Raises `AbortableTransactionError`: also as `IllegalGenerationError` or
-        `UnknownMemberIdError`, if another member has these partitions now, and as
-        `TransactionAbortableError`, if earlier offsets of a partition got no response and could
-        still overwrite these. The same offsets may be sent again.
+        Raises `AbortableTransactionError` if the offsets can't be committed with this transaction.
+        If another member has these partitions now, the error is also an `IllegalGenerationError` or
+        `UnknownMemberIdError`. If an earlier call for the same partitions got no response, its
+        offsets could still overwrite these, and the error is also a `TransactionAbortableError`.
+        The same offsets may be sent again.
         """
         self._run(self._calls.send_offsets(offsets, group, timeout))
 

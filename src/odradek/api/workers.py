@@ -141,16 +141,16 @@ class Workers(WorkersState):
         `topics`, `pattern`: as for `subscribe`.
         `timeout`: ends the run after this many seconds without work; None: never.
 
-        At the end (also by `stop()`, an exception, or Ctrl-C) the run waits up to `drain_timeout`
-        for records being processed, commits the finished ones and leaves the group, which takes at
-        most another 20 s. Records that aren't finished by then continue in their threads, and their
-        results are ignored.
+        The run also ends by `stop()`, an exception, or Ctrl-C. At its end it waits up to
+        `drain_timeout` for records being processed, commits the finished ones and leaves the group,
+        which takes at most another 20 s. Records that aren't finished by then continue in their
+        threads, and their results are ignored.
 
         Raises `WorkFailedError` for a record that can't be finished. At its start it raises
         `UnknownTopicOrPartitionError` if the dead letter topic doesn't exist and brokers don't
         create it within 10 s (or `max.block.ms`, if that is shorter). It raises errors of the
         consumer that need intervention: missing ACLs, a position that isn't in the log, a record
-        that can't be decoded. `KeyboardInterrupt` and `SystemExit` of the function end it, too.
-        Raises `IllegalStateError` if it is already running.
+        that can't be decoded. A `KeyboardInterrupt` or `SystemExit` that the function raises ends
+        the run and is raised again. Raises `IllegalStateError` if it is already running.
         """
         carried_out(self._run.run(topics, pattern, timeout), self._now)

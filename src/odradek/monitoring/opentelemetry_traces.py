@@ -29,19 +29,19 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 class OpenTelemetryTraces:
     """Trace what clients send, read and commit as OpenTelemetry spans (the extra `opentelemetry`).
 
-        traces = OpenTelemetryTraces(producer, consumer)    # of the global tracer provider
+        traces = OpenTelemetryTraces(producer, consumer)    # with the global tracer provider
         for record in consumer:
             with traces.process(record):
-                producer.send("seen", record.value)         # its span is inside of that one
+                producer.send("seen", record.value)         # a child span of the `process` span
 
-    The clients are traced for the rest of their life. Each `send` is a span that ends with the
-    record's result. The global propagator writes its context to the record's headers (W3C's
-    `traceparent` by default); an existing context in the headers isn't changed. Callbacks of `send`
-    run in its context. Each call that returns records is a span with links to the contexts of these
-    records, at most 128; each commit is one too, including automatic ones and offsets in
-    transactions. `send_arrow` and `poll_arrow` are one span for each call, and headers of rows
-    aren't changed. Each attempt of workers is a separate `process` span. Names and attributes
-    follow the semantic conventions 1.44.
+    Clients are traced until they are closed. Each `send` is a span that ends with the record's
+    result. The global propagator writes its context to the record's headers (W3C's `traceparent` by
+    default); an existing context in the headers isn't changed. Callbacks of `send` run in its
+    context. Each call that returns records is a span with links to the contexts of these records,
+    at most 128. Each commit is a span, including automatic commits and offsets in transactions.
+    `send_arrow` and `poll_arrow` are one span for each call, and headers of rows aren't changed.
+    Each attempt of workers is a separate `process` span. Names and attributes follow the semantic
+    conventions 1.44.
 
     Producers and consumers, sync or asyncio, can be passed once each.
 

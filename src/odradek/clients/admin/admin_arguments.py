@@ -36,8 +36,9 @@ INT16_MAX = 2**15 - 1
 class NewTopic:
     """A topic to create.
 
-    -1 selects the broker's default. `configs` uses Kafka's names. `replica_assignment` replaces
-    both numbers: it maps each partition to the ids of its brokers.
+    A `num_partitions` or `replication_factor` of -1 selects the broker's default. `configs` uses
+    Kafka's option names. `replica_assignment` maps each partition to the ids of its brokers; it can
+    be set instead of both numbers.
     """
 
     name: str

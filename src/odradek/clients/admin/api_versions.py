@@ -42,7 +42,10 @@ class ApiVersionRange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerApiVersions:
-    """A broker's APIs by key, or the error of the request for them."""
+    """The APIs that one broker supports, sorted by API key.
+
+    If the broker didn't answer, `apis` is empty and `error` says why.
+    """
 
     broker: BrokerDescription
     apis: tuple[ApiVersionRange, ...]

@@ -29,7 +29,7 @@ class ClusterClock:
     seconds: float
     """The controller's time in seconds since the epoch."""
     at: float
-    """The engine's time halfway between request and response."""
+    """Time on the client's monotonic clock, halfway between request and response."""
     tolerance: float
     """Duration of the request in seconds: the possible error."""
 

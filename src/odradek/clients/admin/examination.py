@@ -76,10 +76,10 @@ class GroupStanding:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The committed offsets by partition."""
     waiting: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Number of offsets after the committed one, by partition; for partitions without a committed
-    offset, of the whole log."""
+    """Lag by partition: the number of offsets after the committed one, or in the whole log if no
+    offset is committed."""
     state: str | None = None
-    """State of a classic group, in Kafka's words; None if the coordinator doesn't report it."""
+    """State of a classic group, with Kafka's name; None if the coordinator doesn't report it."""
     members: int | None = None
     outside: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Start and end of the log of partitions whose committed offset isn't in it: records were
@@ -93,13 +93,14 @@ class Examination:
     reach: Reachability
     """Addresses, topics and permissions."""
     group: GroupStanding | None
-    """The group that was named, if any."""
+    """The examined group; None if the call didn't name one."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """APIs of `NEEDED`, by address, that have no version in common with this client."""
+    """APIs that clients need and that have no version in common with this client, by address."""
     clock: ClusterClock | None = None
-    """None if the cluster doesn't report it: before Kafka 3.3, or without permission."""
+    """The controller's clock; None with brokers before Kafka 3.3, and without permission to read
+    it."""
     quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] | None = None
-    """Quotas of this client; None like `clock`."""
+    """Quotas of this client; None under the same conditions as `clock`."""
 
 
 def examine(

@@ -40,7 +40,8 @@ class TopicPartitionReplica(NamedTuple):
 class ReplicaInfo:
     """The log of a replica: its size in bytes, and its lag in records.
 
-    The lag is that to the leader, or if `future`, to the log that it will replace.
+    The lag is relative to the leader's log or, if `future` is set, to the log that this one will
+    replace.
     """
 
     size: int

@@ -35,10 +35,10 @@ OffsetSpec = str | int
 
 @dataclass(frozen=True, slots=True)
 class OffsetListing:
-    """An offset; None if there is no such record.
+    """Result of `list_offsets` for one partition; `offset` is None if there is no such record.
 
-    `timestamp_ms` is the record's, None for the ends of a log. `leader_epoch` is the epoch in which
-    it was written, -1 if unknown.
+    `timestamp_ms` is the timestamp of the record, None for the ends of a log. `leader_epoch` is the
+    epoch in which the record was written, -1 if unknown.
     """
 
     offset: int | None

@@ -90,8 +90,8 @@ class TopicStanding:
     under_replicated: tuple[int, ...]
     """Partitions with replicas that are out of sync."""
     rights: frozenset[str] | None
-    """Operations that this client may do, in Kafka's words (READ, WRITE, DESCRIBE …); None if they
-    weren't requested, or the broker doesn't report them."""
+    """Operations that this client may do, with Kafka's names (READ, WRITE, DESCRIBE …); None if
+    they weren't requested, or the broker doesn't report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,11 @@ class Reachability(Shown):
 
     @property
     def state(self) -> str:
-        """`well`, `partly`, or `out of reach` if no broker answers at its advertised address."""
+        """Result of the check: `well`, `partly` or `out of reach`.
+
+        It is `well` if no address failed and no problem was found, `out of reach` if no broker
+        answers at its advertised address, otherwise `partly`.
+        """
         if all(a.error is not None for a in self.brokers):
             return OUT_OF_REACH
         shared = any(len(a.brokers) > 1 for a in self.brokers)

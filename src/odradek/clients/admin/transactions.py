@@ -120,7 +120,7 @@ class ProducerIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction without a coordinator, which holds up read_committed consumers.
+    """An open transaction that no coordinator knows, and that blocks read_committed consumers.
 
     They can't read beyond `start_offset`. `abort_transaction(hanging.spec)` ends it.
     """

@@ -245,8 +245,8 @@ def _salted(
 class ClientQuotaEntity:
     """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    `ClientQuotaEntity.DEFAULT` instead of a name means all without a quota of their own; in a
-    filter, `ClientQuotaEntity.ANY` matches any name.
+    `ClientQuotaEntity.DEFAULT` instead of a name means all users, client ids or addresses that have
+    no separate quota; in a filter, `ClientQuotaEntity.ANY` matches any name.
     """
 
     DEFAULT: ClassVar[str] = "<default>"

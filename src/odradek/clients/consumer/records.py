@@ -22,7 +22,7 @@ _HEADERS = 7
 
 
 class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
-    """One record as stored in the log; a tuple, as that is created fastest."""
+    """One record of a partition. It is a tuple, because tuples are created fastest."""
 
     topic: str
     partition: int
@@ -34,7 +34,8 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     key: K_co
     """Bytes, or the object that the consumer's `key_deserializer` returned; None without a key."""
     value: V_co
-    """Bytes, or the object of its `value_deserializer`; None: a tombstone, which has no value."""
+    """Bytes, or the object that the consumer's `value_deserializer` returned; None for a
+    tombstone."""
     headers: Headers
     leader_epoch: int
     """Epoch of the leader that appended the record, -1 if unknown."""

@@ -25,21 +25,21 @@ LONG = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
-    """One consumer in its group. Times are in seconds."""
+    """A consumer's state in its group, as part of `explain()`. Times are in seconds."""
 
     group_id: str
     group_instance_id: str | None
     protocol: str
-    """classic, or consumer (KIP-848)."""
+    """`classic` or `consumer` (KIP-848)."""
     state: str | None
-    """The member's state in Kafka's words; None for a consumer that only commits (`assign`)."""
+    """The member's state with Kafka's name; None for a consumer that only commits (`assign`)."""
     unsettled_for: float | None
-    """Seconds since the member was last stable; None while it is, and without membership."""
+    """Seconds since the member was last stable; None while it is stable, and without membership."""
     member_id: str
     generation: int
     """The generation, or the member's epoch; -1 without membership."""
     coordinator: int | None
-    """The id of its broker; None while it is unknown."""
+    """Id of the coordinator's broker; None while it is unknown."""
     subscription: tuple[str, ...]
     pattern: str | None
     missing: tuple[str, ...]
@@ -47,10 +47,10 @@ class GroupExplanation:
     assigned: int
     """Number of assigned partitions."""
     suspended: bool
-    """No heartbeat was answered within session.timeout.ms, so poll() returns no records until one
-    is."""
+    """Whether no heartbeat was answered within session.timeout.ms; poll() then returns no records
+    until a heartbeat is answered."""
     callback_due: bool
-    """A rebalance callback will run in the next poll()."""
+    """Whether a rebalance callback will run in the next poll()."""
     awaited: tuple[tuple[str, float, str], ...]
     """Partitions that aren't read because their committed offset is unavailable: partition,
     seconds, and reason."""

@@ -33,14 +33,14 @@ class RecordsExplanation:
     topic: str
     """Topic of the oldest record; the following fields are about that record, too."""
     partition: int
-    """-1 if it has none yet."""
+    """Partition of the oldest record; -1 before one is chosen."""
     seconds: float
     """Age of its batch."""
     left: float
     """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known, and
     `bootstrap.timeout.ms` before any broker was reached)."""
     attempts: int
-    """How often it was sent."""
+    """Number of times that the batch was sent."""
     waits_for: str
     """Reason for the wait, a text to follow "waits for"."""
     limit: str = "delivery.timeout.ms"
@@ -96,17 +96,17 @@ def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | 
 
 @dataclass(frozen=True, slots=True)
 class TransactionExplanation:
-    """One producer's transactions."""
+    """State of a producer's transactions."""
 
     transactional_id: str
     state: str
-    """Java's words: uninitialized, initializing, ready, in_transaction, committing_transaction,
-    aborting_transaction, abortable_error, fatal_error."""
+    """The state, with Java's name: uninitialized, initializing, ready, in_transaction,
+    committing_transaction, aborting_transaction, abortable_error, fatal_error."""
     producer_id: int
-    """-1 before there is one."""
+    """The producer id; -1 before the producer has got one."""
     producer_epoch: int
     coordinator: int | None
-    """The id of its broker; None while it is unknown."""
+    """Id of the coordinator's broker; None while it is unknown."""
     version_2: bool
     """Whether it uses the protocol of KIP-890."""
     pending: str | None

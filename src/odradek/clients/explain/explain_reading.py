@@ -21,14 +21,14 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadingExplanation:
-    """The assigned partitions, as of the last fetches."""
+    """A consumer's progress in its assigned partitions, as of the last fetch responses."""
 
     partitions: int
     paused: int
     unknown: int
     """Number of partitions whose lag is unknown: without a position, or before the first fetch."""
     lag: int
-    """Total lag of the others, in offsets."""
+    """Total lag of the other partitions, in offsets."""
     furthest: str | None
     """The partition with the largest lag; None without lag."""
     older: tuple[str, ...] = ()

@@ -56,13 +56,15 @@ class AddressExplanation:
     role: str
     """`broker N`, `bootstrap`, or both; `former` for one that no longer belongs to the cluster."""
     state: str
-    """Kafka's words: disconnected, resolving, connecting, checking_api_versions, ready."""
+    """State of the connection, with Kafka's name: disconnected, resolving, connecting,
+    checking_api_versions, ready."""
     ip: str | None
     """IP address of the last connection attempt."""
     proved: bool
     """Whether it has ever answered a request other than ApiVersions."""
     silent: bool
-    """A request or a connection attempt has got no response for the suspicion time (R-RB-2)."""
+    """Whether a request or a connection attempt has had no response for the suspicion time
+    (R-RB-2)."""
     in_flight: int
     pending_for: float | None
     """Seconds since the start of the current connection attempt."""
@@ -111,13 +113,13 @@ class RebootstrapExplanation:
 
 @dataclass(frozen=True, slots=True)
 class OutageExplanation:
-    """The current outage. Its counts cover `counted_for` seconds."""
+    """The current outage; its counters cover the last `counted_for` seconds."""
 
     seconds: float
     what: str
     """The failure that started it."""
     total: bool
-    """No address answers; else some addresses fail while others work."""
+    """Whether no address answers; if False, some addresses fail while others work."""
     in_a_row: int
     """Number of outages in close succession, including this one."""
     counted_for: float
@@ -134,7 +136,7 @@ class OutageExplanation:
 
 @dataclass(frozen=True, slots=True)
 class AttemptExplanation:
-    """One attempt that failed since the last good answer."""
+    """A connection attempt or request that failed since the last successful response."""
 
     address: str | None
     what: str
@@ -148,7 +150,7 @@ class MissingExplanation:
 
     topic: str
     partition: int | None
-    """None for the whole topic."""
+    """The missing partition; None if the whole topic is missing."""
     seconds: float
     """Seconds since it was first needed."""
     near: tuple[str, ...]
@@ -162,7 +164,7 @@ class MissingExplanation:
 
 @dataclass(frozen=True, slots=True)
 class BufferExplanation:
-    """Memory that is reused, in bytes."""
+    """Sizes of the buffers that a client keeps for reuse, in bytes."""
 
     received: int
     """Receive buffers of this client, including those in use."""
@@ -175,7 +177,7 @@ class BufferExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Shown):
-    """The state of a client, its attempts, and what its callers wait for. Times are in seconds."""
+    """State of a client, its attempts, and the calls that are waiting. Times are in seconds."""
 
     client: str
     client_id: str
@@ -186,9 +188,9 @@ class Explanation(Shown):
     cluster_id: str | None
     metadata_age: float | None
     metadata_why: str | None
-    """Why the next refresh is due; None if none is."""
+    """Why a metadata refresh is due; None if none is due."""
     metadata_running: bool
-    """A metadata request is in flight."""
+    """Whether a metadata request is in flight."""
     next_attempt_in: float | None
     """Time until the next attempt of a refresh, or until a hanging connection attempt times out and
     allows one; until the next regular refresh if none is due."""
@@ -200,22 +202,22 @@ class Explanation(Shown):
     rebootstraps: tuple[RebootstrapExplanation, ...]
     rebootstrapping: bool
     waiting: tuple[tuple[str, float], ...]
-    """The waits of callers, each with the seconds until it times out."""
+    """Calls that are waiting: what each waits for, and the seconds until it times out."""
     attempts: tuple[AttemptExplanation, ...]
     """Failed attempts of the current outage, the latest last."""
     buffers: BufferExplanation
     group: GroupExplanation | None = None
-    """For consumers with a `group.id`."""
+    """State of the group; None except for consumers with a `group.id`."""
     transaction: TransactionExplanation | None = None
-    """For producers with a `transactional.id`."""
+    """State of the transactions; None except for producers with a `transactional.id`."""
     records: RecordsExplanation | None = None
-    """For producers with records that aren't acknowledged yet."""
+    """The oldest unacknowledged records of a producer; None if there are none."""
     weaker: str | None = None
-    """For producers without idempotence: which guarantees they lack, and why."""
+    """The guarantees that a producer without idempotence lacks, and why; None for other clients."""
     missing: tuple[MissingExplanation, ...] = ()
     """Topics and partitions in use that don't exist."""
     reading: ReadingExplanation | None = None
-    """For consumers with assigned partitions."""
+    """Progress in the assigned partitions; None except for consumers that have some."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""

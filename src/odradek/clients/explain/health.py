@@ -75,7 +75,7 @@ class Health(Shown):
     brokers: tuple[BrokerHealth, ...]
     """The cluster's brokers by id; empty before the first contact."""
     group: GroupHealth | None
-    """For consumers with a `group.id`."""
+    """State of the group; None except for consumers with a `group.id`."""
     lag: int | None
     """Total lag of the assigned partitions whose end is known, in offsets; None if none is known,
     and for other clients."""

@@ -29,9 +29,9 @@ OPEN = -1
 class RecordMetadata(NamedTuple):
     """The partition and offset of a record.
 
-    `offset` is -1 if the broker no longer knew it (a duplicate). With `acks=0` it is always -1 and
-    only says that the record was passed to the operating system: brokers don't respond then, so a
-    lost or refused record goes unnoticed.
+    `offset` is -1 if a retry was needed and the broker no longer knew the offset of the first
+    attempt. With `acks=0` it is always -1: the record was passed to the operating system, and
+    brokers don't respond, so the producer doesn't notice a lost or refused record.
     """
 
     topic: str

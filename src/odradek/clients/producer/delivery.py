@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class OffsetRange(NamedTuple):
-    """Rows of one `send_arrow()` or `send_many()` in one partition: the first and last offset.
+    """Offsets of one `send_arrow()` or `send_many()` in one partition: the first and the last one.
 
-    The last offset is inclusive. Both are -1 if the broker no longer knew them (it already had a
-    retried batch).
+    The last offset is inclusive. Both are -1 if a retry was needed and the broker no longer knew
+    the offsets of the first attempt.
     """
 
     partition: TopicPartition

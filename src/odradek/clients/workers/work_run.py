@@ -106,14 +106,18 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """Progress of workers; counts are of records of this run.
+    """Progress of workers in the current or last run, in records unless stated otherwise.
 
-    `in_work`: being processed; `waiting`: read but not being processed, including those that wait
-    for a retry; `buffered_bytes`: bytes of both (limited by `buffer_bytes`). `finished`; `retried`:
-    attempts after a record's first; `dead`: dead letters written, which also count as finished.
-    `lag`: offsets from the committed ones to the ends of the assigned partitions; None if unknown
-    for one, or if none is assigned, as after the run. `longest`: seconds since the oldest running
-    attempt began.
+    - `in_work`: records being processed.
+    - `waiting`: records that were read and aren't being processed, including those that wait for a
+      retry.
+    - `buffered_bytes`: size of both in bytes (limited by `buffer_bytes`).
+    - `finished`: processed records, dead letters included.
+    - `retried`: attempts after a record's first one.
+    - `dead`: records that were written to the dead letter topic.
+    - `lag`: offsets from the committed ones to the ends of the assigned partitions; None if one of
+      them is unknown, or if no partition is assigned, as after the run.
+    - `longest`: seconds since the beginning of the oldest attempt that is still running.
     """
 
     in_work: int

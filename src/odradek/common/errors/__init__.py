@@ -228,9 +228,10 @@ class TlsPortError(NotKafkaError):
 class CorruptRecordError(KafkaError):
     """A record batch has a wrong checksum or inconsistent lengths.
 
-    The text contains the offset and the position. A consumer sets `partition` and `next_offset`:
-    `seek()` to `next_offset` continues after the batch. `next_offset` is None if the end of the
-    batch can't be determined. `on.corrupt.record=skip` skips such batches without an error.
+    The text contains the offset and the position. Errors of a consumer have `partition` and
+    `next_offset`: to continue after the batch, call `seek(error.partition, error.next_offset)`.
+    `next_offset` is None if the end of the batch can't be determined. `on.corrupt.record=skip`
+    skips such batches without an error.
     """
 
     retriable = True

@@ -52,7 +52,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """Offset to commit, that of the next record to read, and a text with it."""
+    """Offset to commit, which is that of the next record to read, and a text stored with it."""
 
     offset: int
     metadata: str
@@ -77,7 +77,7 @@ class RecordMetadata(NamedTuple):
     timestamp_type: int
     """0: the producer's create time; 1: the broker's log append time."""
     log_start_offset: int | None
-    """None: the producer doesn't keep it."""
+    """Always None: the producer doesn't store it."""
 
 
 KT = TypeVar("KT")
@@ -109,7 +109,7 @@ class ConsumerRecord(_Fields, Generic[KT, VT]):
     key: KT | None
     value: VT | None
     checksum: int | None
-    """None: batches have a checksum, records don't."""
+    """Always None: batches have a checksum, records don't."""
     serialized_key_size: int
     """Bytes before the deserializer; -1 without a key."""
     serialized_value_size: int

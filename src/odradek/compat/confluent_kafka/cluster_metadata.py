@@ -93,7 +93,7 @@ NO_TOPIC = (
 
 
 class AnyClusterQuestions:
-    """Admin client for metadata, beside a producer or consumer; base of both kinds."""
+    """Admin client for the metadata of a producer or consumer; base of both kinds."""
 
     def __init__(self, settings: Mapping[str, Any], make: Callable[..., Any]) -> None:
         self._settings, self._make = settings, make

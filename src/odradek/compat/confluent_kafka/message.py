@@ -84,7 +84,10 @@ class Message:
         return self._record[_KEY]
 
     def value(self) -> Any:
-        """Return the value: bytes, or the deserialized object; the text of an error."""
+        """Return the value: bytes, or the object that a deserializing consumer created.
+
+        If the message is an error, this is the error's text.
+        """
         return self._record[_VALUE]
 
     deserialized_key = key

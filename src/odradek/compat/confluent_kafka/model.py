@@ -100,7 +100,7 @@ class IsolationLevel(OrderedEnum):
 
 
 class ElectionType(OrderedEnum):
-    """Which replica may become the leader."""
+    """Replica that may become the leader: the preferred one, or any live one."""
 
     PREFERRED = 0
     UNCLEAN = 1

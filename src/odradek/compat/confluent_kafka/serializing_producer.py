@@ -43,8 +43,9 @@ class SerializingProducer(Producer, Generic[K, V]):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Send a message; note that the key comes before the value here.
+        """Serialize a key and a value, and send them as a message.
 
+        The order of the arguments differs from `Producer.produce`: the key comes before the value.
         Raises `KeySerializationError`, `ValueSerializationError`, and what `Producer.produce`
         raises.
         """

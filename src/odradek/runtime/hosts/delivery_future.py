@@ -223,9 +223,9 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         self._timestamp_ms = timestamp_ms
 
     def result(self) -> RecordMetadata:
-        """Return the record's place, or raise its error.
+        """Return the record's partition and offset, or raise its error.
 
-        Raises `InvalidStateError` if it isn't available yet.
+        Raises `InvalidStateError` if the result isn't available yet.
         """
         batch = self._batch
         if batch.done.done and batch.parts is None and not self._cancelled:

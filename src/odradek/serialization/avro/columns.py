@@ -47,8 +47,8 @@ def avro_to_arrow(
     """Decode a column of framed Avro to a column of values: of structs, if the schema is a record.
 
     `column`: binary of any kind, in Confluent's wire format.
-    `reader_schema`: the schema that all rows are read as (schema evolution). Without one, all rows
-    must have the same schema.
+    `reader_schema`: the schema with which all rows are read (schema evolution). Without one, all
+    rows must have the same schema.
 
     The values have the Arrow types of `avro_types.arrow_type`: all fields nullable, logical types
     as Arrow's. Rows that can't be read are null and listed in the result's `errors`, also if the

@@ -133,7 +133,11 @@ class AvroSerializer:
     def checked(
         self, obj: Any, ctx: SerializationContext | None, check: Callable[[Any, Any], None] | None
     ) -> bytes:
-        """Serialize an object other than None; `check` gets the converted value and its schema."""
+        """Serialize an object that isn't None, after an additional check.
+
+        `check(value, schema)`, if given, is called with the value after `to_dict` and the parsed
+        schema, and raises an error to reject the value.
+        """
         found = self._registered(ctx)
         parsed = self._parsed_of(found.schema)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
@@ -179,8 +183,9 @@ class AvroSerializer:
 class AvroDeserializer:
     """Deserialize framed Avro to dicts and other Python values.
 
-    `schema_str`: the reader schema, which records of any version are read as. If None, each record
-    is read with its writer schema, or with `use.latest.version` as the subject's latest version.
+    `schema_str`: the reader schema, with which records of all versions are read. If None, each
+    record is read with its writer schema, or with `use.latest.version` as the subject's latest
+    version.
     `from_dict(value, context)`: converts the value to an object.
     `return_record_name`: return a record in a union as a pair of its name and value.
 

@@ -169,7 +169,7 @@ class SchemaRegistryClient:
         return known.once(asked, lambda: self._schema(asked))
 
     def get_schema_by_guid(self, guid: str) -> Schema:
-        """Return the schema with a GUID; older registries and some others don't know GUIDs."""
+        """Return the schema with a GUID; older registries and some others have no GUIDs."""
         known, path = self._cache.schemas, f"/schemas/guids/{_quoted('guid', guid)}"
         return known.once(guid, lambda: self._schema(path))
 

@@ -19,21 +19,27 @@ SubjectNameStrategy = Callable[[SerializationContext | None, str | None], str | 
 def topic_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None = None
 ) -> str:
-    """Return `<topic>-key` or `<topic>-value`: one schema for each topic."""
+    """Return the subject `<topic>-key` or `<topic>-value`.
+
+    Each topic then has one schema for its keys and one for its values.
+    """
     return f"{_context(context).topic}-{_context(context).field}"
 
 
 def record_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None
 ) -> str:
-    """Return the record's full name: the same schema in all topics."""
+    """Return the record's full name as the subject: a record has the same schema in all topics."""
     return _named(record_name)
 
 
 def topic_record_subject_name_strategy(
     context: SerializationContext | None, record_name: str | None
 ) -> str:
-    """Return `<topic>-<record's full name>`: several types of records in one topic."""
+    """Return the subject `<topic>-<record's full name>`.
+
+    A topic can then have several types of records, each with its own schema per topic.
+    """
     return f"{_context(context).topic}-{_named(record_name)}"
 
 

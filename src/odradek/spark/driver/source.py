@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 class KafkaDataSource(DataSource):
     """Spark's data source for Kafka, with the JVM connector's schema and option names.
 
-    Spark finds it by itself if the package `pyspark_odradek` is installed; otherwise register it
-    with
-    `spark.dataSource.register(odradek.spark.KafkaDataSource)`. Then use
-    `spark.read.format("odradek")`,
-    `spark.readStream.format("odradek")` and the writers of this format. A schema passed to
-    `.schema(…)` may name a subset of the columns; the others are not built, which saves time.
+    Spark finds it without registration if the package `pyspark_odradek` is installed; otherwise
+    call `spark.dataSource.register(odradek.spark.KafkaDataSource)`. Then use
+    `spark.read.format("odradek")`, `spark.readStream.format("odradek")` and the writers of this
+    format. A schema passed to `.schema(…)` may name a subset of the columns; the others are not
+    built, which saves time.
 
     Columns: key (binary), value (binary), topic (string), partition (int), offset (long), timestamp
     (timestamp), timestampType (int); with option includeHeaders also headers (array<struct<key:

@@ -122,7 +122,7 @@ class FrontDoor:
             self._loop.call_soon_threadsafe(self._drop)
 
     def opened(self, pipe: _Pipe) -> None:
-        """Find a broker for a new client; called by its protocol in the forwarder's thread."""
+        """Connect a new client to a broker; the client's asyncio protocol calls this."""
         self._pipes.add(pipe)
         if not pipe.client:
             return
@@ -134,7 +134,7 @@ class FrontDoor:
         task.add_done_callback(self._tasks.discard)
 
     def lost(self, pipe: _Pipe) -> None:
-        """Forget one end of a connection; called by its protocol in the forwarder's thread."""
+        """Remove a connection that has ended; its asyncio protocol calls this."""
         self._pipes.discard(pipe)
 
     async def _connect(self, client: _Pipe) -> None:

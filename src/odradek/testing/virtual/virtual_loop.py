@@ -284,7 +284,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Threads
 
     def has_job_here(self) -> bool:
-        """Return whether the calling thread runs a job of this loop."""
+        """Return whether the calling thread executes a `run_in_executor` job of this loop."""
         return self._threads.knows(threading.get_ident())
 
     def _called(self) -> bool:

@@ -1,6 +1,6 @@
 """`AIOKafkaAdminClient` on `odradek.AsyncAdmin`: topics and the cluster.
 
-In: aiokafka's arguments. Out: results with aiokafka's fields. Must not: support more: for
+In: aiokafka's arguments. Out: results with aiokafka's fields. Must not support more: for
 configurations, groups, partitions and records, programs use `odradek.AsyncAdmin`.
 """
 

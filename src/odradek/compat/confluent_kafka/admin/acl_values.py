@@ -31,7 +31,7 @@ _TEXTS = ("name", "principal", "host")
 
 @total_ordering
 class AclBinding:
-    """ACL: which principal may, or may not, do what with which resources, from which host.
+    """ACL that allows or denies an operation on resources to a principal from a host.
 
     Enumerations may be given as members, names or numbers. Raises `ValueError` and `TypeError`.
     """

@@ -24,7 +24,7 @@ from odradek.compat.confluent_kafka.uuid import Uuid, uuid_from
 class NewTopic:
     """Topic to create; -1 means the broker's default. `config` has Kafka's option names.
 
-    `replica_assignment` lists the brokers of each partition, instead of a replication factor.
+    `replica_assignment`, instead of a replication factor, lists the brokers of each partition.
     """
 
     def __init__(

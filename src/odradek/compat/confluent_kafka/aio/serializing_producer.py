@@ -49,10 +49,11 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         timestamp: int = 0,
         headers: Any = None,
     ) -> asyncio.Future[Message]:
-        """Send a message; note that the key comes before the value here.
+        """Serialize a key and a value, and send them as a message.
 
-        Raises `KeySerializationError`, `ValueSerializationError`, and what `AIOProducer.produce`
-        raises.
+        The order of the arguments differs from `AIOProducer.produce`: the key comes before the
+        value. Raises `KeySerializationError`, `ValueSerializationError`, and what
+        `AIOProducer.produce` raises.
         """
         self._open()
         name, data = await awaited(self._converters.written(topic, key, value, headers))
