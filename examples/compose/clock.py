@@ -1,8 +1,8 @@
-"""A record a second, sent and read back, while you stop brokers: it says what it sees.
+"""Send a record each second and read it back, and report outages, while you stop brokers.
 
     KAFKA=localhost:9092 python clock.py
 
-`TICKS` says how many; it goes on for ever without it.
+`TICKS` is the number of records; without it the program runs until it is stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TICKS = os.environ.get("TICKS")
 
 
 def make_topic() -> None:
-    """Three replicas, of which two have to be there: one broker may be away at any time."""
+    """Create a topic with three replicas, two of which must be in sync: one broker may be down."""
     with Admin(SERVERS) as admin:
         copies = min(3, len(admin.describe_cluster(timeout=120).brokers))
         least = {"min.insync.replicas": str(min(2, copies))}
@@ -32,7 +32,7 @@ def make_topic() -> None:
 
 
 def main() -> None:
-    """Tick until Docker says SIGTERM."""
+    """Tick until Docker sends SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     make_topic()
     with Producer(SERVERS) as producer, Consumer(SERVERS) as consumer:

@@ -1,10 +1,10 @@
-"""SQL over a topic: DuckDB reads it batch by batch, and the answer goes to another topic.
+"""SQL over a topic: DuckDB reads it batch by batch, and the result goes to another topic.
 
     KAFKA=localhost:9092 python flights.py
 
-The query pulls Arrow batches from Kafka as it needs them, so a topic that is larger than the
-memory can be grouped. The topics `duckdb-flights` and `duckdb-delays` have to be
-there, or brokers that make them.
+The query pulls Arrow batches from Kafka as it needs them, so a topic that is larger than the memory
+can be grouped. The topics `duckdb-flights` and `duckdb-delays` must exist, unless the brokers
+create topics automatically.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERY = """
 
 
 def write_flights(producer: Producer, database: duckdb.DuckDBPyConnection) -> None:
-    """What DuckDB has is Arrow, too: a relation can be sent as it is."""
+    """Send a DuckDB relation, which has an Arrow interface, without converting it."""
     made = database.sql("""
         select airline as key, json_object('airline', airline, 'delay', delay)::varchar as value
         from (values ('AA', 12), ('UA', 0), ('AA', 4), ('DL', 33), ('UA', 7), ('DL', 1))
@@ -37,12 +37,12 @@ def write_flights(producer: Producer, database: duckdb.DuckDBPyConnection) -> No
 
 
 def reader(consumer: Consumer) -> pyarrow.RecordBatchReader:
-    """All that is in the topic now, as a stream of batches."""
+    """Return the present content of the topic as a stream of batches."""
     partitions = consumer.partitions_for("duckdb-flights", timeout=30)
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)
     batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
-    first = next(batches)  # its schema is that of all
+    first = next(batches)  # all batches have its schema
     return pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         duckdb.connect() as database,
     ):
         write_flights(producer, database)
-        topic = reader(consumer)  # the query knows it by this name
+        topic = reader(consumer)  # the query refers to this variable
         delays = database.sql(QUERY).to_arrow_table()
         topic.close()
         for row in delays.to_pylist():

@@ -1,11 +1,11 @@
-"""Records to Azure Event Hubs and back, by its Kafka endpoint.
+"""Write records to Azure Event Hubs and read them back, through its Kafka endpoint.
 
     export EVENT_HUBS_CONNECTION_STRING='Endpoint=sb://….servicebus.windows.net/;SharedAccess…'
     export TOPIC=orders    # an event hub of the namespace
     python orders.py
 
-`settings` is what matters: all of it is read from the environment, and it has no file with a
-secret.
+The important part is `settings`: it reads all settings from the environment, so there is no file
+with a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from odradek import Consumer, Producer
 
 PORT = 9093
 QUIET = {
-    # Azure's balancers drop connections that were idle for 240 s; the service asks for these two.
+    # Azure's load balancers drop connections that were idle for 240 s; the service's documentation
+    # recommends these two settings.
     "connections.max.idle.ms": "180000",
     "metadata.max.age.ms": "180000",
     "request.timeout.ms": "60000",
@@ -26,9 +27,9 @@ QUIET = {
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What clients of a namespace need: by a connection string, else as an application of Entra's.
+    """Return settings for a namespace: with a connection string, or else for an Entra application.
 
-    The latter takes EVENT_HUBS_NAMESPACE, AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET.
+    The latter needs EVENT_HUBS_NAMESPACE, AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET.
     """
     if secret := environment.get("EVENT_HUBS_CONNECTION_STRING"):
         match = re.search(r"Endpoint=sb://([^/;]+)", secret)
@@ -37,7 +38,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
         host = match[1]
         login = {
             "sasl.mechanism": "PLAIN",
-            "sasl.username": "$ConnectionString",  # these very letters
+            "sasl.username": "$ConnectionString",  # literally
             "sasl.password": secret,
         }
     else:
@@ -60,7 +61,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> list[bytes]:
-    """Write records and read just those, whatever else is in the event hub."""
+    """Write records and read only those, whatever else is in the event hub."""
     with (
         Producer({**config, "max.request.size": "1000000"}) as producer,
         Consumer(config) as reader,
@@ -73,7 +74,7 @@ def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> li
 
 
 def main() -> None:
-    """Say what came back; what is wrong is told in the words of the error."""
+    """Print the records that were read back; an error's text says what is wrong."""
     found = there_and_back(settings(os.environ), os.environ.get("TOPIC", "orders"))
     print(f"{len(found)} records there and back: {b', '.join(sorted(found)).decode()}")
 

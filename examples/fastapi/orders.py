@@ -1,12 +1,11 @@
-"""A FastAPI service: orders come in by HTTP and go to Kafka; a task reads them back and counts.
+"""A FastAPI service that writes orders from HTTP requests to Kafka, and reads and counts them.
 
     KAFKA=localhost:9092 uvicorn orders:app
 
-One producer and one consumer live as long as the service. `/health`, `/explain` and `/metrics` say
-what the clients know of themselves, and ask no broker. A cluster that is away for a while makes
-`/health` answer 503, and orders wait for their acknowledgement, for 30 s at most (`LIMITS`);
-nothing has to be started again when it is back. An order that got a 503 may have been written all
-the same.
+One producer and one consumer live as long as the service. `/health`, `/explain` and `/metrics`
+report the clients' own state, without a request to a broker. While the cluster is down, `/health`
+answers 503, and orders wait for their acknowledgement for at most 30 s (`LIMITS`); no restart is
+needed when the cluster is back. An order that got a 503 may have been written anyway.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ counts: Counter[str] = Counter()
 
 
 async def count(consumer: AsyncConsumer) -> None:
-    """Read orders for as long as the service runs; what was counted is committed."""
+    """Read orders for as long as the service runs; the client commits the counted ones."""
     await consumer.subscribe([TOPIC])
     async for record in consumer:
-        counts[(record.key or b"").decode(errors="replace")] += 1  # others write there, too
+        counts[(record.key or b"").decode(errors="replace")] += 1  # other programs write there, too
 
 
 @asynccontextmanager
 async def lifespan(service: FastAPI) -> AsyncIterator[None]:
-    """The clients' life is the service's."""
+    """Open the clients with the service and close them with it."""
     producer = AsyncProducer({"bootstrap.servers": SERVERS, "linger.ms": 2, **LIMITS})
     consumer = AsyncConsumer(
         {"bootstrap.servers": SERVERS, "group.id": "board", "auto.offset.reset": "earliest"}
@@ -55,7 +54,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/orders/{customer}", status_code=201)
 async def order(customer: str, item: str) -> dict[str, Any]:
-    """Send an order; the answer comes once Kafka has it."""
+    """Send an order; respond when Kafka has acknowledged it."""
     producer: AsyncProducer = app.state.producer
     try:
         written = await producer.send_and_wait(TOPIC, item.encode(), customer.encode())
@@ -66,19 +65,19 @@ async def order(customer: str, item: str) -> dict[str, Any]:
 
 @app.get("/orders")
 async def orders() -> dict[str, int]:
-    """How many orders of each customer the consumer has seen."""
+    """Return the number of orders that the consumer has seen, by customer."""
     return dict(counts)
 
 
 @app.get("/health")
 async def health(response: Response) -> dict[str, Any]:
-    """Whether both clients can do their work: ok, since when, why not, what mends it."""
+    """Return whether both clients can do their work: ok, since when, why not, and the remedy."""
     state = app.state
     found = {"producer": state.producer.health(), "consumer": state.consumer.health()}
     if not all(it.ok for it in found.values()):
         response.status_code = 503
     told: dict[str, Any] = {name: it.to_dict() for name, it in found.items()}
-    if state.counting.done():  # an error in `count` ends it, and asyncio tells nobody
+    if state.counting.done():  # an error in `count` ends the task, and asyncio doesn't report it
         response.status_code = 503
         told["counting"] = {"ok": False, "why": repr(state.counting.exception())}
     return told
@@ -86,13 +85,13 @@ async def health(response: Response) -> dict[str, Any]:
 
 @app.get("/explain")
 async def explain() -> dict[str, Any]:
-    """All that the clients know: addresses, failures in a row, when the next attempt is and why."""
+    """Return the clients' state: addresses, failures in a row, when the next attempt is and why."""
     state = app.state
     return {name: getattr(state, name).explain().to_dict() for name in ("producer", "consumer")}
 
 
 @app.get("/metrics")
 async def metrics() -> Response:
-    """For Prometheus."""
+    """Return the metrics for Prometheus."""
     text = prometheus_text(app.state.producer, app.state.consumer)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

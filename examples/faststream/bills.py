@@ -1,9 +1,9 @@
-"""A FastStream application on this package: the two lines at the top are all that is different.
+"""A FastStream application on this package: only the two lines at the top are different.
 
     KAFKA=localhost:9092 faststream run bills:app
 
-FastStream's Kafka broker imports aiokafka by itself; here it gets `odradek.compat.aiokafka`, and so
-clients that go on when all brokers are replaced. aiokafka needn't be installed.
+FastStream's Kafka broker imports aiokafka; here the import returns `odradek.compat.aiokafka`, whose
+clients keep working when all brokers are replaced. aiokafka needn't be installed.
 """
 
 from odradek.compat import install
@@ -22,11 +22,11 @@ app = FastStream(broker)
 @broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest")
 @broker.publisher("bills")
 async def bill(order: str) -> str:
-    """Each order becomes a bill."""
+    """Create a bill for each order."""
     return f"one {order}, please pay"
 
 
 @broker.subscriber("bills", group_id="printing", auto_offset_reset="earliest")
 async def printed(text: str) -> None:
-    """Each bill is printed."""
+    """Print each bill."""
     print(text, flush=True)

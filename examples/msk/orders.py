@@ -1,9 +1,9 @@
-"""Records to Amazon MSK and back, logged in by IAM.
+"""Write records to Amazon MSK and read them back, authenticated by IAM.
 
     export MSK_BROKERS=b-1.….kafka.eu-west-1.amazonaws.com:9098,b-2.…:9098 TOPIC=orders
     python orders.py
 
-`settings` is what matters: all of it is read from the environment.
+The important part is `settings`, which reads all settings from the environment.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ ROLE = "AWS_ROLE_ARN_FOR_KAFKA"
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What clients of MSK with IAM need.
+    """Return settings for clients of MSK with IAM.
 
-    Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or with the extra `aws` what
+    Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or with the extra `aws` those that
     botocore finds: profiles, single sign-on, the role of a machine, a container or a pod. The
-    region is in the brokers' names; AWS_REGION says it where other names lead to them.
+    region is part of the brokers' names; for other names set AWS_REGION.
     """
     found = {
-        "bootstrap.servers": environment["MSK_BROKERS"],  # those for IAM have port 9098, or 9198
+        "bootstrap.servers": environment["MSK_BROKERS"],  # IAM uses port 9098, or 9198
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "AWS_MSK_IAM",
-        # MSK replaces brokers while it patches them: a record may wait that long.
+        # MSK replaces brokers while it patches them: a record may wait for that.
         "delivery.timeout.ms": "300000",
     }
     if role := environment.get(ROLE):
@@ -36,7 +36,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> list[bytes]:
-    """Write records and read just those, whatever else is in the topic."""
+    """Write records and read only those, whatever else is in the topic."""
     shared = {name: value for name, value in config.items() if name != "delivery.timeout.ms"}
     with Producer(config) as producer, Consumer(shared) as consumer:
         partitions = consumer.partitions_for(topic, timeout=60)
@@ -47,7 +47,7 @@ def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> li
 
 
 def main() -> None:
-    """Say what came back; what is wrong is told in the words of the error."""
+    """Print the records that were read back; an error's text says what is wrong."""
     found = there_and_back(settings(os.environ), os.environ.get("TOPIC", "orders"))
     print(f"{len(found)} records there and back: {b', '.join(sorted(found)).decode()}")
 

@@ -1,10 +1,10 @@
-"""Moves a whole cluster while `copy.yml` runs on it; the copy ends up complete, each record once.
+"""Move a whole cluster while `copy.yml` runs on it; the copy is complete, with each record once.
 
     python examples/pipelines/moving.py [RECORDS]
 
-Starts a cluster and the pipeline, sends orders, takes the cluster away and brings it back at other
-addresses (all that the pipeline was told is one address that stays), stops the pipeline with
-SIGTERM and reads the copy as a consumer with read_committed sees it. Prints one JSON object.
+Starts a cluster and the pipeline, sends orders, stops the cluster and starts it at other addresses
+(the pipeline only knows one address, which stays the same), stops the pipeline with SIGTERM and
+reads the copy like a read_committed consumer. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def follow(lines: IO[str], events: list[dict[str, Any]]) -> None:
 
 
 def wait_for(events: list[dict[str, Any]], rows: int, process: subprocess.Popen[str]) -> None:
-    """Until so many rows went through."""
+    """Wait until the pipeline has processed this number of rows."""
     deadline = time.monotonic() + 150
     while sum(e["rows"] for e in events if e["event"] == "batch") < rows:
         if process.poll() is not None or time.monotonic() > deadline:
@@ -53,7 +53,7 @@ def wait_for(events: list[dict[str, Any]], rows: int, process: subprocess.Popen[
 
 
 def copied(cluster: LocalCluster) -> list[int]:
-    """The numbers of all orders in the copy."""
+    """Return the numbers of all orders in the copy."""
     config = {**cluster.client_config(), "isolation.level": "read_committed"}
     found: list[int] = []
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:

@@ -2,8 +2,8 @@
 
     KAFKA=localhost:9092 python delays.py
 
-Records become Arrow columns, and those a frame, without a Python object for each record.
-The topics `polars-flights` and `polars-delays` have to be there, or brokers that make them.
+Records become Arrow columns and then a frame, without a Python object for each record. The topics
+`polars-flights` and `polars-delays` must exist, unless the brokers create topics automatically.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FLIGHTS = [("AA", 12), ("UA", 0), ("AA", 4), ("DL", 33), ("UA", 7), ("DL", 1)]
 
 
 def write_flights(producer: Producer) -> None:
-    """A frame with the columns `key` and `value` is what `send_arrow` takes."""
+    """Send a frame with the columns `key` and `value`, as `send_arrow` takes it."""
     frame = polars.DataFrame(FLIGHTS, schema=["key", "delay"], orient="row")
     value = polars.struct(polars.col("key").alias("airline"), "delay").struct.json_encode()
     producer.send_arrow("polars-flights", frame.select("key", value=value)).result(timeout=30)
 
 
 def read_flights(consumer: Consumer) -> polars.DataFrame:
-    """All that is in the topic now, whichever partition it is in."""
+    """Return the present content of the topic, in all partitions."""
     partitions = consumer.partitions_for("polars-flights", timeout=30)
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)

@@ -1,8 +1,8 @@
-"""Clicks by kafka-python: serializers, a group that commits by itself, a loop over records.
+"""Clicks by kafka-python: serializers, a group that commits automatically, a loop over records.
 
     python kafka_python_clicks.py localhost:9092 clicks
 
-Writes 500 clicks, counts them by page in two sittings of one group, so that the second goes on
+Writes 500 clicks, counts them by page in two runs of one group, so that the second one resumes
 where the first one ended, and prints the counts as a line of JSON.
 """
 

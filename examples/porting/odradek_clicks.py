@@ -1,4 +1,4 @@
-"""Clicks by Odradek: what `kafka_python_clicks.py` does.
+"""Clicks by Odradek: the same as `kafka_python_clicks.py`.
 
 python odradek_clicks.py localhost:9092 clicks
 """
@@ -16,7 +16,7 @@ def write(servers: str, topic: str) -> None:
         futures = [
             producer.send(
                 topic,
-                key=f"user-{n % 11}".encode(),  # no serializers: bytes go in and come out
+                key=f"user-{n % 11}".encode(),  # no serializers: keys and values are bytes
                 value=json.dumps({"page": f"/{n % 5}"}).encode(),
             )
             for n in range(500)
@@ -31,11 +31,11 @@ def count(servers: str, topic: str, group: str, limit: int) -> Counter[str]:
         bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest"
     ) as consumer:
         consumer.subscribe([topic])  # the constructor takes no topics
-        for record in consumer.records(timeout=5.0):  # for consumer_timeout_ms
+        for record in consumer.records(timeout=5.0):  # instead of consumer_timeout_ms
             pages[json.loads(record.value or b"")["page"]] += 1
             if pages.total() == limit:
                 break
-    return pages  # close() has committed what the loop was through with
+    return pages  # close() has committed the records that the loop processed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Orders by Odradek: what `confluent_kafka_orders.py` does.
+"""Orders by Odradek: the same as `confluent_kafka_orders.py`.
 
 python odradek_orders.py localhost:9092 orders
 """
@@ -17,16 +17,16 @@ def write(servers: str, topic: str) -> int:
     def delivered(error: BaseException | None, _: RecordMetadata) -> None:
         nonlocal acknowledged
         if error is not None:
-            errors.append(error)  # raised here it would only be logged
+            errors.append(error)  # an exception raised here would only be logged
         else:
             acknowledged += 1
 
-    # Idempotent, with acks=all and Java's murmur2 unless told otherwise.
+    # By default idempotent, with acks=all and Java's murmur2.
     with Producer({"bootstrap.servers": servers, "compression.type": "zstd"}) as producer:
         for number in range(300):
             key = f"customer-{number % 7}".encode()  # keys and values are bytes
             value = json.dumps({"order": number, "cents": number * 25}).encode()
-            # A full buffer makes send() wait, for max.block.ms at most; there is no poll().
+            # While the buffer is full, send() blocks for at most max.block.ms; there is no poll().
             producer.send(topic, value, key, on_delivery=delivered)
         producer.flush()
     if errors:
@@ -50,7 +50,7 @@ def read(servers: str, topic: str, group: str) -> tuple[int, int]:
     }
     with Consumer(config) as consumer:
         consumer.subscribe([topic], on_assigned=on_assigned)
-        for record in consumer.records(timeout=30.0):  # ends when nothing came for 30 seconds
+        for record in consumer.records(timeout=30.0):  # ends after 30 seconds without a record
             cents += json.loads(record.value or b"")["cents"]
             count += 1
             if count % 100 == 0:

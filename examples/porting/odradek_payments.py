@@ -1,4 +1,4 @@
-"""Payments by Odradek: what `aiokafka_payments.py` does, without an event loop.
+"""Payments by Odradek: the same as `aiokafka_payments.py`, without an event loop.
 
 python odradek_payments.py localhost:9092 payments receipts
 """
@@ -45,7 +45,7 @@ def process(servers: str, source: str, target: str, group: str) -> None:
                     receipt = {"paid": json.loads(record.value or b"")["cents"]}
                     producer.send(target, json.dumps(receipt).encode())
                     offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
-                # Generation and member id go along: a member that was shut out can't commit.
+                # They are sent with generation and member id: a removed member can't commit.
                 producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
             done += len(records)
 

@@ -1,8 +1,8 @@
-"""Spark's part: large orders of a topic go to another one, exactly once, for as long as it runs.
+"""Copy large orders from one topic to another with Spark, exactly once, until it is stopped.
 
     KAFKA=localhost:9092 CHECKPOINT=/tmp/orders spark-submit copy_orders.py
 
-Everything is told by the environment, which manifests.yaml fills from its ConfigMap.
+All settings come from the environment, which manifests.yaml fills from its ConfigMap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 
 def large_orders(spark: SparkSession, kafka: Mapping[str, str], topic: str) -> DataFrame:
-    """Orders of 100 cents and more, as they come; a value that is no number is none of them."""
+    """Return orders of 100 cents and more; values that aren't numbers are left out."""
     stream = spark.readStream.format("odradek").options(**kafka)
     rows = stream.option("subscribe", topic).option("startingOffsets", "earliest").load()
     return rows.select("key", "value").where("TRY_CAST(CAST(value AS STRING) AS BIGINT) >= 100")
@@ -24,7 +24,7 @@ def large_orders(spark: SparkSession, kafka: Mapping[str, str], topic: str) -> D
 def write(
     orders: DataFrame, kafka: Mapping[str, str], topic: str, checkpoint: str, **trigger: bool
 ) -> StreamingQuery:
-    """Start the copying; the checkpoint is what makes a restart go on where it was."""
+    """Start the copy; a restart resumes from the checkpoint."""
     sink = orders.writeStream.format("odradek").options(**kafka)
     sink = sink.option("topic", topic).option("delivery", "exactly_once")
     if trigger:
@@ -33,7 +33,7 @@ def write(
 
 
 def main() -> None:
-    """Run until Kubernetes ends the pod; the next one goes on from the checkpoint."""
+    """Run until Kubernetes ends the pod; the next pod resumes from the checkpoint."""
     kafka = {"kafka.bootstrap.servers": os.environ["KAFKA"]}
     spark = SparkSession.builder.appName("large-orders").getOrCreate()
     orders = large_orders(spark, kafka, os.environ.get("FROM", "orders"))

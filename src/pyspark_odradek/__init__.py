@@ -11,7 +11,7 @@ import contextlib
 
 try:
     from odradek.spark import KafkaDataSource as DefaultSource
-except Exception as error:  # whatever it is, other formats must go on working
+except Exception as error:  # for any error: other data sources must keep working
     reason = f'format("odradek") can\'t be used: {error}'
     # A PySpark without data sources written in Python doesn't look for them either.
     with contextlib.suppress(Exception):

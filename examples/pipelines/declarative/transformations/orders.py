@@ -1,4 +1,4 @@
-"""A topic into a table, an aggregate of the table, and large orders into another topic."""
+"""Read a topic into a table, aggregate the table, and write large orders to another topic."""
 
 from __future__ import annotations
 
