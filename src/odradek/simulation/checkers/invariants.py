@@ -46,8 +46,8 @@ class EventChecker(Protocol):
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    If a request waits for a blocked write (`excused` knows that from the wire), the client gives it
-    up without an event and may send another one: see `metadata.candidates`.
+    If a request waits for a blocked write (`excused` knows that from the wire), the client drops it
+    without an event and may send another one: see `metadata.candidates`.
     """
 
     KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
