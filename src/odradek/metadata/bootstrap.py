@@ -1,7 +1,7 @@
-"""KIP-899's home: when the client starts again from `bootstrap.servers`, and what it remembers.
+"""Decide when the client restarts from `bootstrap.servers` (KIP-899), and remember the cluster id.
 
-In: what is known of the known brokers. Out: whether to rebootstrap and why; the record of it.
-Must not: forget the cluster id (R-RB-5), or count the passes of one outage as several (R-RB-4).
+In: the state of the known brokers. Out: whether to rebootstrap and why; the record of it. Must not
+forget the cluster id (R-RB-5), or count the passes of one outage as several (R-RB-4).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Silence:
         self._asks = 0
         self._is_general = False
         self.since = math.inf
-        """The last time that the first of them said anything, at the latest."""
+        """The latest time at which the first silent connection may have sent something."""
 
     def fell(self, address: Address, at: float) -> None:
         """Note that a connection is suspect and has sent nothing since `at`."""
@@ -58,7 +58,7 @@ class Silence:
         self.since = min(self.since, at)
 
     def asked(self) -> None:
-        """One of them was asked for metadata, in vain."""
+        """Note that a silent connection was sent a metadata request without a response."""
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
@@ -112,10 +112,10 @@ def reason(
 def check_cluster_id(
     known: str | None, found: str | None, address: Address
 ) -> ClusterIdMismatchError | None:
-    """R-RB-5: with nothing known before, anything is accepted; else the ids must be equal.
+    """Return an error if two cluster ids differ (R-RB-5); any id is accepted if none was known.
 
-    An answer without an id (from brokers before 0.10.1, or through a proxy that drops it) says
-    nothing, and so nothing against it.
+    A response without an id (from brokers before 0.10.1, or through a proxy that drops it) is
+    accepted, too.
     """
     if known is None or not found or known == found:
         return None

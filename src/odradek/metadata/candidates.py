@@ -1,7 +1,7 @@
 """Decide which brokers a metadata round can ask, and what is known of each broker.
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and the
-inputs of `bootstrap`. Must not: connect, send, or remember anything but which brokers fell silent.
+inputs of `bootstrap`. Must not connect, send, or remember anything except silent brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 
 LIFE = 5.0
-"""Seconds for which an answer on another connection shows that a silent one is only slow."""
+"""Seconds for which a response on another connection shows that a silent one is only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
 
 
@@ -59,7 +59,7 @@ class Candidates:
         """Whether the last good response came before its broker could count as silent."""
 
     def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> OfRound:
-        """Those that may still be asked in a round."""
+        """Return the addresses that a round may still ask."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
         failed, found = round_.failed, OfRound([], [], [])
         if not self._network.connections:  # most steps of an outage
@@ -158,7 +158,8 @@ class Candidates:
             silent = data is not None and data.ready and data.suspect
             return None if data is not None and (silent or data.is_held(now)) else data
         if data is not None and data.ready and not (own.ready and not own.suspect):
-            # Its own one hangs, or has fallen silent: what the other one shows counts again.
+            # Its metadata connection hangs or is silent: the state of the data connection decides
+            # again.
             return own if data.suspect or data.is_held(now) else data
         return own
 
@@ -221,7 +222,7 @@ class Candidates:
         found = []
         for connection in self._network.connections.values():
             gone = not snapshot.knows(connection.address)
-            told = connection.broker_id  # it has said that it is this one (KIP-1242)
+            told = connection.broker_id  # the broker has confirmed that it has this id (KIP-1242)
             named = None if told is None else snapshot.brokers.get(told)
             if (
                 told is not None

@@ -1,7 +1,7 @@
-"""The one picture of the cluster: an immutable snapshot and a pure function that updates it.
+"""Define the snapshot of the cluster, which is immutable, and the function that updates it.
 
-In: a snapshot and a metadata answer. Out: the next snapshot. Must not: be changed in place, know
-about connections, or hold a bootstrap address (R-MD-1: those are configuration).
+In: a snapshot and a metadata response. Out: the next snapshot. Must not be changed in place, know
+about connections, or contain a bootstrap address (R-MD-1: those are configuration).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Broker(NamedTuple):
 
 
 class Topic:
-    """One topic; `topic_id` is 16 bytes, all zero where the broker has none.
+    """One topic; `topic_id` is 16 bytes, all zero if the broker has none.
 
-    `count` says how many partitions there are, `leaderless` how many have no leader now.
+    `count` is the number of partitions, `leaderless` the number of those without a leader now.
     """
 
     __slots__ = ("count", "error", "internal", "leaderless", "name", "partitions", "topic_id")
@@ -107,8 +107,8 @@ class Cluster:
         self.topics: TopicMap[Topic] = TopicMap({}) if topics is None else topics
         self.updated_at = updated_at
         self.led = led
-        """How many partitions have a leader, and how many haven't, as far as answers said. Counted
-        while topics come and go, since a look at all of them for one new topic would cost as
+        """Numbers of partitions with and without a leader in the responses so far. Counted as
+        topics are added and removed, because counting all of them for one new topic would cost as
         much."""
         self.leaderless = leaderless
         self._addresses = dict.fromkeys(self.brokers[i].address for i in sorted(self.brokers))
@@ -174,10 +174,11 @@ class Ready:
         self.led = 0
         self.leaderless = 0
         self.before: tuple[int, int] = (0, 0)
-        """How many were led and leaderless of what the snapshot has of these topics."""
+        """Numbers of partitions with and without a leader in the snapshot's version of these
+        topics."""
 
     def add(self, topic: Topic, before: Topic | None) -> None:
-        """Take in a topic; `before` is the snapshot's, the same object if nothing changed."""
+        """Add a topic; `before` is the snapshot's topic, the same object if nothing changed."""
         self.topics[topic.name] = topic
         self.led += len(topic.partitions) - topic.leaderless
         self.leaderless += topic.leaderless
@@ -190,7 +191,7 @@ class Ready:
 
 
 def is_possible(host: str, port: int) -> bool:
-    """Return whether a connection is possible; resolvers take a port of 70000 for another one."""
+    """Return whether a connection is possible; resolvers map a port of 70000 to another one."""
     return is_host(host) and 0 < port < 65536
 
 
@@ -208,10 +209,10 @@ def updated(
     """Return the snapshot after a response to a request for `asked` topics (None: all of them).
 
     Other topics are kept, or of them those in `keep`. A leader epoch never decreases (MD-17), also
-    without topic ids (until `lower_epochs` accepts it); with another topic id it starts again
-    (MD-16), and so does a topic without ids that was missing in between. `epochs` remembers the
-    last epoch of each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4).
-    If topics are `ready`, the others are `left`.
+    without topic ids (until `lower_epochs` accepts it). With another topic id epochs start again
+    (MD-16), and also if a topic without ids was missing in between. `epochs` has the last epoch of
+    each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4). If only some
+    topics are `ready`, the others are `left`.
     """
     brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
@@ -307,7 +308,7 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
         known_id, known_epoch = seen.get(index, (NO_ID, -1))
         anew = known_id != item.topic_id and NO_ID not in (known_id, item.topic_id)
         if not anew and 0 <= p.leader_epoch < known_epoch:
-            # After a rebootstrap there is nothing to keep: better no leader than a stale one.
+            # After a rebootstrap there is no leader to keep: none is better than a stale one.
             partitions.append(kept.get(index) or Partition(index, -1, known_epoch, error=5))
             continue
         if p.leader_epoch >= 0:
@@ -318,12 +319,12 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
-    """Whether an answer says anything new of what was asked for; else it is an equivalent one.
+    """Return whether a response has news about the requested topics, or else is equivalent.
 
-    That is a new partition, a higher epoch or another topic id (B 1.3 of the rules, as in Java);
-    without epochs another leader. Replicas in sync, racks and the like come and go while a client
-    waits for a leader, and are no reason to ask ten times a second. Where no topic was asked for,
-    it is about the brokers.
+    News are a new partition, a higher epoch, another topic id (B 1.3 of the rules, as in Java), or
+    without epochs another leader. In-sync replicas, racks and the like change while a client waits
+    for a leader, and are no reason for ten requests per second. If no topic was requested, the
+    brokers are compared.
     """
     none = True
     for name in asked:
@@ -374,7 +375,7 @@ def with_leader(
 
 
 def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cluster:
-    """Return the snapshot with no leader of these partitions, whose epochs are over."""
+    """Return the snapshot without the leaders of these partitions, whose epochs are outdated."""
     changes: dict[str, Topic | None] = {}
     led, leaderless = cluster.led, cluster.leaderless
     for name, numbers in stale.items():
@@ -415,7 +416,7 @@ def to_hint(cluster: Cluster) -> dict[str, Any]:
 
 
 def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
-    """Validate the result of `to_hint` as a user passes it on; None for an empty one."""
+    """Validate a result of `to_hint` that a user passes; return None for an empty one."""
     if hint is None or (isinstance(hint, Mapping) and not hint):
         return None
     try:
@@ -427,7 +428,7 @@ def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
 
 
 def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:
-    """Return the snapshot that `to_hint` made plain data of."""
+    """Return the snapshot for the plain data that `to_hint` returned."""
     brokers = {i: Broker(i, Address(host, port)) for i, host, port in hint["brokers"]}
     topics = {
         name: Topic(

@@ -1,18 +1,18 @@
-"""Reconnect to a broker that repeatedly denies the role that metadata says it has.
+"""Reconnect to a broker that repeatedly denies the role that metadata assigns to it.
 
-An address may come to lead to another broker of the same cluster: two pods that restart with each
-other's IP while their names are still cached, a proxy. Brokers from 4.4 on report this (KIP-1242);
-an older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for as long as
-its connection lasts, while metadata still names the broker that was meant.
+The address may have moved to another broker of the same cluster: two pods that restart with each
+other's IP while their names are still cached, a proxy. Brokers from 4.4 on report this (KIP-1242).
+An older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for as long as
+its connection lasts, while metadata still names the expected broker.
 
 In: errors of brokers that aren't the leader or coordinator. Out: their connections are closed, so
-that the name is resolved again and the address is connected again (R-RB-8). It takes several errors
-over some seconds, each for a request sent after the previous error, because a new leader may not
-know of its role yet, or a stale broker may have been asked. And it happens less and less often,
-because a cluster without a controller returns such errors for hours; and never while a write is
-unanswered there, whose outcome would be unknown, or a metadata request, whose failure would be
-reported as an outage: nothing new is sent until they are answered. Must not: conclude anything
-about the address: it hasn't failed, and its backoff doesn't grow.
+that the name is resolved and the address connected again (R-RB-8). It takes several errors over
+some seconds, each for a request sent after the previous error, because a new leader may not know of
+its role yet, or a stale broker may have been asked. It happens less and less often, because a
+cluster without a controller returns such errors for hours. It never happens while a write is
+unanswered on the connection, whose outcome would be unknown, or a metadata request, whose failure
+would be reported as an outage: nothing new is sent until they are answered. Must not conclude
+anything about the address: it hasn't failed, and its backoff doesn't grow.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ DENIALS = 3
 AFTER = 3.0
 """Minimum number of seconds from the first error on.
 
-Elections take a while on a busy cluster, and many clients would reconnect at the same moment.
+Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
 """
 IN_A_ROW = 5.0
-"""Seconds from one to the next at most, or a few of the longest backoffs between them."""
+"""Maximum number of seconds between two errors in a row, or `BACKOFFS` of the longest backoffs."""
 BACKOFFS = 3.0
 AGAIN = ExponentialBackoff(1.0, 10.0)
-"""Seconds from one such end of an address's connection to the next, by how many there were."""
+"""Seconds between two reconnects of an address, by the number of earlier ones."""
 FORGOTTEN = 60.0
-"""Seconds without one after which those before don't count any more."""
+"""Seconds without an error after which earlier ones don't count any more."""
 RUNS_DRY = 0.5
-"""Seconds for which nothing new goes to a connection that is to be closed and has to answer."""
+"""Seconds for which nothing new is sent on a connection that waits for responses before it is
+closed."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
 """Requests that must be answered first."""
 
@@ -59,10 +60,10 @@ class Denied(NamedTuple):
     thing: Hashable
     """A partition, or a coordinator's name."""
     named: Hashable
-    """Who leads or coordinates it, as the cluster says."""
+    """The leader or coordinator according to the cluster."""
     times: int
     counts_from: int
-    """The number of the answer after which the next denial counts."""
+    """Number of the response after which the next error counts."""
     since: float
     at: float
 
@@ -97,10 +98,11 @@ class Denials:
     def denied(
         self, connection: Connection, thing: Hashable, named: Hashable, answered: int, after: int
     ) -> None:
-        """Who answers on a connection isn't the broker that is `named` for a thing.
+        """Note that the broker on a connection isn't the one that is `named` for a role.
 
-        `answered` is how many answers have named it so far, `after` the number of the first that
-        will have been asked for after this; both 0 where who asks has looked it up each time.
+        `answered` is the number of responses that have named it so far, `after` the number of the
+        first response that will be requested after this; both are 0 if the caller looks it up each
+        time.
         """
         if connection.ended or connection.purpose == ASIDE:
             return

@@ -1,18 +1,18 @@
-"""Leader epochs that a client knows from elsewhere than metadata, and answers below them (R-ID-4).
+"""Track leader epochs that a client knows from elsewhere than metadata (R-ID-4).
 
-In: the epoch of a committed offset, of a `seek`, of an `assign` or of a record; metadata answers
-with the address that they came from. Out: a snapshot in which a partition has no leader for as long
-as its metadata is older than such an epoch; which brokers said something older, so that others are
-asked; when the lower epoch is believed after all. A broker that was frozen or cut off still
-believes that it leads, under an epoch that is over: what it says of a position isn't true any more.
+In: the epoch of a committed offset, of a `seek`, of an `assign` or of a record; metadata responses
+with the addresses that they came from. Out: a snapshot in which a partition has no leader while its
+metadata is older than such an epoch; the brokers whose metadata was older, so that others are
+asked; when the lower epoch is accepted after all. A broker that was frozen or cut off still acts as
+leader in an outdated epoch: its information about positions is wrong.
 
-A lower epoch may also be right: the topic was recreated and the offset is one of the topic before,
-or the caller gave an epoch that never was. So it is believed once `ANSWERS` answers over `SECONDS`
-have said nothing newer, and they came from more than half of the brokers that they name (at most
+A lower epoch may also be right: the topic was recreated and the offset belongs to the former topic,
+or the caller passed an epoch that never existed. So it is accepted when `ANSWERS` responses over
+`SECONDS` have had no newer one, and came from more than half of the brokers that they name (at most
 from `ANSWERS` of them): a broker that is cut off is alone, or with fewer than half. If that many
-can't be reached, the partition waits, and a WARNING and `explain()` say so: the client can't tell a
-minority from the truth, and reading everything again can't be undone. With another topic id epochs
-start again; an answer without an epoch is never older. Must not: know connections.
+can't be reached, the partition waits, and a WARNING and `explain()` report it: the client can't
+distinguish a minority from the majority, and reading everything again can't be undone. With another
+topic id, epochs start again; a response without an epoch is never older. Must not know connections.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class HeardEpoch:
     ) -> None:
         self.epoch = epoch
         self.topic_id = topic_id
-        """Of the topic whose epoch it is; `NO_ID` if that isn't known."""
+        """Id of the topic that the epoch belongs to; `NO_ID` if it is unknown."""
         self.since = since
         self.answers = 0
         self.said: dict[Address, int] = {}
         """The older epoch that each broker reported last."""
         self.believed = believed
-        """The lower epoch counts: this one belongs to a topic that was deleted."""
+        """Whether the lower epoch is accepted: this one belongs to a topic that was deleted."""
         self.told = False
 
     def why(self) -> str:
-        """Return what keeps the partition waiting, in words."""
+        """Return why the partition waits, as text."""
         of = " and ".join(map(str, self.said))
         epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
         older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
@@ -63,7 +63,7 @@ class HeardEpochs:
     def __init__(self) -> None:
         self._topics: dict[str, dict[int, HeardEpoch]] = {}
         self.older: dict[Address, None] = {}
-        """Brokers whose last answer was older than what is known of some partition."""
+        """Brokers whose last metadata was older than a known epoch of some partition."""
 
     def __bool__(self) -> bool:
         return bool(self._topics)
@@ -94,7 +94,7 @@ class HeardEpochs:
         return None if found is None or found.believed else found.why()
 
     def forget(self, topic: str) -> None:
-        """Drop what is known of a topic that no one uses."""
+        """Drop the epochs of a topic that isn't used any more."""
         if self._topics.pop(topic, None):
             self._look_who()
 
@@ -105,10 +105,10 @@ class HeardEpochs:
         answered: Collection[str] | None,
         now: float,
     ) -> Cluster:
-        """Return the snapshot without the leaders that are older than what is known.
+        """Return the snapshot without the leaders that are older than a known epoch.
 
-        `at`: where it came from; `answered`: the topics that this answer is about (None: nothing
-        was asked, the snapshot is looked at once more).
+        `at`: the address that it came from; `answered`: the topics of this response (None: there
+        was no request, an existing snapshot is checked again).
         """
         stale: dict[str, set[int]] = {}
         for name, number, heard in list(self._all()):

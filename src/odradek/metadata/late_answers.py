@@ -1,10 +1,10 @@
 """Track late metadata requests, and whether their brokers are only slow (R-RB-9).
 
-In: requests that another one has replaced, because their connection fell silent or holds writes.
-Out: late responses; whether asking one more broker could help; connection attempts that show
-whether a silent address is alive. A response counts whenever it arrives; that of a slow broker is
-waited for, because a third request would only make it slower. Must not: judge a response, or send a
-request.
+In: requests that another one has replaced, because their connection was silent or holds writes.
+Out: late responses; whether a request to another broker could help; connection attempts that show
+whether a silent address is alive. A response counts whenever it arrives. The client waits for that
+of a slow broker, because a third request would only make it slower. Must not judge a response, or
+send a request.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
 ENOUGH = 2
-"""A question goes to one broker, and to one more while that one is silent."""
+"""A request is sent to one broker, and to another one while the first is silent."""
 AGAIN = 3.0
-"""Seconds after which it is looked once more whether the address of a slow broker lives; the next
-sign of life has to come before the last one is too old."""
+"""Seconds after which the client checks again whether the address of a slow broker is alive: the
+next sign of life must come before the last one is too old."""
 
 
 class LateAnswers:
-    """The metadata requests of one client that are out without being waited for alone."""
+    """Metadata requests in flight that were replaced by requests to other brokers."""
 
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
         self._network = network
@@ -34,7 +34,7 @@ class LateAnswers:
         """How many there were since the beginning."""
 
     def add(self, asked: PendingRequest) -> None:
-        """Others are asked now; its answer is still good."""
+        """Add a request that another one replaces; its response still counts."""
         self.asked.append(asked)
         self.added += 1
 
@@ -57,7 +57,7 @@ class LateAnswers:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Enough were asked, and one of their addresses lives: wait for an answer."""
+        """Return whether enough brokers were asked and one of their addresses is alive."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)
@@ -66,7 +66,7 @@ class LateAnswers:
         )
 
     def _slow(self) -> list[PendingRequest]:
-        """Those that nothing else on their connection keeps waiting."""
+        """Return the requests that don't wait for another request on their connection."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def prove(self, now: float) -> float:
@@ -88,7 +88,7 @@ class LateAnswers:
             else:
                 due = now
             if connection.record.dialling:
-                continue  # whatever that is for, it shows the same; `changed` tells
+                continue  # an attempt for any purpose shows the same; `changed` reports its result
             due = max(
                 due,
                 self._network.next_dial_at(

@@ -36,7 +36,8 @@ class Candidate(NamedTuple):
     """Until then, its pending connection attempt is waited for."""
     bootstrap: bool = False
     older: bool = False
-    """Its last answer was older than what is known: any other one is asked before (R-ID-4)."""
+    """Whether its last response was older than a known epoch: other brokers are asked first
+    (R-ID-4)."""
 
     @property
     def answering(self) -> bool:
@@ -58,10 +59,10 @@ class Choice(NamedTuple):
 def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom | None]) -> Choice:
     """Choose among candidates that haven't failed in this round.
 
-    Connected and idle, least recently used first; then connected with the fewest requests in
-    flight; then one that is connecting, while its attempt is young; then the address that `whom`
-    returns. No connection is opened while a connected broker can answer; a broker whose last
-    response was outdated is the last resort.
+    Connected and idle ones come first, least recently used first; then the connected one with the
+    fewest requests in flight; then one that is connecting, while its attempt is young; then the
+    address that `whom` returns. No connection is opened while a connected broker can answer; a
+    broker whose last response was outdated is the last resort.
     """
     usable: list[Candidate] = []
     older: list[Candidate] = []

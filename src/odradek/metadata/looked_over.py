@@ -23,9 +23,9 @@ class LookedOver:
         self.ready = Ready()
         self.left: list[MetadataResponseTopic] = []
         self.seen: Epochs = {}
-        """The epochs of the topics that are ready, where they aren't those that are known."""
+        """The epochs of topics that are ready, if they differ from the known ones."""
         self.news = False
-        """A topic that is ready says something new (see `brings_progress`)."""
+        """Whether a topic that is ready has news (see `brings_progress`)."""
         self._done = 0
         self._names: set[str | None] = set()
 
@@ -37,7 +37,7 @@ class LookedOver:
         return looked
 
     def go_on(self, snapshot: Cluster | None, epochs: Epochs) -> None:
-        """Look at what has been read since the last time."""
+        """Compare the topics that were read since the last call."""
         items = self.answer.topics[self._done :]
         self._done += len(items)
         for item in items:

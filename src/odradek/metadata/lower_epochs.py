@@ -1,10 +1,10 @@
 """Decide when a lower leader epoch is accepted after all, without topic ids (R-MD-7).
 
-In: errors of the known leaders, responses with lower epochs. Out: whether the topic is another one
-of the same name. A lower epoch comes from an outdated broker, or from a topic that was deleted and
-recreated between two refreshes; without ids the responses look alike. But an outdated broker is
-alone with its epoch, or catches up within seconds, and the known leader still serves requests. Must
-not: know connections; accept the epoch of a single response.
+In: errors of the known leaders, responses with lower epochs. Out: whether the topic is a new one of
+the same name. A lower epoch comes from an outdated broker, or from a topic that was deleted and
+recreated between two refreshes; without ids the responses look alike. But an outdated broker is the
+only one with its epoch, or catches up within seconds, and the known leader still serves requests.
+Must not know connections, or accept the epoch of a single response.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LowerEpochs:
     def __init__(self) -> None:
         self._refused: dict[str, set[int]] = {}
         self._doubts: dict[str, tuple[int, float, float]] = {}
-        """Per topic: how many answers, the first one's and the last one's time."""
+        """By topic: the number of responses, and the times of the first and the last one."""
 
     def refused(self, topic: str, partition: int) -> None:
         """Note that the known leader refused a request for a partition."""
@@ -55,10 +55,10 @@ class LowerEpochs:
         brokers: Container[int],
         now: float,
     ) -> bool:
-        """Take in an answer about a topic; say whether its lower epochs are the truth by now.
+        """Check a response about a topic; return whether its lower epochs are accepted now.
 
-        `leaders` are those that are known, `brokers` those that the answer names: a leader that
-        left the cluster can refuse nothing any more.
+        `leaders` are the known ones, `brokers` those in the response: a leader that left the
+        cluster can't refuse requests any more.
         """
         name = item.name or ""
         refused = self._refused.pop(name, ())
@@ -74,7 +74,8 @@ class LowerEpochs:
             self._doubts.pop(name, None)
             return False
         if not against:
-            return False  # asked for by age or for others: it says nothing about the leader
+            # requested because of its age or for other topics: no evidence about the leader
+            return False
         count, first, last = self._doubts.get(name, (0, now, now))
         if now - last > SECONDS:
             count, first = 0, now

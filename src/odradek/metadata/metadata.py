@@ -60,13 +60,13 @@ class Metadata:
         self.cluster_id: str | None = None
         """Remembered outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
         self.topics: dict[str, float] = {}
-        """Topics in use, and when each was last used; refreshes ask for these and no others
+        """Topics in use, and the time of the last use of each; refreshes request only these
         (R-MD-7)."""
         self.held_by: list[Callable[[], Iterable[str]]] = []
         """Functions that name topics in use, however long ago they were requested."""
         self.on_forgotten: list[Callable[[str], object]] = []
         self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
-        """Get a partition, and the address where a broker answered that it doesn't lead it."""
+        """Called with a partition, and the address of a broker that denied to be its leader."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -100,7 +100,7 @@ class Metadata:
         self.cluster_id = cluster_id
 
     def request(self, why: str) -> None:
-        """Ask for a refresh; many asks become one request."""
+        """Request a refresh; several calls become one request."""
         if self._asked <= self._sent:
             self._asked = self._sent + 1
             self.why = why
@@ -169,7 +169,7 @@ class Metadata:
                 self._left(name)  # else when it leaves the snapshot
 
     def _left(self, name: str) -> None:
-        """Keep nothing of a topic that is neither in use nor in the snapshot."""
+        """Forget a topic that is neither in use nor in the snapshot."""
         self._epochs.pop(name, None)
         for told in self.on_forgotten:
             told(name)
@@ -188,7 +188,7 @@ class Metadata:
         self.forget_topics([name for name in idle if self.topics[name] <= latest])
 
     def start_from(self, snapshot: Cluster, now: float) -> None:
-        """Begin with what another process knew."""
+        """Begin with the snapshot of another process."""
         self.snapshot, self._looked = snapshot, None
         self.cluster_id = self.cluster_id or snapshot.cluster_id
         self.refreshed_at = now
@@ -208,24 +208,25 @@ class Metadata:
 
     @property
     def answered(self) -> int:
-        """The number of the last request that was answered, of those that were asked for."""
+        """Number of the last refresh that was answered."""
         return self._done
 
     @property
     def next_question(self) -> int:
-        """The number that a request has if it is asked for now."""
+        """Number of the next refresh, if one is requested now."""
         return self._sent + 1
 
     @property
     def requested(self) -> bool:
-        """A refresh was asked for and isn't satisfied."""
+        """Whether a refresh was requested and isn't answered yet."""
         return self._asked > self._done
 
     def due_at(self) -> float:
         """Return when the next refresh may and should start."""
         if self._new_topics and self.snapshot is not None:
-            # MD-09: at once. But where the last refresh brought several, a crowd is asking, and the
-            # usual spacing gathers those who come a moment later in one request (R-MD-4).
+            # MD-09: at once. But if the last refresh brought several new topics, many callers
+            # request topics, and the usual spacing collects those of the next moment in one request
+            # (R-MD-4).
             return self.allowed_at if self._crowd else -math.inf
         if self.snapshot is None or self.requested:
             return self.allowed_at
@@ -304,7 +305,7 @@ class Metadata:
         snapshot = updated(
             old, response, names, self._epochs, now, keep=keep, left=left, ready=ready
         )
-        if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
+        if not snapshot.cluster_id:  # R-RB-5: a response without an id changes nothing
             snapshot = snapshot.with_id(self.cluster_id)
         self._answered_by = at
         if self.heard:
@@ -330,8 +331,8 @@ class Metadata:
             if isinstance(item.partitions, PackedPartitions):
                 item.partitions.forget_compared()
         self._equivalent = 0 if progress else self._equivalent + 1
-        # B 1.3: never closer than the base, further apart while answers bring nothing new.
-        # Drawn once per answer (R-BO-3).
+        # B 1.3: never closer than the base, further apart while responses have no news. Drawn once
+        # per response (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
         before, self.snapshot = self.snapshot, snapshot
         if snapshot.cluster_id:
@@ -384,7 +385,7 @@ class Metadata:
                 self._left(name)
 
     def hint(self, topic: str, partition: int, leader: int, epoch: int, b: list[Broker]) -> bool:
-        """Apply a leader hint (KIP-951); say whether it brought anything new."""
+        """Apply a leader hint (KIP-951); return whether it was news."""
         if self.snapshot is None or not self.heard.allows(TopicPartition(topic, partition), epoch):
             return False
         after = with_leader(self.snapshot, topic, partition, leader, epoch, b)

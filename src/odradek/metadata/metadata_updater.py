@@ -38,11 +38,11 @@ from odradek.protocol.packed_metadata import PackedMetadataRequest
 
 ATTEMPTS_KEPT = 64
 CONNECT = "connect"
-"""Word for a connection attempt in `Attempt.what`."""
+"""Name of a connection attempt in `Attempt.what`."""
 MAY_REFUSE = 4
 """The first version of Metadata in which a request can forbid that topics are created (KIP-361)."""
 SAME_OUTAGE = 60.0
-"""Seconds after its end in which a rebootstrap can turn out to have helped nothing."""
+"""Seconds after its end in which a rebootstrap may turn out to have been useless."""
 
 
 class MetadataUpdater:
@@ -94,7 +94,7 @@ class MetadataUpdater:
 
     @property
     def hedged(self) -> int:
-        """Requests beside which another broker was asked, because no answer had come."""
+        """Number of requests after which another broker was asked, because no response had come."""
         return self._late.added
 
     # The flow
@@ -135,16 +135,16 @@ class MetadataUpdater:
                 if self._late.forget_failures():
                     break  # a good answer after all
                 waits = [self.metadata.wanted, *[a.reply for a in self._late.asked]]
-                if at > until:  # a connection that others have made can be asked before
+                if at > until:  # a connection that another component opened can be used before
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
                 if self._network.connections:
                     at = self.next_attempt_at = until
 
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
-        """Ask one candidate after the other; (True, now) after a good answer."""
+        """Ask one candidate after the other; return (True, now) after a good response."""
         while True:
-            while self._reads_on(round_, now):  # a large answer, some of it in each step
+            while self._reads_on(round_, now):  # a large response, a part of it in each step
                 now = yield Wait((), math.nextafter(now, math.inf))
             if self._take_answers(round_, now):
                 return True, now
@@ -178,7 +178,7 @@ class MetadataUpdater:
     # Asking
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
-        """Whom to ask next; None when all have failed, or only silent ones are left."""
+        """Choose the broker to ask next; None if all have failed, or only silent ones are left."""
         if self._late.only_slow(now):
             return Choice(Action.NONE)
         rebootstrapping = self.current is not None
@@ -233,7 +233,7 @@ class MetadataUpdater:
     # Answers
 
     def _reads_on(self, round_: Round, now: float) -> bool:
-        """Read on in an answer that is too large for one step; say whether some is left."""
+        """Continue to decode a large response; return whether some of it is left."""
         waited_for = [] if round_.asked is None else [round_.asked]
         for asked in (*waited_for, *self._late.asked):
             try:
@@ -249,7 +249,7 @@ class MetadataUpdater:
         return False
 
     def _take_answers(self, round_: Round, now: float) -> bool:
-        """Look at the running request and at late ones; True when one was good."""
+        """Check the running request and late ones; return True after a good response."""
         asked = round_.asked
         if asked is not None:
             if asked.reply.done:
@@ -259,12 +259,13 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now):
-                # It waits for a write that the broker may hold: no failure, but ask elsewhere.
+                # It waits for a write that the broker holds: not a failure, but ask another broker.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
             elif asked.connection.suspect:
-                # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
+                # R-RB-2: it counts as failed, and the next broker is asked; a late response is
+                # still used.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
@@ -303,7 +304,8 @@ class MetadataUpdater:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
             return RebootstrapRequiredError("the broker requires a rebootstrap")
         if response.error_code:
-            return KafkaError(str(error_for(response.error_code)))  # of any kind: others are asked
+            # of any kind: other brokers are asked
+            return KafkaError(str(error_for(response.error_code)))
         if not response.brokers:
             return KafkaError("the response contains no brokers")
         for broker in response.brokers:
@@ -381,7 +383,7 @@ class MetadataUpdater:
         self.current = None
         if current.end(
             now, used.address
-        ):  # not where its brokers couldn't be reached and it had to be asked again
+        ):  # not if its brokers couldn't be reached and had to be asked again
             self._events.emit(
                 now,
                 "rebootstrapped",
@@ -389,7 +391,8 @@ class MetadataUpdater:
                 seconds=round(now - current.started, 6),
                 cluster_id=self.metadata.cluster_id,
             )
-        if restarted:  # R-RB-4: old sockets may lead elsewhere; what they carried is retried
+        # R-RB-4: old connections may lead to other brokers; their requests are retried
+        if restarted:
             for connection in list(self._network.connections.values()):
                 if connection is not used:
                     self._network.close(connection, now, "rebootstrap")
@@ -437,7 +440,7 @@ class MetadataUpdater:
             self._misled.led_right(connection.address)
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             _, meant = self._meant_by(connection.address)
-            in_use = connection.ready_at < math.inf  # it said so to a later request
+            in_use = connection.ready_at < math.inf  # it has answered a later request
             began = self.history[-1].started if self.history else -math.inf
             if in_use or self._misled.starts_again(connection.address, meant, now - began):
                 self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
@@ -454,7 +457,8 @@ class MetadataUpdater:
         self.metadata.request(f"the connection to {connection.address} was lost")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        if connection.ready:  # a reason to ask, and no proof of anything: it may only be slow
+        # a reason to ask another broker, but no proof of failure: it may only be slow
+        if connection.ready:
             self._candidates.silence.fell(connection.address, now - SUSPICION)
         else:
             self._failed_in_a_row[connection.address] = None
@@ -500,7 +504,7 @@ class MetadataUpdater:
                 if connection.ready and connection.purpose != ASIDE:
                     break
             else:
-                return  # nothing can have changed for the better
+                return  # no change could have helped
         why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None
@@ -508,7 +512,7 @@ class MetadataUpdater:
             self.unavailable_since = now
         if why_not is not None and self._rebootstraps and self.current is None:
             self._begin(why_not, now)
-            for address in self.bootstrap:  # they join this round, also where one failed as broker
+            for address in self.bootstrap:  # they join this round, even if one failed as a broker
                 round_.failed.pop(address, None)
 
     def _begin(self, why: str, now: float, *, forced: bool = False) -> None:
@@ -526,10 +530,10 @@ class MetadataUpdater:
         self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in known])
 
     def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:
-        """Whether it is still the outage of the last rebootstrap (R-RB-4: that counts one).
+        """Return whether the outage of the last rebootstrap continues (R-RB-4: that counts once).
 
-        So it is when a bootstrap address answered but no broker that it named was ever reached, as
-        with advertised addresses that lead nowhere from here.
+        It does if a bootstrap address answered but none of the brokers that it named was ever
+        reached, as with advertised addresses that are unreachable from this machine.
         """
         if last.ended is None or now > last.ended + SAME_OUTAGE:
             return False

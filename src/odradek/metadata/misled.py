@@ -1,10 +1,10 @@
-"""Decide whether a broker that isn't the expected one (error 129, KIP-1242) means a rebootstrap.
+"""Decide whether an unexpected broker (error 129, KIP-1242) means a rebootstrap.
 
 In: the address of such a broker, and the broker that was expected there. Out: whether the bootstrap
-addresses are asked. They are at once (R-RB-3), but not again and again for an address that keeps
-reporting the same: while a proxy or a recycled address leads elsewhere, that would end all good
-connections once per backoff. Then it counts as a failure of that address, as any other. Must not:
-know connections, or decide whether the known brokers are available.
+addresses are asked. They are asked at once (R-RB-3), but not again for an address that keeps
+reporting the same: while a proxy or a recycled address leads to another broker, that would end all
+good connections once per backoff. Then it counts as a failure of that address. Must not know
+connections, or decide whether the known brokers are available.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Misled:
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
-        """Seconds after one start in which none follows for such a reason."""
+        """Seconds after a rebootstrap in which such an error doesn't start another one."""
         self._told: dict[Address, int] = {}
 
     def starts_again(self, address: Address, broker: int, since_start: float) -> bool:

@@ -1,8 +1,8 @@
-"""One topic's partitions as a snapshot has them.
+"""Hold one topic's partitions in a snapshot.
 
-In: what an answer says of a topic. Out: `Partition` objects, for a large answer each made when it
-is asked for and kept from then on: of 500,000 partitions a client uses a few. Must not: decide
-which answer is believed; `cluster` does.
+In: a topic of a metadata response. Out: `Partition` objects, for a large response each created on
+its first use and then kept: of 500,000 partitions a client uses a few. Must not decide which
+response is accepted; `cluster` does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Partitions(Sequence[Partition]):
         self.packed = packed
         self._count = len(packed)
         self.made: list[Partition | None] | None = None
-        """Those that were asked for, by position."""
+        """Partitions that were used, by position."""
 
     def __len__(self) -> int:
         return self._count
@@ -85,7 +85,7 @@ class Partitions(Sequence[Partition]):
 
 
 class SeenEpochs:
-    """The leader epochs that were seen last, of a topic whose partitions all have one."""
+    """The last seen leader epochs of a topic whose partitions all have one."""
 
     __slots__ = ("packed", "topic_id")
 
@@ -101,9 +101,9 @@ class SeenEpochs:
 def none_lower(
     seen: SeenEpochs | dict[int, tuple[bytes, int]], topic_id: bytes, new: PackedPartitions
 ) -> bool:
-    """Whether an answer about the same topic has all that was seen, none with a lower epoch.
+    """Return whether a response has all seen partitions, none with a lower epoch.
 
-    False as well where it isn't that simple: then partition by partition.
+    Also returns False if the response has another form: then the caller compares each partition.
     """
     if not new.numbered:
         return False

@@ -21,10 +21,11 @@ from odradek.network.network_client import NetworkClient
 GRACE = 1.0
 """Seconds in which a round may find a broker that accepts the client."""
 RECENT = 10.0
-"""Seconds before the first refusal in which an address that failed belongs to the same trouble."""
+"""Seconds before the first refusal in which a failure of another address counts as the same
+problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
-"""Something else listens at an address. In an outage of a cluster that had let us in this shows
-nothing, since addresses are recycled, unless it is so at all of them."""
+"""Errors of other servers at an address. In an outage of a cluster that had accepted this client
+they prove nothing, since addresses are recycled, unless all addresses have them."""
 
 
 class Refusal(NamedTuple):
@@ -35,7 +36,7 @@ class Refusal(NamedTuple):
 
 
 def _nobody(refusal: Refusal) -> None:
-    """Stand for those who want to be told."""
+    """Do nothing with a refusal: the default callback."""
 
 
 class Refusals:
@@ -68,7 +69,7 @@ class Refusals:
         return self._since + GRACE
 
     def look(self, now: float, until: float | None = None) -> None:
-        """See whether a refusal holds; `until`: a round is over, and the next one begins then."""
+        """Check whether a refusal holds; `until`: when the next round begins after this one."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
         states, since = self._network.states, self._since
@@ -100,20 +101,19 @@ class Refusals:
         return None
 
     def got_in(self) -> bool:
-        """Whether any address has ever let this client in."""
+        """Return whether any address has ever accepted this client."""
         return self._network.states.proved_anywhere
 
     def _connected(self) -> bool:
-        # A copy: a call that begins asks from its own thread, beside the host's.
+        # A copy: a call that begins reads this from its own thread, beside the host's thread.
         connections = tuple(self._network.connections.values())
         return any(c.ready and c.purpose != ASIDE for c in connections)
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
         """Return the error that decides for all addresses, if there is one.
 
-        A client that was accepted before rather waits for addresses that are only unreachable,
-        unless more than half of the addresses refuse it: a single one may belong to another cluster
-        by now.
+        A client that was accepted before waits for addresses that are only unreachable, unless more
+        than half of the addresses refuse it: a single one may belong to another cluster by now.
         """
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
         if self.got_in():

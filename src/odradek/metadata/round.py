@@ -1,7 +1,7 @@
-"""One round of a refresh, and the request that is out: what `metadata_updater` keeps of them.
+"""Hold the state of one round of a refresh, and of the request in flight.
 
-R-MD-3: a round is one pass over all candidates. In and out: plain state with one owner, the
-updater. Must not: decide.
+R-MD-3: a round is one pass over all candidates. In and out: plain state with one owner,
+`metadata_updater`. Must not decide anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PendingRequest:
 
     @property
     def first(self) -> bool:
-        """It is the next to be answered on its connection, or waits for one of its kind."""
+        """Whether its connection answers it next, or after other metadata requests only."""
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 
@@ -74,7 +74,7 @@ class Round:
         self.dialled: list[Connection] = []
         self.known: list[Address] | None = None
         """During a rebootstrap: the known brokers that take part besides the bootstrap addresses
-        and those that are connected, in the snapshot's order."""
+        and the connected ones, in the snapshot's order."""
         self.asked: PendingRequest | None = None
 
     def asks(self, request: PendingRequest) -> None:
@@ -82,9 +82,9 @@ class Round:
         self.asked = request
 
     def asks_no_more(self) -> None:
-        """Nothing is waited for: it has ended, or others are asked now."""
+        """Wait for no request: it has ended, or another broker is asked now."""
         self.asked = None
 
     def keep_to(self, known: list[Address]) -> None:
-        """Let these known brokers take part, for as long as the round lasts."""
+        """Let these known brokers take part until the round ends."""
         self.known = known

@@ -2,10 +2,10 @@
 
 A broker answers the requests of a connection in order, and holds a fetch for `fetch.max.wait.ms`
 while there are no records. In: attempts and ends of such connections. Out: whether one may be
-opened now. It is a convenience, so nothing is concluded from it: its failures are no failures of
-the address, its responses no proof. If it is unavailable, falls silent or returns an error, the
+opened now. It is optional, so nothing is concluded from it: its failures don't count as failures of
+the address, its responses aren't proof. If it is unavailable, silent or returns an error, the
 request is sent on the first connection instead, and another secondary connection is only tried
-after a while. Must not: be waited for, beyond a moment.
+after a while. Must not delay a request for more than a moment.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import AddressState
 
 AGAIN = ExponentialBackoff(1.0, 300.0)
-"""Seconds until the next try after a failure: a broker that takes no further connection, or whose
-logins fail by now, isn't asked for it all the time."""
+"""Seconds until the next attempt after a failure, so that a broker which accepts no further
+connection or login isn't asked for it all the time."""
 PATIENCE = 0.25
 """Seconds for which a request waits for such a connection before it uses the first one."""
 
@@ -74,6 +74,6 @@ class Asides:
         self.forget(address)
 
     def forget(self, address: Address) -> None:
-        """Keep nothing of an address."""
+        """Drop all state of an address."""
         self._failures.pop(address, None)
         self._again_at.pop(address, None)

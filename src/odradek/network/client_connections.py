@@ -75,13 +75,14 @@ class ClientConnections:
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
         self.meant_by: Callable[[Address], tuple[str | None, int]] = lambda _: (None, -1)
-        """The cluster and the broker that are meant by an address, for ApiVersions (KIP-1242)."""
+        """Returns the cluster id and the broker id to expect at an address, for ApiVersions
+        (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
-        """The cluster's features (KIP-584) as the newest epoch seen has them."""
+        """The cluster's features (KIP-584) of the newest epoch seen so far."""
 
     @property
     def user(self) -> str | None:
-        """Whom brokers know this client as, where it logs in with a name (PLAIN, SCRAM)."""
+        """The user name with which this client authenticates (PLAIN, SCRAM), if it does."""
         name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
         return name
 
@@ -90,7 +91,7 @@ class ClientConnections:
         self.mechanism = mechanism
 
     def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
-        """Have brokers told which one is meant by their address (KIP-1242)."""
+        """Set the function that returns the broker to expect at an address (KIP-1242)."""
         self.meant_by = meant_by
 
     def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
@@ -144,10 +145,10 @@ class ClientConnections:
         past_the_gate: bool = False,
         answered: bool = True,
     ) -> InFlightRequest:
-        """Send with a version that was chosen before (ApiVersions has no other way).
+        """Send with a version that was chosen before, which ApiVersions needs.
 
-        While a connection authenticates again, requests wait; only its own go past the gate.
-        A request without `answered` has an empty reply once it is written.
+        While a connection authenticates again, requests wait; only those of the authentication are
+        sent. A request without `answered` has an empty reply once it is written.
         """
         limit = (self.request_timeout if timeout is None else timeout) + patience
         in_flight, session = connection.in_flight, connection.session
@@ -164,7 +165,7 @@ class ClientConnections:
     def let_go(
         self, connection: Connection, requests: Sequence[InFlightRequest], now: float
     ) -> None:
-        """Send what had to wait while the connection authenticated again."""
+        """Send the requests that waited while the connection authenticated again."""
         for request in requests:
             request.waited(now)
             self._transmit(connection, request, now)
@@ -173,7 +174,7 @@ class ClientConnections:
     def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
         connection.sends(request, now)
         body, version, identity = request.body, request.version, request.correlation_id
-        # As these tuples' own `__new__` makes them, without a call of Python's.
+        # Like these tuples' `__new__`, but without a Python call.
         fields = (body, version, identity, self.client_id, request.answered)
         outgoing = tuple.__new__(OutgoingRequest, fields)
         self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
@@ -187,7 +188,7 @@ class ClientConnections:
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection that led to another cluster: what it proved counts as nothing."""
+        """Close a connection to another cluster: its proofs don't count."""
         if not connection.ended:
             connection.proves(False)
             if connection.purpose != ASIDE:

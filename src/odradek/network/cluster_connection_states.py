@@ -37,9 +37,9 @@ class AddressState:
         """Failures in a row since the address last proved itself."""
         self.backoff_until = -math.inf
         self.proved_at = -math.inf
-        """When it last answered a real request for the first time on a connection."""
+        """Time of the first response to a real request on a connection."""
         self.heard_at = -math.inf
-        """When the last byte came from it, on whichever connection."""
+        """Time of the last received byte, on any connection."""
         self.setup_failures = 0
         self.setup_timeout = 0.0
         self.unknown_since: float | None = None
@@ -55,30 +55,31 @@ class AddressState:
         self.through: str | None = None
         """The IP of the proxy's name that was last used for it."""
         self.tried: list[str] = []
-        """IPs that shouldn't come first: tried since the last success, or just lost."""
+        """IPs that shouldn't be tried first: tried since the last success, or just lost."""
         self.failures_before_proof = 0
         """Failures that the last proof reset; restored if the proof turns out to be false."""
         self.suspicion = ""
         """Question of the next attempt, to explain an end without an error (see `probe`)."""
         self.api_versions = API_VERSIONS[0]
-        """The version of ApiVersions that a connection begins with."""
+        """The version of ApiVersions with which a connection begins."""
         self.api_versions_answered = -1
-        """The newest one that was answered: what ended without a word hasn't ended for that."""
+        """The newest version that was answered: a connection closed without an error has another
+        cause then."""
         self.stepped_down = False
-        """All versions were tried in vain, so from now on an end without a word is a failure."""
+        """Whether all versions were tried in vain: from now on an end without an error is a
+        failure."""
         self.stepped_up = False
-        """It was asked in a newer version once because it said that it knows one."""
+        """Whether it was asked in a newer version once because it reported that it knows one."""
         host = address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
-        """The host is an IP address, so there is nothing to resolve."""
+        """Whether the host is an IP address, which isn't resolved."""
         self.latency = Sampled()
-        """Seconds from a request to its answer, on connections that have ended."""
+        """Response times in seconds, of connections that have ended."""
         self.sent = 0
-        """Requests that were sent, on all its connections: one number, so it never seems to go
-        back."""
+        """Number of requests sent on all its connections: a single counter, so that it never
+        decreases."""
         self.answered = 0
-        """Those that it has answered; the connections' own numbers move to `latency` at their
-        ends."""
+        """Number of responses; connections add their own numbers to `latency` when they end."""
 
     def opens_to(self, ip: str) -> None:
         """Note an attempt at this IP."""
@@ -89,7 +90,7 @@ class AddressState:
         self.suspicion = suspicion
 
     def heard(self, now: float) -> None:
-        """Bytes came from it."""
+        """Note that bytes came from this address."""
         self.heard_at = now
 
     def asked(self) -> None:
@@ -132,9 +133,9 @@ class ClusterConnectionStates:
         """The newest version of ApiVersions that any address has answered."""
         self._states: dict[Address, AddressState] = {}
         self.former = AddressState(Address("", 0))
-        """The sum of what was counted and measured for addresses that were forgotten."""
+        """Sum of the counters of addresses that were forgotten."""
         self.proved_anywhere = False
-        """Some address has answered a real request."""
+        """Whether some address has answered a real request."""
         self.reached_anywhere = False
         """A connection to a broker was set up at some time (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
@@ -149,10 +150,10 @@ class ClusterConnectionStates:
         return found
 
     def forget(self, known: Collection[Address], now: float, after: float) -> None:
-        """Drop records of addresses that metadata answers haven't named for `after` seconds.
+        """Drop records of addresses that metadata responses haven't named for `after` seconds.
 
-        `known`: those that the newest answer names, the bootstrap addresses, and those with a
-        connection. During an outage no answer comes, so nothing is forgotten: an address that is
+        `known`: those that the newest response names, the bootstrap addresses, and those with a
+        connection. During an outage no response comes, so nothing is forgotten: an address that is
         named again afterwards continues its backoff (R-CS-2).
         """
         for address, state in list(self._states.items()):
@@ -196,7 +197,7 @@ class ClusterConnectionStates:
         ordered += [ip for ip in ips if (":" in ip) != first_family]
         state.tried = [ip for ip in state.tried if ip in ordered]  # names may rotate for ever
         fresh = [ip for ip in ordered if ip not in state.tried]
-        if not fresh:  # all tried: a new turn, which doesn't begin with the one just used
+        if not fresh:  # all were tried: start again, but not with the last one
             state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
             fresh = [ip for ip in ordered if ip not in state.tried] or ordered
         state.last_ip = fresh[0]
@@ -204,9 +205,10 @@ class ClusterConnectionStates:
         return fresh[0]
 
     def pick_proxy(self, address: Address, ips: Sequence[str], proxies: Sequence[str]) -> str:
-        """Choose among the IPs of a proxy's name, where the broker has IPs of its own.
+        """Choose an IP of a proxy's name, if the broker's name has several IPs, too.
 
-        The one that led there last; the next one after all of the broker's failed through it.
+        The IP with the last success is used; after all IPs of the broker failed through it, the
+        next one.
         """
         state, at = self.state(address), 0
         if state.through in proxies:
@@ -217,7 +219,7 @@ class ClusterConnectionStates:
         return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
-        """Whether a name has IPs whose first turn since the last proof hasn't come yet."""
+        """Return whether some IP of a name wasn't tried since the last proof."""
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 
@@ -259,13 +261,13 @@ class ClusterConnectionStates:
         self.reached_anywhere = True
 
     def step_down(self, address: Address, asked: int) -> bool:
-        """Let the next attempt use an older version, after an end without an error at ApiVersions.
+        """Use an older version next, after a connection closed without an error at ApiVersions.
 
-        Returns True if that says nothing against the address: the first time that versions are
-        tried, none of which it, or any other address, has answered yet. (Once a broker has, the
-        others of its cluster support that version as well: an address that ends so has no broker.)
-        After the oldest version the newest is next, or a broker that wasn't running yet would never
-        be asked with the right one.
+        Returns True if that isn't a failure of the address: while versions are tried for the first
+        time and neither it nor any other address has answered one of them. (Once a broker has
+        answered a version, the others of its cluster support it as well: an address that closes the
+        connection then isn't a broker.) After the oldest version the newest is tried again;
+        otherwise a broker that wasn't running yet would never be asked with the right one.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
@@ -284,11 +286,11 @@ class ClusterConnectionStates:
         state.last_error, state.last_error_at = error, now
 
     def api_versions_known(self, address: Address, version: int, newest: int) -> None:
-        """ApiVersions was answered in a version, and says which the newest is that is known there.
+        """Note that ApiVersions was answered, and the newest version that the broker supports.
 
-        So the next connection begins with what this one had to find out, and with a newer version
-        after an upgrade, or where ends without a word had another reason; but only once, as
-        what the broker says may be wrong.
+        The next connection begins with this version, and with a newer one after an upgrade, or if
+        an earlier connection was closed for another reason; but only once, as the broker's
+        information may be wrong.
         """
         state = self.state(address)
         state.api_versions_answered = max(state.api_versions_answered, version)

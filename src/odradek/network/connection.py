@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, ASIDE, PROBE = "beside", "aside", "probe"
-"""Purposes of connections beside the first one.
+"""Purposes of connections in addition to the first one.
 
-A long fetch must never delay a heartbeat, nor held writes a metadata request, nor a held JoinGroup
-a commit, nor a held fetch another request to its broker. The connections for these three, METADATA,
-BESIDE and ASIDE, are only created then. A PROBE only shows whether an address still answers
-(R-RB-9). Backoff is per address anyway.
+A long fetch must never delay a heartbeat, a held write a metadata request, a held JoinGroup a
+commit, or a held fetch another request to its broker. METADATA, BESIDE and ASIDE are for the last
+three cases, and are only opened then. A PROBE only shows whether an address still answers (R-RB-9).
+Backoff is per address anyway.
 """
 ASIDE_IDLE = 10.0
-"""Seconds for which a connection beside a held fetch is kept without use."""
+"""Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which an attempt without TCP is suspect.
 
-A lost SYN is sent again after one second, and even a stopped process is connected to, by its
-kernel.
+A lost SYN is retransmitted after one second, and the kernel accepts connections even for a stopped
+process.
 """
 _BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
 HELD = 0.25
-"""Seconds after which a write that isn't answered counts as held by the broker."""
+"""Seconds after which an unanswered write counts as held by the broker."""
 
 
 class Connection:
@@ -65,10 +65,11 @@ class Connection:
         self.record = record
         """State of the address, which outlives this connection."""
         self.broker_id: int | None = None
-        """The broker at this address, if it was asked for its id and agreed (KIP-1242)."""
+        """Id of the broker at this address, if the request named it and the broker confirmed it
+        (KIP-1242)."""
         self.state: ConnectionState = ConnectionState.RESOLVING
         self.ready = False
-        """ApiVersions is answered: requests may be sent."""
+        """Whether ApiVersions is answered, so that requests may be sent."""
         self.ended = False
         """It won't be used again."""
         self.reader = FrameReader()
@@ -80,17 +81,18 @@ class Connection:
         self.last_used = dialled_at
         self.last_received = dialled_at
         self.heard_at = -math.inf
-        """When the last byte came."""
+        """Time of the last received byte."""
         self.left_in_use = False
-        """The broker ended it in order although it had just been used: it is going away."""
+        """Whether the broker closed it cleanly right after a request, which means that it shuts
+        down."""
         self.throttled_until = 0.0
         self.proved = False
         self.bytes_seen = False
-        """Bytes came since the last step."""
+        """Whether bytes came since the last step."""
         self.ours = False
-        """An answer that came on it said nothing against its being our cluster's (R-RB-5)."""
+        """Whether no response contradicted that it belongs to the client's cluster (R-RB-5)."""
         self.asked_whose = False
-        """It was asked so, and hasn't answered."""
+        """Whether the broker was asked for its cluster id and hasn't answered."""
         self.for_metadata = False
         self.beside = False
         """Whether it was opened while another attempt is silent; it has a shorter timeout."""
@@ -100,15 +102,16 @@ class Connection:
         A request is unanswered, or the attempt has been pending, for this time.
         """
         self.suspected_at = math.inf
-        """When it became suspect last."""
+        """Time at which it became suspect last."""
         self.writable = True
         self.session: SaslSession | None = None
-        """Where the broker takes requests only for a while after an authentication (KIP-368)."""
+        """The SASL session, if the broker requires a new authentication after some time
+        (KIP-368)."""
         self.steps_down = False
-        """It ended only because the broker doesn't know the version of ApiVersions, as far as is
-        known: that says nothing against the address."""
+        """Whether it was closed only because the broker doesn't know the version of ApiVersions, as
+        far as is known, which isn't a failure of the address."""
         self.asks = ""
-        """Question that it answers besides its purpose (see `probe`)."""
+        """The question that it answers in addition to its purpose (see `probe`)."""
         self.works_outside = False
         """Whether its authentication waits for a function on this side: the broker isn't silent."""
 
@@ -133,7 +136,7 @@ class Connection:
     # On its way to READY
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """Set the timeout of an attempt beside a silent one: the time that one has been waiting."""
+        """Set the timeout of an attempt beside a silent one: the age of that one."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 
@@ -156,7 +159,7 @@ class Connection:
         self.move(ConnectionEvent.CONNECTED)
 
     def speaks(self, versions: dict[int, tuple[int, int]], broker_id: int | None) -> None:
-        """ApiVersions was answered, by the broker that was asked for if there is an id."""
+        """Set the broker's versions, and its id if it confirmed one."""
         self.versions, self.broker_id = versions, broker_id
 
     def outside(self, works: bool, now: float) -> None:
@@ -191,7 +194,7 @@ class Connection:
         return self.reader.buffer_updated(count)
 
     def heard(self, now: float) -> bool:
-        """Bytes came; say whether that ended a silence."""
+        """Note that bytes came; return whether that ended a silence."""
         self.last_received = self.heard_at = now
         self.record.heard(now)
         self.bytes_seen = False
@@ -221,7 +224,7 @@ class Connection:
         self.throttled_until = max(self.throttled_until, until)
 
     def set_writable(self, ready: bool) -> None:
-        """Whether the host takes more for it."""
+        """Set whether the host accepts more bytes for it."""
         self.writable = ready
 
     def proves(self, proved: bool) -> None:
@@ -229,7 +232,7 @@ class Connection:
         self.proved = proved
 
     def asks_whose(self, asks: bool) -> None:
-        """Its broker is asked whose it is, or has answered."""
+        """Set whether its broker was asked for its cluster id and hasn't answered."""
         self.asked_whose = asks
 
     def is_ours(self) -> None:
@@ -274,7 +277,7 @@ class Connection:
         return self.dialled_at + CONNECT_SUSPICION
 
     def suspect_at(self, suspicion: float) -> float | None:
-        """When it will be suspect unless bytes arrive (R-RB-2); None with nothing in flight."""
+        """Return when it becomes suspect without bytes (R-RB-2); None with nothing in flight."""
         if not self.ready:
             return self.dial_suspect_at(suspicion)
         head = self.in_flight.head
@@ -321,7 +324,7 @@ class Connection:
 
     @property
     def held_at(self) -> float | None:
-        """When what it carries counts as held: later answers are late for no fault."""
+        """Time from which its first request counts as held, so that later ones may be late."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None

@@ -1,11 +1,11 @@
-"""The life of one connection as a transition table, with Kafka's names for the states.
+"""Define the life cycle of a connection as a transition table, with Kafka's names for the states.
 
     RESOLVING -> CONNECTING -> CHECKING_API_VERSIONS -> (AUTHENTICATING ->) READY
-        any state -> DISCONNECTED (or AUTHENTICATION_FAILED), which ends the connection
+      any state -> DISCONNECTED (or AUTHENTICATION_FAILED), which ends the connection
 
 A connection that authenticates again (KIP-368) stays READY.
 
-In: events of the network client. Out: the next state, or a refusal. Must not: know about time.
+In: events of the network client. Out: the next state, or an error. Must not know about time.
 """
 
 from __future__ import annotations
@@ -74,5 +74,5 @@ def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        # A bug, and no KafkaError: the flow that connects would take that for the broker's fault.
+        # A bug, and not a KafkaError, which the caller would attribute to the broker.
         raise RuntimeError(f"a connection that is {state.value} can't {event.value}") from None

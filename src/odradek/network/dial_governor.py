@@ -33,17 +33,17 @@ MAX_PER_SECOND = 6
 The spacing alone doesn't limit bursts before the first failure, and short-lived proofs.
 """
 SHORTEST = 0.001
-"""Seconds that a backoff of 0 counts as, for the attempts in a second."""
+"""Seconds that replace a backoff of 0 when attempts per second are limited."""
 
 
 class DialGovernor:
     """One client's limit on its connection attempts."""
 
     def __init__(self, rng: Rng, longest: float = math.inf) -> None:
-        """`longest`: seconds of `reconnect.backoff.ms`, where the user has set it.
+        """Set the limits; `longest` is `reconnect.backoff.ms` in seconds, if the user has set it.
 
         KIP-144: "for users who have set `reconnect.backoff` explicitly, the behaviour will remain".
-        So no spacing is longer; what each address waits grows as it is configured to.
+        So no spacing is longer; the wait of each address grows as configured.
         """
         self._rng = rng
         self._longest = longest

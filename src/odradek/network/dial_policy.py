@@ -47,7 +47,7 @@ def next_dial(seconds: float | None, why: str) -> str:
 
 
 class Whom(NamedTuple):
-    """The address to connect to now; else None, and when one is allowed."""
+    """The address to connect to now; if None, `at` is when an attempt is allowed."""
 
     address: Address | None
     at: float
@@ -149,7 +149,7 @@ class DialPolicy:
         self._opens_at = now + self._first_wait
 
     def go_on(self) -> None:
-        """Continue another engine's work, whose first attempt was long ago."""
+        """Take over from another engine, whose first attempt was long ago."""
         self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:

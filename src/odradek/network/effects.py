@@ -28,7 +28,7 @@ class Resolve(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """A proxy on the way: what it is, and which host and port it is asked for."""
+    """A proxy, and the host and port to which it is asked to connect."""
 
     proxy: Proxy
     target: Address
@@ -37,8 +37,8 @@ class Hop(NamedTuple):
 class Open(NamedTuple):
     """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages).
 
-    `plain`: without TLS, whatever the host has, to find out what the port speaks. With a `hop`,
-    `ip` and port are the proxy's.
+    `plain`: without TLS even if the host uses it, to find out which protocol the port has. With a
+    `hop`, `ip` and port are the proxy's.
     """
 
     connection: int
@@ -49,22 +49,22 @@ class Open(NamedTuple):
 
 
 class OutgoingRequest(NamedTuple):
-    """A request as the engine hands it over: byte hosts encode it, a message host doesn't."""
+    """A request as a host gets it: hosts with byte streams encode it, a message host doesn't."""
 
     body: AnyRequest
     version: int
     correlation_id: int
     client_id: str
     answered: bool = True
-    """False: no answer comes (Produce with acks=0), so the host tells when it is written."""
+    """False: there is no response (Produce with acks=0), so the host reports when it is written."""
 
     def encode(self) -> list[bytes | memoryview]:
-        """Buffers of one frame, length prefix included; records aren't copied."""
+        """Return the buffers of one frame, length prefix included; records aren't copied."""
         return encode_request(self.body, self.version, self.correlation_id, self.client_id)
 
 
 class Send(NamedTuple):
-    """Send one request; what can't be written at once is queued by the host, in order."""
+    """Send one request; if it can't be written at once, the host queues it, in order."""
 
     connection: int
     request: OutgoingRequest
@@ -91,7 +91,7 @@ Effect = Resolve | Open | Send | Close | Call
 
 
 class IncomingResponse(NamedTuple):
-    """A response as a message host hands it in: already an object."""
+    """A response from a message host, which is an object already."""
 
     correlation_id: int
     message: Message
@@ -101,7 +101,7 @@ class Inputs(Protocol):
     """Calls of a host to the engine. Every method only records; `step` does the rest."""
 
     def connected(self, connection: int) -> None:
-        """TCP (and TLS, where it is on) is up."""
+        """Note that TCP (and TLS, if it is used) is established."""
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
         """Note that the connection is gone, or couldn't be opened; None: closed by the peer."""
@@ -122,7 +122,7 @@ class Inputs(Protocol):
         """Note a whole response (message hosts only)."""
 
     def writable(self, connection: int, ready: bool) -> None:
-        """Whether what was sent is below the host's high-water mark."""
+        """Note whether the host's queue is below its high-water mark."""
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
         """Note the addresses of a name as numeric texts, or why there are none."""

@@ -26,20 +26,20 @@ logger = logging.getLogger("odradek")
 T = TypeVar("T")
 
 MAX_TURNS = 100_000
-"""Turns of one step before it counts as a hot loop, which is a bug."""
+"""Maximum number of turns of one step before it counts as a hot loop, which is a bug."""
 
 
 class Component(Protocol):
     """A part of a client that moves when the engine steps."""
 
     resting: bool
-    """It has nothing to do and waits for no time: it isn't asked until it says otherwise."""
+    """Whether it has nothing to do and waits for no time: it isn't called until this changes."""
 
     def advance(self, now: float) -> bool:
-        """Do what can be done now; say whether anything moved."""
+        """Do everything that is possible now; return whether anything changed."""
 
     def next_deadline(self, now: float) -> float | None:
-        """When it wants to be advanced again without any input."""
+        """Return when it wants to be advanced again without any input."""
 
     def abort(self, error: KafkaError, now: float) -> None:
         """End every open future with this error at the client's end."""
@@ -109,7 +109,8 @@ class Engine:
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
             if self._from_outside(error):
-                raise  # as Ctrl-C in the middle of a step: state is half moved, so that's the end
+                # like Ctrl-C in the middle of a step: the state is half changed, so the engine ends
+                raise
             return None
 
     def _step(self, now: float) -> float | None:
@@ -201,7 +202,7 @@ class Engine:
         deadline: float,
         where: Literal["caller", "worker"] = "caller",
     ) -> Completion[T]:
-        """Let the host run a function in the caller's thread, or in one of its own.
+        """Let the host run a function in the caller's thread, or in a worker thread.
 
         At the deadline it fails with `TimeoutError`; the function may continue.
         """
@@ -270,7 +271,7 @@ def _no_exception(error: BaseException) -> bool:
 
 
 def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> None:
-    """Carry out one part of the end; what goes wrong in it mustn't leave the others hanging."""
+    """Run one action at the end of the engine; its error mustn't prevent the other actions."""
     try:
         action(*arguments, **fields)
     except Exception:

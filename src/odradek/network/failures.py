@@ -51,8 +51,8 @@ _OF_CLIENTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the issuer of this client's certificate",
     "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client's certificate",
 }
-"""Alerts about the client's certificate. With TLS 1.3 they come after the handshake, as the answer
-to the first request."""
+"""Alerts about the client's certificate. With TLS 1.3 they come after the handshake, as the
+response to the first request."""
 REFUSED = "the broker refused the TLS handshake without saying why"
 REFUSED_CURE = (
     "Usually there is no cipher in common (ssl.cipher.suites), or the broker requires a client "
@@ -87,7 +87,7 @@ def ended_in_handshake(address: Address | None = None) -> TlsError:
 def as_error(
     error: BaseException | str | None, *, setting_up: bool, address: Address | None = None
 ) -> KafkaError:
-    """Put what the host saw into one of our classes."""
+    """Return an error of this package for an error that the host saw."""
     if isinstance(error, ExplainedError):
         return error if address is None else error.at(address)
     if isinstance(error, KafkaError):

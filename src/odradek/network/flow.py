@@ -1,8 +1,8 @@
-"""Flows and what they wait for.
+"""Define flows and the objects that they wait for.
 
-A flow is a generator that yields `Wait` and gets the time back: it reads no clock and calls no
-user code. `Completion` is a one-shot result, `Signal` a repeated notification.
-In: the engine resumes flows. Out: completions that hosts hand to callers.
+A flow is a generator that yields `Wait` and gets the time back: it reads no clock and calls no user
+code. `Completion` is a one-shot result, `Signal` a repeated notification. In: the engine resumes
+flows. Out: completions that hosts return to callers.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Signal(Waitable):
 
 
 class Completion(Waitable, Generic[T]):
-    """A result that comes exactly once. Threads other than the engine's may read it."""
+    """A result that is set exactly once. Threads other than the engine's may read it."""
 
     __slots__ = ("_callbacks", "_result", "done", "error")
 
     def __init__(self) -> None:
-        self._waiters = {}  # without a call: each request and each batch has one
+        self._waiters = {}  # without a super().__init__ call: each request and each batch has one
         self.done = False
         self._result: T | None = None
         self.error: BaseException | None = None
@@ -84,11 +84,12 @@ class Completion(Waitable, Generic[T]):
             raise RuntimeError("a completion was completed twice")
         self._result = result
         self.done = True
-        self._callbacks.reverse()  # taken from the end: 160,000 from the front cost their square
+        # popped from the end: popping 160,000 from the front would take quadratic time
+        self._callbacks.reverse()
         while self._callbacks:
             try:
                 callback = self._callbacks.pop()
-            except IndexError:  # another thread has just taken it, see `when_done` and `forget`
+            except IndexError:  # another thread has just popped it, see `when_done` and `forget`
                 break
             callback(self)
         if self._waiters:
@@ -102,7 +103,7 @@ class Completion(Waitable, Generic[T]):
             over = self.done
             if not over:
                 return
-            try:  # done since: the thread that takes it off the list calls it, once in all
+            try:  # done in the meantime: only the thread that removes it from the list calls it
                 self._callbacks.remove(callback)
             except ValueError:
                 return
@@ -123,7 +124,7 @@ class Completion(Waitable, Generic[T]):
             try:
                 raise self.error
             finally:
-                del self  # or the error holds this frame, which holds the error
+                del self  # otherwise the error refers to this frame, which refers to the error
         return self._result  # type: ignore[return-value]  # set by complete()
 
 
@@ -158,7 +159,7 @@ class Task(Generic[T]):
         self._ready = ready
 
     def cancel(self, why: BaseException) -> None:
-        """End it with this error at its next turn, which comes at once."""
+        """End it with this error at its next turn, which is at once."""
         self.cancelled = why
         self.wake()
 
@@ -190,7 +191,7 @@ class Task(Generic[T]):
             self.completion.complete(end.value)
             return None
         except KafkaError as error:
-            trace = error.__traceback__  # without this frame, which holds the error
+            trace = error.__traceback__  # without this frame, which refers to the error
             self.completion.fail(error.with_traceback(trace and trace.tb_next))
             return None
         finally:

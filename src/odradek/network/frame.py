@@ -1,11 +1,10 @@
-"""Received bytes to frames: one connection's reader.
+"""Split the byte stream of one connection into frames.
 
-In: bytes that the host put into the buffer it was given. Out: whole frames without their length
-prefix. Small answers come through one scratch buffer; a large one gets a buffer of its
-own, so that records can be decoded where they lie. Must not: fill memory with
-what a length merely promises: up to 1 MiB until ApiVersions is answered, then the configured limit;
-pages of a mapping come as bytes arrive, and where there are none a buffer of more than 16 MiB
-grows.
+In: bytes that the host put into the buffer it got. Out: whole frames without their length prefix.
+Small responses share one scratch buffer; a large one gets a separate buffer, in which its records
+can be decoded without a copy. Must not allocate memory for a length before bytes arrive: the limit
+is 1 MiB until ApiVersions is answered, then the configured one; a mapping gets its pages as bytes
+arrive, and without mappings a buffer of more than 16 MiB grows.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ FIRST_LIMIT = 1 << 20
 
 
 class FrameReader:
-    """Cuts the byte stream of one connection into frames."""
+    """Splits the byte stream of one connection into frames."""
 
     def __init__(self, limit: int = FIRST_LIMIT, buffers: FrameBuffers | None = None) -> None:
         self.limit = limit
         self.buffers = buffers
-        """Where large answers get their buffers; None: a new one each."""
+        """Source of buffers for large responses; None: a new buffer for each."""
         self._scratch = bytearray()  # created for the first byte: most attempts in outages get none
         self._start = 0  # of the unread bytes in the scratch
         self._filled = 0
         self._body: Buffer | None = None
         self._room = memoryview(b"")  # the body's; holding it keeps the buffer from others
-        self._expected = 0  # bytes of the body, when it has a buffer of its own
+        self._expected = 0  # bytes of the body, if it has a separate buffer
         self._refused = False
 
     def allow(self, limit: int, buffers: FrameBuffers) -> None:
-        """From now on answers may be as large as `limit`; large ones get their buffers there."""
+        """Allow responses of up to `limit` bytes; `buffers` provides memory for large ones."""
         self.limit, self.buffers = limit, buffers
 
     @property
@@ -59,7 +58,7 @@ class FrameReader:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Take in `count` bytes; return the frames that are complete now."""
-        if self._refused:  # the connection is being closed; what still comes isn't looked at
+        if self._refused:  # the connection is being closed, so further bytes are ignored
             return []
         self._filled += count
         if self._body is not None:
@@ -72,7 +71,7 @@ class FrameReader:
         if not self._start and self._filled >= 4:
             length = self._filled - 4
             if length <= self.limit and length == int.from_bytes(self._scratch[:4], "big"):
-                self._filled = 0  # nearly always: all that came is one small answer
+                self._filled = 0  # the usual case: the buffer contained exactly one small response
                 frames.append(memoryview(bytes(memoryview(self._scratch)[4 : length + 4])))
                 return frames
         while self._body is None and self._filled - self._start >= 4:

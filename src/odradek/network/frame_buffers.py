@@ -22,14 +22,14 @@ STEP = 16 << 20
 The rest follows as bytes arrive, until responses of such a size have been seen.
 """
 MAPPED = 1 << 20
-"""Bytes from which on a buffer is a mapping, which takes a system call and whole pages."""
+"""Size from which on a buffer is a mapping, which takes a system call and whole pages."""
 MAPS = sys.platform == "linux"
 Buffer = bytearray | mmap.mmap
 _SMALLEST_GRAIN = 1 << 12
 
 
 def size_class(size: int) -> int:
-    """Round a size up, at most by a quarter, so that answers of similar size share buffers."""
+    """Round a size up, at most by a quarter, so that responses of similar size share buffers."""
     grain = max(_SMALLEST_GRAIN, 1 << size.bit_length() >> 3)
     return -(-size // grain) * grain
 
@@ -60,8 +60,8 @@ class FrameBuffers:
     def take(self, size: int) -> Buffer:
         """Return a buffer for a response of `size` bytes: a large enough free one, or a new one.
 
-        A new one may be smaller: ask again when it is full. The caller has to hold a view of it
-        before it asks for the next one.
+        A new one may be smaller: call again when it is full. The caller must hold a view of it
+        before it requests the next one.
         """
         found = -1
         buffers = self._buffers
@@ -118,7 +118,7 @@ def _mapped(size: int) -> mmap.mmap | None:
 
 
 def _is_free(buffer: Buffer) -> bool:
-    """Whether no view of a buffer is left: only then does it let itself be resized."""
+    """Return whether no view of a buffer is left: otherwise it can't be resized."""
     try:
         if isinstance(buffer, mmap.mmap):
             buffer.resize(len(buffer))

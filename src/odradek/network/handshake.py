@@ -25,14 +25,14 @@ from odradek.protocol.messages.metadata import MetadataRequest
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 """Name and version of this client, which brokers log (KIP-511)."""
 SAYS_WHO_IS_MEANT = 5
-"""From this version on ApiVersions names the cluster and the broker that are meant (KIP-1242)."""
+"""From this version on, ApiVersions names the expected cluster and broker (KIP-1242)."""
 NEXT_IP = 2.0
-"""Seconds for TCP to come up while the name has other IPs that weren't tried in this outage: one
-dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
+"""Seconds for TCP to be established while the name has other IPs that weren't tried in this outage:
+one dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
 
 
 def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> ApiVersionsRequest:
-    """Return the request for a broker's API versions; the arguments say which broker is meant."""
+    """Return the request for a broker's API versions, with the expected cluster and broker."""
     return ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
 
 
@@ -58,9 +58,9 @@ class Handshake:
             network.engine.start(self._resolve_and_open())
 
     def _open(self, ip: str, now: float, through: str = "") -> None:
-        """Open to an IP of the address; `through`: to that one of a proxy which is told the other.
+        """Open a connection to an IP of the address, or to the IP of a proxy that is asked for it.
 
-        A proxy that resolves names itself has them from us as they are, and `ip` is its own.
+        A proxy that resolves names gets the name instead, and `ip` is the proxy's.
         """
         network, connection = self._network, self._connection
         connection.opens_to(ip)
@@ -150,7 +150,7 @@ class Handshake:
         except KafkaError as error:
             network.fail(connection, error, network.engine.now)
             return
-        if self._gone():  # meanwhile, as a checker of types can't know
+        if self._gone():  # it may have happened meanwhile, which type checkers don't know
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
@@ -167,11 +167,11 @@ class Handshake:
         network.changed.notify()
 
     def _check_api_versions(self, now: float) -> Flow[float]:
-        """Ask which versions the broker speaks, and again in an older version if it knows no newer.
+        """Request the broker's API versions, in an older version if it doesn't know the newest.
 
-        A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout,
-        with the range that it does know (KIP-511). From version 5 on the request names the broker
-        that is meant (KIP-1242).
+        A broker that doesn't know the version answers UNSUPPORTED_VERSION in the oldest layout,
+        with the range that it knows (KIP-511). From version 5 on the request names the expected
+        broker (KIP-1242).
         """
         network, connection = self._network, self._connection
         asks = probe.in_plaintext(connection)

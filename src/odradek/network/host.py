@@ -1,8 +1,8 @@
-"""Define what a host offers to the facades: time, a lock, and a way to wait for a completion.
+"""Define the services of a host for clients: time, a lock, and a way to wait for a completion.
 
 A host runs one engine (`EngineInputs`): it steps it, carries out its effects and reports events.
 Implementations: `SelectorHost`, `ThreadHost`, `simulation.SimulatedHost`. `LoopHost`s
-(`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too. Must not: decide
+(`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too. Must not decide
 anything about Kafka.
 """
 
@@ -38,7 +38,7 @@ class Host(Protocol):
 
     @property
     def lock(self) -> Lock:
-        """Held by `send()` and by the step when it takes over open batches."""
+        """The lock held by `send()`, and by the step while it collects open batches."""
 
     @property
     def interrupted(self) -> bool:
@@ -56,7 +56,7 @@ class Host(Protocol):
         """An exception from outside ended a step halfway: the client needs a new engine."""
 
     callers_first: bool
-    """A step that is due at once comes after those whom this one has woken, whatever they do."""
+    """Whether callers that a step has woken run before the next step that is due at once."""
 
     @property
     def on_its_own(self) -> bool:
@@ -71,7 +71,7 @@ class Host(Protocol):
 
     @property
     def forked(self) -> bool:
-        """This is a forked child of the process that made it."""
+        """Whether this is a forked child of the process that created it."""
 
     @property
     def in_use(self) -> bool:
@@ -105,13 +105,14 @@ class Host(Protocol):
         """Return a random generator of this client's own."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Drive or wait until the completion is done or the deadline passed; say whether done.
+        """Drive or wait until the completion is done or the deadline passed; return which.
 
-        Calls with `where="caller"` run inside this. Raises `ClientForkedError` in a forked child.
+        Returns True if it is done. Calls with `where="caller"` run inside this. Raises
+        `ClientForkedError` in a forked child.
         """
 
     def drive(self) -> None:
-        """Do what is due now without waiting (hosts with a thread of their own: nothing)."""
+        """Do everything that is due now without waiting (hosts with a thread: nothing)."""
 
     def wake(self) -> None:
         """Report new inputs, from any thread. This is cheap unless the host sleeps."""
@@ -130,7 +131,7 @@ class LoopHost(Host, Protocol):
     """A host that runs on its own in an event loop, for callers that are coroutines."""
 
     waiters: dict[Callable[[], object], None]
-    """Woken where a callback raised something for the program; it comes out of the first one."""
+    """Callbacks to wake waiting calls after an error for the program; the first call raises it."""
 
     def enter(self, *, closing: bool = False) -> float:
         """Begin a call in the running loop and return the time.
@@ -143,7 +144,7 @@ class LoopHost(Host, Protocol):
 
     @property
     def overdue(self) -> bool:
-        """The loop was asked to come to this client, and didn't for long."""
+        """Whether the loop was asked to run this client and hasn't for too long."""
 
     async def breathe(self) -> None:
-        """Let the event loop run, if it wasn't free for long."""
+        """Let the event loop run other tasks, if it couldn't for some time."""

@@ -1,8 +1,8 @@
-"""The requests of one connection that wait for their answers, in the order they were sent.
+"""Hold the requests of one connection that wait for responses, in the order they were sent.
 
-In: sent requests. Out: the request that an answer belongs to, those that are overdue, all of them
-when the connection ends. Correlation ids belong here: the answer to a call that was cancelled is
-recognised by its id and dropped. Must not: decode.
+In: sent requests. Out: the request that a response belongs to, those that are overdue, all of them
+when the connection ends. Correlation ids are handled here: the response to a cancelled call is
+recognized by its id and dropped. Must not decode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.protocol.message import Message
 
 
 class InFlightRequest:
-    """One request: what was asked, when, until when the answer counts."""
+    """One request: its content, the time it was sent, and its deadline."""
 
     __slots__ = (
         "answered", "body", "correlation_id", "deadline", "held", "patience", "reply", "sent_at",
@@ -46,15 +46,16 @@ class InFlightRequest:
         self.sent_at = sent_at
         self.deadline = deadline
         self.patience = patience
-        """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
+        """Seconds for which the broker may wait before it answers (a fetch's max wait)."""
         self.answered = answered
-        """False: no answer comes (Produce with acks=0); it is over once it is written."""
+        """False: there is no response (Produce with acks=0); the request ends when it is
+        written."""
         self.held = False
-        """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
-        replicas have it, or the controller has given one of them up)."""
+        """Whether the broker may hold it for longer without a failure (`acks=all`: until all
+        in-sync replicas have it, or the controller has removed one of them)."""
 
     def waited(self, now: float) -> None:
-        """Note that it is sent now, though it was created before."""
+        """Set the time at which it is sent, which is later than its creation."""
         self.deadline += now - self.sent_at
         self.sent_at = now
 
@@ -70,9 +71,9 @@ class InFlightRequests(Sampled):
     def __init__(self) -> None:
         super().__init__()
         self.head: InFlightRequest | None = None
-        """The request whose answer comes next; without one, the oldest that isn't written yet."""
+        """The request whose response comes next; otherwise, the oldest that isn't written yet."""
         self.deadline = math.inf
-        """When the first request becomes overdue."""
+        """Deadline of the first request."""
         self._queue: deque[InFlightRequest] = deque()
         self._writing: dict[int, InFlightRequest] = {}
         """Those that get no answer, until they are written."""
@@ -94,7 +95,7 @@ class InFlightRequests(Sampled):
         patience: float,
         answered: bool = True,
     ) -> InFlightRequest:
-        """Return a request with a number of its own."""
+        """Return a new request with the next correlation id."""
         request = InFlightRequest(
             self._next_id, body, version, Completion(), now, now + timeout, patience, answered
         )
@@ -118,11 +119,11 @@ class InFlightRequests(Sampled):
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
 
     def patience_ends(self) -> float:
-        """Until when a broker may rightly answer these first, and nothing that is sent now."""
+        """Return until when a broker may wait before it answers a new request, because of these."""
         return max((r.sent_at + r.patience for r in self._queue), default=-math.inf)
 
     def has_patient(self) -> bool:
-        """Whether a broker may rightly answer one of these first, however late that is."""
+        """Return whether one of these may be answered late without a failure."""
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int, now: float) -> InFlightRequest:

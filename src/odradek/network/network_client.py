@@ -1,9 +1,9 @@
-"""The network client: connection attempts, handshakes, deadlines and replies of one Kafka client.
+"""Connect one client: connection attempts, handshakes, deadlines and replies.
 
-In: requests of the rooms above and the host's inputs. Out: effects for the host, replies
-(`Completion`s) and the signal `changed` whenever a connection came or went. It keeps one connection
-per (address, purpose) and tells `cluster_connection_states` of every proof.
-Must not: know what a broker leads, or retry a request.
+In: requests of the packages above and the host's inputs. Out: effects for the host, replies
+(`Completion`s) and the signal `changed` whenever a connection was established or ended. It keeps
+one connection per (address, purpose) and reports every proof to `cluster_connection_states`. Must
+not know what a broker leads, or retry a request.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from odradek.protocol.message import Message
 SUSPICION = 2.0
 """Seconds of silence after which a pending attempt or an open request proves nothing (R-RB-2)."""
 IN_USE = 2.0
-"""Seconds after its last request in which a connection that ends wasn't idle."""
+"""Seconds after its last request in which a connection counts as in use when it ends."""
 PROOF_BY_AGE = 1.0
 """Seconds after which a connection that was ready and idle has proved itself as well (R-CS-3)."""
 LONGEST_THROTTLE = 60.0
-"""Seconds of quiet that a broker gets for one answer at most (KIP-219). Brokers ask for their
-quota's window at most, 11 s by default; the field holds 24 days."""
+"""Maximum time for which a client sends nothing because of one response (KIP-219). Brokers request
+at most their quota's window, 11 s by default; the field can hold 24 days."""
 THROTTLED = frozenset((0, 1))
-"""Produce and Fetch: whose throttling Kafka's clients measure."""
+"""Produce and Fetch, whose throttling Kafka's clients measure."""
 
 
 class NetworkClient(ClientConnections):
@@ -60,7 +60,7 @@ class NetworkClient(ClientConnections):
         self.heard_at = -math.inf
         """Time of the last received byte, from any broker."""
         self.throttled = Sampled()
-        """Milliseconds of quiet that brokers asked for after a write or a fetch, where they did."""
+        """Throttle times in milliseconds of produce and fetch responses, if not zero."""
         self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
         self._asks_in_plaintext = self._tls and config["security.protocol.probe.enable"]
         self._idle = config["connections.max.idle.ms"]
@@ -103,7 +103,7 @@ class NetworkClient(ClientConnections):
         self.engine.post(partial(self._message, connection, *response))
 
     def writable(self, connection: int, ready: bool) -> None:
-        """Whether the host takes more for this connection."""
+        """Note whether the host accepts more bytes for this connection."""
         self.engine.post(lambda now: self._set_writable(connection, ready))
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
@@ -117,7 +117,7 @@ class NetworkClient(ClientConnections):
     ) -> Connection | None:
         """Return the usable connection to an address, or start an attempt if one is allowed.
 
-        Wait for `changed`, or until `next_dial_at`, and ask again.
+        Wait for `changed`, or until `next_dial_at`, and call again.
         """
         found = self.connections.get((address, purpose))
         if found is not None:
