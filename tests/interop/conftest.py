@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import clusters, pytest_runtest_teardown
 from tests.interop.group_members import Jvm
 
-from odradek.testing import LocalCluster
+from odradek.testing import LocalCluster, LocalRegistry
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 __all__ = ["clusters", "pytest_runtest_teardown"]
@@ -52,3 +52,10 @@ def jvm() -> Iterator[Jvm]:
     running = Jvm()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[LocalRegistry]:
+    """A schema registry that isn't ours."""
+    with LocalRegistry() as found:
+        yield found

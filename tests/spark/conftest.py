@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 from tests.raw_connection import RawConnection
 from tests.soak.spark_driver import spark_home
+from tests.spark import worker_daemon
 from tests.spark.class_archives import java_options
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -172,6 +173,11 @@ def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Start the session of all tests, which interprets its small queries.
+
+    To generate code for them takes a third of their time. The programs that tests start (the README's,
+    the declarative pipelines, Spark 4.2.0) generate code, as by default.
+    """
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -186,6 +192,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.python.daemon.module", worker_daemon.__name__)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "ERROR")
         .getOrCreate()
