@@ -3,8 +3,8 @@
 The tests with other clients (tests/interop) go the same way, as parts of the same suite.
 
 `cluster` has one broker: tests use topics of their own (`topic`) and do nothing to the broker.
-`mortal_cluster` has three: tests kill, freeze, move and replace its brokers, and the fixture puts
-right what they leave behind. Tests that need replicas use it, too.
+`mortal_cluster` has three: tests kill, freeze, move and replace its brokers, and the fixture
+restores them after each test. Tests that need replicas use it, too.
 
 Idle brokers cost as much as busy tests on a small machine. So tests go by groups of modules that
 share clusters: a group runs in one process, and its clusters end with it. pytest-xdist's own

@@ -25,7 +25,7 @@ from odradek.testing import LocalCluster
 
 
 def dump(cluster: LocalCluster, *topics: str) -> str:
-    """What Kafka's own tool says of the batches in the logs of the topics' first partitions."""
+    """Return the log of each topic's partition 0, as Kafka's own tool prints it."""
     data = cluster.directory / "broker-0" / "data"
     logs = ",".join(str(data / f"{topic}-0" / f"{0:020}.log") for topic in topics)
     return cluster.run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", logs])

@@ -29,7 +29,7 @@ PARTITIONS = 3
 
 
 def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
-    """Give the cluster another transaction.version: `verb` is SAFE_DOWNGRADE or UPGRADE."""
+    """Change the cluster's transaction.version; `verb` is SAFE_DOWNGRADE or UPGRADE."""
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.update_features({"transaction.version": FeatureUpdate(to, verb)}, timeout=30)
 
