@@ -1,9 +1,10 @@
-"""Real brokers for the integration tests: one cluster for all that leave it whole, one to hurt.
+"""Real brokers for the integration tests: a cluster that stays whole, and one to hurt.
 
 The tests with other clients (tests/interop) go the same way, as parts of the same suite.
 
-`cluster`: tests use topics of their own (`topic`) and do nothing to its brokers. `mortal_cluster`:
-tests kill, freeze, move and replace its brokers; what they leave behind is put right.
+`cluster` has one broker: tests use topics of their own (`topic`) and do nothing to the broker.
+`mortal_cluster` has three: tests kill, freeze, move and replace its brokers, and the fixture
+restores them after each test. Tests that need replicas use it, too.
 
 Idle brokers cost as much as busy tests on a small machine. So tests go by groups of modules that
 share clusters: a group runs in one process, and its clusters end with it. pytest-xdist's own
@@ -28,32 +29,30 @@ HERE = Path(__file__).parent
 _numbers = itertools.count()
 _running: list[SharedClusters] = []
 # Modules by the clusters that they share, in the order in which processes take them: the longest
-# first, so that no process waits for another one's at the end. (A second cluster that stays whole
-# costs less than a process that goes on alone.) A module that isn't named is a group for itself.
+# first, so that no process waits for another one's at the end. A module without a name here is a
+# group of its own.
 GROUPS = {
-    "whole": ("group_consumer", "console", "copy", "porting"),
-    "whole too": (
-        *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
-        *("admin_calls", "slow_answers", "topics_command"),
+    "hurt": ("admin", "admin_calls", "outages", "local_cluster", "misled", "written_once"),
+    "whole": (
+        *("group_consumer", "console", "copy", "porting"),
+        *("producer", "consumer", "leaks", "simulated_groups", "event_topic"),
+        *("slow_answers", "topics_command"),
         *("transactions", "simulated_transactions", "recreated_topics"),
     ),
-    "hurt": ("outages", "local_cluster", "misled", "written_once"),
-    "lone": ("compat_confluent",),
     "other clients": (
         *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
         *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
-        *("interop/admin_answers", "interop/group_tools", "interop/traces"),
+        *("interop/admin_answers", "interop/group_tools", "interop/traces", "interop/fake_cluster"),
     ),
+    "lone": ("compat_confluent",),
     "secured": ("secure_recovery",),
-    "settings": ("interop/secure_settings",),
+    "settings": ("interop/secure_settings", "readme"),
     "programs": ("confluent_programs",),
-    "oldest": ("interop/oldest_release",),
+    "releases": ("releases", "interop/oldest_release"),
     "plugin": ("testing_plugin",),
     "plug-ins": ("interop/async_plugins",),
     "aiokafka": ("compat_aiokafka",),
-    "changes": ("secure_changes",),
-    "releases": ("releases",),
     "pushes": ("interop/metrics_push",),
     "schemas": ("interop/schema_interop", "interop/local_registry"),
     "started": ("cluster_command",),
@@ -61,14 +60,11 @@ GROUPS = {
     "doctor": ("doctor_secured",),
     "explain": ("explain_command",),
     "trap": ("doctor_command",),
-    "read me": ("readme",),
     "fake": ("fake_cluster", "admin_commands"),
     "peers": ("hostile_peers",),
-    "errors": ("security_errors",),
+    "errors": ("security_errors", "secure_changes"),
     "guarded": ("rights", "admin_security"),
 }
-# A broker that a test pauses for some seconds stays in the cluster: it is the same one as before.
-PATIENT = {"broker.session.timeout.ms": "20000"}
 _PLACES = {
     module: (place, name)
     for place, (name, modules) in enumerate(GROUPS.items())
@@ -142,6 +138,10 @@ def pytest_runtest_teardown(
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[SharedClusters]:
+    """Clusters that both folders share; each of their conftests has this fixture."""
+    if _running:
+        yield _running[0]
+        return
     with SharedClusters(brokers=3) as running:
         _running.append(running)
         yield running
@@ -150,7 +150,7 @@ def clusters() -> Iterator[SharedClusters]:
 
 @pytest.fixture(scope="module")
 def cluster(clusters: SharedClusters) -> LocalCluster:
-    return clusters.shared({"config": PATIENT})
+    return clusters.shared({"brokers": 1})
 
 
 @pytest.fixture

@@ -15,6 +15,12 @@ from odradek.common.errors.kafka import (
 from odradek.testing import LocalCluster
 
 
+@pytest.fixture
+def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
+    """Three brokers, for what is said of replicas."""
+    return mortal_cluster
+
+
 def test_topics_are_made_described_and_deleted(cluster: LocalCluster, topic: str) -> None:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         new = NewTopic(topic, 4, 3, {"cleanup.policy": "compact", "min.insync.replicas": "2"})

@@ -19,6 +19,12 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
+def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
+    """Three brokers, for what is said of replicas."""
+    return mortal_cluster
+
+
+@pytest.fixture
 def admin(cluster: LocalCluster) -> Iterator[o.Admin]:
     with o.Admin(cluster.client_config(), default_api_timeout_ms=30_000) as made:
         yield made

@@ -34,8 +34,9 @@ def odradek(tmp_path: Path) -> object:
 
 
 def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
+    """With a schema registry beside the brokers."""
     assert odradek("cluster", "status").returncode == 1
-    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--json")
+    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--registry", "--json")
     try:
         assert started.returncode == 0, started.stderr
         told = json.loads(started.stdout)
@@ -45,6 +46,10 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
         again = odradek("cluster", "start", "--brokers", "1")
         assert again.returncode == 1
         assert told["bootstrap_servers"] in again.stderr
+        url = told["schema_registry_url"]
+        registry = SchemaRegistryClient({"schema.registry.url": url})
+        assert registry.register_schema("t-value", Schema('{"type": "string"}')) == 1
+        assert f"schema registry    {url}" in odradek("cluster", "status").stdout
     finally:
         stopped = odradek("cluster", "stop")
     assert stopped.returncode == 0
@@ -55,19 +60,6 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
         "no cluster is running; start one with: odradek cluster start "
         "(three brokers, bootstrap address localhost:9092)\n"
     )
-
-
-def test_a_schema_registry_beside_it(odradek) -> None:  # type: ignore[no-untyped-def]
-    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--registry", "--json")
-    try:
-        assert started.returncode == 0, started.stderr
-        url = json.loads(started.stdout)["schema_registry_url"]
-        registry = SchemaRegistryClient({"schema.registry.url": url})
-        assert registry.register_schema("t-value", Schema('{"type": "string"}')) == 1
-        assert f"schema registry    {url}" in odradek("cluster", "status").stdout
-    finally:
-        stopped = odradek("cluster", "stop")
-    assert stopped.returncode == 0
     quick = {"schema.registry.url": url, "default.api.timeout.ms": 100}
     with pytest.raises(RegistryUnreachableError):
         SchemaRegistryClient(quick).get_subjects()

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 import pytest
 
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 ODRADEK = Path(sys.executable).parent / "odradek"
 PATIENCE = 60.0
@@ -117,12 +118,16 @@ def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     assert "1 of 1 line was not acknowledged" in lost[2]
 
 
+PATIENT = {"broker.session.timeout.ms": "20000"}
+
+
 @pytest.mark.long
-def test_with_a_paused_broker(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    """The controller gives it up after twenty seconds (`PATIENT` in conftest). Sooner,
+def test_with_a_paused_broker(clusters: SharedClusters, topic: str, tmp_path: Path) -> None:
+    """The controller fences the paused broker after twenty seconds (`PATIENT`). Sooner,
     `broker-api-versions` might not hear of it any more: it is started meanwhile, and the front door
     leads to the paused broker at first now and then, which takes two seconds.
     """
+    cluster = clusters.shared({"config": PATIENT})
     cluster.create_topic(topic, 6)
     quick = tmp_path / "client.properties"
     quick.write_text("default.api.timeout.ms=3000\n")

@@ -17,9 +17,10 @@ from tests.integration.doctor_page import shows
 from tests.integration.test_doctor_command import doctor as told_at_once
 from tests.integration.test_doctor_command import first, wrong
 from tests.integration.test_explain_command import listening
+from tests.volume import WHOLE
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
-from odradek.admin import AclBinding
+from odradek.admin import AclBinding, ClientQuotaEntity
 from odradek.cli.console.properties import read_client_file
 from odradek.cli.doctor import surroundings
 from odradek.cli.doctor.findings import STATUSES, Trouble
@@ -32,8 +33,10 @@ from odradek.testing.brokers.front_door import FrontDoor
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
+BROKERS = 3 if WHOLE else 1
+"""Only `test_a_broker_that_is_gone`, which is marked `long`, needs three."""
 OPTIONS = {
-    "brokers": 3,
+    "brokers": BROKERS,
     "security": "SASL_SSL",
     "mechanisms": ["PLAIN"],
     "users": USERS,
@@ -81,13 +84,13 @@ def strict(clusters: SharedClusters) -> LocalCluster:
         AclBinding("TOPIC", "single", ALICE, "READ"),
         AclBinding("CLUSTER", "kafka-cluster", ALICE, "DESCRIBE"),
         AclBinding("CLUSTER", "kafka-cluster", ALICE, "DESCRIBE_CONFIGS"),
+        AclBinding("TOPIC", "__consumer_offsets", ALICE, "DESCRIBE"),
     ]
     with Admin(running.inner_config()) as admin:
         admin.create_acls(rights, timeout=30)
-        admin.create_topics([NewTopic(t, 3, 3) for t in (MINE, SEEN, THEIRS)], timeout=30)
-        admin.create_topics([NewTopic("single", 3, 1)], timeout=30)
-    # Meanwhile every broker hears of the topics that have a single copy.
-    running.allow("alice", "--operation", "Describe", "--topic", "__consumer_offsets")
+        admin.create_topics([NewTopic(t, 3, BROKERS) for t in (MINE, SEEN, THEIRS)], timeout=30)
+    # It returns when every broker knows this topic, and so all that was created before.
+    running.create_topic("single", partitions=3, replication_factor=1)
     return running
 
 
@@ -322,29 +325,25 @@ def test_the_page(strict: LocalCluster, settings: Settings) -> None:
     asked("permissions", "--topic", SEEN)
 
 
+def set_quota(strict: LocalCluster, entity: ClientQuotaEntity, **quotas: float | None) -> None:
+    with Admin(strict.inner_config()) as admin:
+        admin.alter_client_quotas({entity: quotas}, timeout=30)
+
+
 def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -> None:
-    change = ["--alter", "--entity-type", "users", "--entity-name", "alice"]
-    quota = "consumer_byte_rate"
-    for words in (["--add-config", f"{quota}=1048576"], ["--delete-config", quota]):
-        arguments = [*strict.tool_arguments(), *change, *words]
-        strict.run_tool("kafka.admin.ConfigCommand", arguments)
+    for rate, said in (
+        (1048576, ["There is a quota for user 'alice': consumer_byte_rate 1048576."]),
+        (None, []),
+    ):
+        set_quota(strict, ClientQuotaEntity(user="alice"), consumer_byte_rate=rate)
         status, found = doctor(strict.bootstrap_servers, *settings())
-        said = [f["what"] for f in found["findings"]]
-        set_now = "--add-config" in words
-        there = f"There is a quota for user 'alice': {quota} 1048576."
-        assert (status, said) == (0, [there] if set_now else [])
+        assert (status, [f["what"] for f in found["findings"]]) == (0, said)
 
 
 def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
     """A share of the brokers' time so small that each request is one too many."""
-    change = ("--alter", "--entity-type", "clients", "--entity-name", "odradek-doctor")
-    quota = "request_percentage"
-
-    def configure(*words: str) -> None:
-        tool = "kafka.admin.ConfigCommand"
-        strict.run_tool(tool, [*strict.tool_arguments(), *change, *words])
-
-    configure("--add-config", f"{quota}=0.0001")
+    entity = ClientQuotaEntity(client_id="odradek-doctor")
+    set_quota(strict, entity, request_percentage=0.0001)
     try:
         status, found = doctor(strict.bootstrap_servers, *settings())
         for _ in range(5):  # brokers count before they slow anybody down
@@ -352,11 +351,12 @@ def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
                 break
             status, found = doctor(strict.bootstrap_servers, *settings())
     finally:
-        configure("--delete-config", quota)
+        set_quota(strict, entity, request_percentage=None)
     assert status == STATUSES[Trouble.THROTTLED], found["findings"]
     assert "throttles this client" in first(found)["what"]
 
 
+@pytest.mark.long  # shorter: test_doctor_command.py (a partition without a leader, one of three)
 def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None:
     """At first its address is dead; then its partitions have no leader, or one copy less."""
     with Admin(strict.inner_config()) as admin:

@@ -76,9 +76,9 @@ def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
     "words",
     [
         "explain {}",
-        "explain {} --watch",
+        pytest.param("explain {} --watch", marks=pytest.mark.long),
         "topics list --bootstrap-server {}",
-        "broker-api-versions --bootstrap-server {}",
+        pytest.param("broker-api-versions --bootstrap-server {}", marks=pytest.mark.long),
         "consume --topic t --bootstrap-server {}",
         "produce --topic t --bootstrap-server {}",
         "copy t u --bootstrap-server {}",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.integration.admin_commands import run
 
 from odradek import Producer
 from odradek.protocol.headers import encode_request
@@ -93,22 +94,17 @@ def test_it_runs_until_it_is_told_to_end(number: signal.Signals, status: int) ->
     ],
 )
 def test_wrong_use(words: str, status: int, said: str) -> None:
-    done = subprocess.run(
-        [COMMAND, "cluster", "start", *words.split()],
-        capture_output=True, text=True, check=False, timeout=PATIENCE,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (status, "")
-    assert said in done.stderr
+    code, out, err = run("cluster", "start", *words.split())
+    assert (code, out) == (status, "")
+    assert said in err
 
 
 def test_a_port_that_somebody_has() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        done = subprocess.run(
-            [COMMAND, "cluster", "start", "--simulated", "--port", str(other.getsockname()[1])],
-            capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "is in use by another program (perhaps other brokers); use --port 0" in done.stderr
+        port = str(other.getsockname()[1])
+        code, out, err = run("cluster", "start", "--simulated", "--port", port)
+    assert (code, out) == (1, "")
+    assert "is in use by another program (perhaps other brokers); use --port 0" in err
 
 
 def test_it_starts_at_once() -> None:
@@ -213,19 +209,25 @@ def long_polls(address: tuple[str, int]) -> None:
         send(address, ask)
 
 
+@pytest.fixture(scope="module")
+def survivor() -> Iterator[Process]:
+    """One process for all attacks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
+    with started("--topics", "flights") as process:
+        yield process
+
+
 @pytest.mark.parametrize(
     "attack",
     [garbage, huge_lengths, half_frames, connections, unread_answers, many_topics, many_members,
      long_polls],
 )  # fmt: skip
-def test_it_survives(attack: Callable[[tuple[str, int]], None]) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
-    with started("--topics", "flights") as process:
-        process.works()
-        before = process.kilobytes()
-        attack(process.address)
-        process.works()
-        assert process.popen.poll() is None
-        more = process.kilobytes() - before
-        assert more < MOST_MORE_KB, f"{more >> 10} MB more"
+def test_it_survives(survivor: Process, attack: Callable[[tuple[str, int]], None]) -> None:
+    survivor.works()
+    before = survivor.kilobytes()
+    attack(survivor.address)
+    survivor.works()
+    assert survivor.popen.poll() is None
+    more = survivor.kilobytes() - before
+    assert more < MOST_MORE_KB, f"{more >> 10} MB more"

@@ -238,15 +238,18 @@ def test_profiles_are_for_diagnoses_too(
     ],
 )
 def test_a_typo_in_a_profile_is_a_wrong_use_with_its_line(
-    profiles: dict[str, str], line: str
+    profiles: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out = shell([*line.split(), "--profile", "typo"], profiles)
+    monkeypatch.setenv("XDG_CONFIG_HOME", profiles["XDG_CONFIG_HOME"])
+    code, _, out = run(*line.split(), "--profile", "typo")
     assert code == 2
     assert "config.toml, line 9: " in out or "config.toml, line 10: " in out
     assert "fetch.min.bites" in out or "request.timout.ms" in out
 
 
-def test_a_copy_between_two_profiles(fake: FakeCluster, tmp_path: Path) -> None:
+def test_a_copy_between_two_profiles(
+    fake: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with FakeCluster(1, cluster_id="another") as other, Producer(
         {"bootstrap.servers": fake.bootstrap_servers}
     ) as producer:  # fmt: skip
@@ -258,19 +261,20 @@ def test_a_copy_between_two_profiles(fake: FakeCluster, tmp_path: Path) -> None:
             f'[profile.b]\nbootstrap.servers = "{other.bootstrap_servers}"\n'
         )
         words = ["copy", "counts", "counts", "--create", "--from-profile", "a", "--to-profile", "b"]
-        code, out = shell(words, {"XDG_CONFIG_HOME": str(tmp_path)})
-        assert code == 0, out
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        code, _, err = run(*words)
+        assert code == 0, err
         assert [row[4] for row in other.records("counts") if row[4]] == [b"one"]
 
 
 def test_within_one_cluster_the_sources_words_are_the_destinations(fake: FakeCluster) -> None:
     words = ["copy", "counts", "counts-copy", "--create", "--bootstrap-server"]
     wrong = ["--from-command-property", "compression.type=none-such"]  # a producer's option
-    code, out = shell([*words, fake.bootstrap_servers, *wrong], {})
-    assert (code, "compression.type" in out) == (2, True)
+    code, _, err = run(*words, fake.bootstrap_servers, *wrong)
+    assert (code, "compression.type" in err) == (2, True)
     over = ["--to-command-property", "compression.type=zstd"]
-    code, out = shell([*words, fake.bootstrap_servers, *wrong, *over], {})
-    assert code == 0, out
+    code, _, err = run(*words, fake.bootstrap_servers, *wrong, *over)
+    assert code == 0, err
 
 
 def begins(fake: FakeCluster, group: str) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -69,31 +70,7 @@ def test_a_failing_tool_says_why(mortal_cluster: LocalCluster) -> None:
         mortal_cluster.create_topic("too-many-copies", replication_factor=9)
 
 
-def test_move_keeps_data_and_id_and_changes_every_address(
-    mortal_cluster: LocalCluster, topic: str
-) -> None:
-    mortal_cluster.create_topic(topic, partitions=3)
-    write(mortal_cluster, topic)
-    door, old_id = mortal_cluster.bootstrap_servers, mortal_cluster.cluster_id
-    old = {address(one).host for one in mortal_cluster.broker_addresses}
-    since = len(mortal_cluster.timeline)
-
-    mortal_cluster.move()
-
-    assert mortal_cluster.bootstrap_servers == door
-    assert mortal_cluster.cluster_id == old_id
-    assert old.isdisjoint(address(one).host for one in mortal_cluster.broker_addresses)
-    view = probe.ask(address(door))
-    assert view is not None
-    assert {str(one) for one in view.brokers.values()} == set(mortal_cluster.broker_addresses)
-    assert view.leaderless == 0
-    assert read(mortal_cluster, topic, 3) == sorted(LINES)
-    told = events(mortal_cluster, since)
-    assert told[0] == ("move_started", None)
-    assert {("broker_exited", i) for i in range(3)} <= set(told[1:4])
-    assert told[-2:] == [("cluster_up", None), ("moved", None)]
-
-
+@pytest.mark.long  # shorter: test_outages.py (a leader is killed and comes back)
 def test_a_killed_broker_is_gone_and_comes_back(mortal_cluster: LocalCluster) -> None:
     mortal_cluster.kill(1)
     assert mortal_cluster.running == (0, 2)
@@ -192,6 +169,32 @@ def lone_cluster(clusters: SharedClusters) -> LocalCluster:
     return clusters.shared({"brokers": 1})
 
 
+@pytest.mark.long  # shorter: test_outages.py (the whole cluster moves away)
+def test_move_keeps_data_and_id_and_changes_the_address(
+    lone_cluster: LocalCluster, topic: str
+) -> None:
+    lone_cluster.create_topic(topic, partitions=3)
+    write(lone_cluster, topic)
+    door, old_id = lone_cluster.bootstrap_servers, lone_cluster.cluster_id
+    old = {address(one).host for one in lone_cluster.broker_addresses}
+    since = len(lone_cluster.timeline)
+
+    lone_cluster.move()
+
+    assert lone_cluster.bootstrap_servers == door
+    assert lone_cluster.cluster_id == old_id
+    assert old.isdisjoint(address(one).host for one in lone_cluster.broker_addresses)
+    view = probe.ask(address(door))
+    assert view is not None
+    assert {str(one) for one in view.brokers.values()} == set(lone_cluster.broker_addresses)
+    assert view.leaderless == 0
+    assert read(lone_cluster, topic, 3) == sorted(LINES)
+    told = events(lone_cluster, since)
+    assert told[0] == ("move_started", None)
+    assert ("broker_exited", 0) in told[1:]
+    assert told[-2:] == [("cluster_up", None), ("moved", None)]
+
+
 def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
@@ -201,6 +204,7 @@ def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) 
     assert events(lone_cluster, since)[-1] == ("moved", None)
 
 
+@pytest.mark.long  # shorter: test_outages.py (dead and foreign brokers)
 def test_a_foreign_cluster_behind_the_same_door(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
@@ -258,7 +262,9 @@ with LocalCluster(brokers=1) as cluster:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -278,17 +284,19 @@ def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
     assert not Path(told["directory"]).exists()
 
 
-def test_brokers_die_with_their_keeper() -> None:
-    with LocalCluster(brokers=1) as cluster:
-        (broker,) = cluster.pids().values()
-        parent = Path(f"/proc/{broker}/stat").read_text().rsplit(")", 1)[1].split()[1]
-        subprocess.run(["kill", "-9", parent], check=True)
-        waiting = threading.Event()
-        for _ in range(200):  # the broker may be gone a moment before its keeper is
-            if start_time(broker) is None and not cluster.running:
-                break
-            waiting.wait(0.05)
-        assert start_time(broker) is None
-        assert cluster.running == ()
-        assert cluster.directory.exists()
-    assert not cluster.directory.exists()
+def test_brokers_die_with_their_keeper(
+    pretenders: tuple[BrokerSet, Callable[[], None]],
+) -> None:
+    brokers, _ = pretenders
+    pids = [broker.child.pid for broker in brokers.brokers if broker.child is not None]
+    assert len(pids) == 3
+    parent = Path(f"/proc/{pids[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]
+    os.kill(int(parent), signal.SIGKILL)
+    waiting = threading.Event()
+    for _ in range(200):  # the brokers may be gone a moment before their keeper is
+        running = [broker.node_id for broker in brokers.brokers if broker.running]
+        left = [pid for pid in pids if start_time(pid) is not None]
+        if not left and not running:
+            break
+        waiting.wait(0.05)
+    assert (left, running) == ([], [])

@@ -25,6 +25,7 @@ from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PARTITIONS = 3
 PATIENCE = 60.0
@@ -156,7 +157,7 @@ def test_the_whole_cluster_moves_away(made: LocalCluster, topic: str) -> None:
         consumer(made, topic, metadata_unavailable_timeout_ms=3000, **strategy) as left,
     ):
         other.send(stayed, b"before").result(timeout=10)
-        old = made.broker_addresses
+        old, door, own_id = made.broker_addresses, made.bootstrap_servers, made.cluster_id
         reader = Reader(client)
         with Stream(producer, topic) as stream:
             stream.wait_for_more(150)
@@ -169,6 +170,8 @@ def test_the_whole_cluster_moves_away(made: LocalCluster, topic: str) -> None:
             finally:
                 mover.join()
             stream.wait_for_more()
+        assert (made.bootstrap_servers, made.cluster_id) == (door, own_id)
+        assert set(old).isdisjoint(made.broker_addresses)
         compare(stream, reader, made)
         for one in (producer, client):
             counts = one._engine.events.counts
@@ -237,10 +240,11 @@ def test_a_leader_freezes_for_some_seconds(made: LocalCluster, topic: str) -> No
 
 
 @pytest.fixture
-def lone_cluster() -> Iterator[LocalCluster]:
-    """One broker is enough for a cluster that isn't used again."""
-    with LocalCluster(brokers=1) as running:
-        yield running
+def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
+    """One broker is enough for a cluster that is replaced as a whole."""
+    running = clusters.shared({"brokers": 1})
+    yield running
+    clusters.put_right(running)
 
 
 def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> None:
@@ -265,6 +269,9 @@ def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> Non
             producer.send(topic, b"nor this")
         assert read_all(cluster.librdkafka_config(), topic, 1) == {0: []}
         cluster.restore()
+        assert cluster.cluster_id == first_id
+        rows = read_all(cluster.librdkafka_config(), topic, PARTITIONS)
+        assert [row.value for row in rows[0]] == [b"0"]
         with pytest.raises(ClusterIdMismatchError):
             client.end_offsets([TopicPartition(topic, 0)])
 

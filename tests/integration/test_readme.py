@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.interop.test_secure_settings import CLUSTERS as SECURED
 from tests.time_limits import HANG_S
 
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 README = Path(__file__).parents[2] / "README.md"
 PAGES = (README, *(README.parent / "docs" / name for name in ("guide.md", "workers.md")))
@@ -159,15 +161,15 @@ def test_topics(run: Callable[..., str]) -> None:
     assert left.startswith("{'no-such-topic': UnknownTopicOrPartitionError(")
 
 
-def test_secured() -> None:
-    with LocalCluster(brokers=1, security="SASL_SSL", users={"alice": "alice-password"}) as cluster:
-        cluster.create_topic("flights")
-        store = cluster.authority.truststore("PKCS12", "truststore-password")
-        text = snippets()["secured"]
-        for printed, real in (
-            ("localhost:9093", cluster.bootstrap_servers),
-            ('"truststore.p12"', repr(str(store))),
-        ):
-            assert printed in text
-            text = text.replace(printed, real)
-        assert output(text) == "0\n"
+def test_secured(clusters: SharedClusters) -> None:
+    cluster = clusters.shared(SECURED["SASL_SSL"])
+    cluster.create_topic("flights")
+    store = cluster.authority.truststore("PKCS12", "truststore-password")
+    text = snippets()["secured"]
+    for printed, real in (
+        ("localhost:9093", cluster.bootstrap_servers),
+        ('"truststore.p12"', repr(str(store))),
+    ):
+        assert printed in text
+        text = text.replace(printed, real)
+    assert output(text) == "0\n"

@@ -20,16 +20,17 @@ import odradek
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 RECORDS = 200
 PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module", params=["3.9", pytest.param("4.1", marks=pytest.mark.long)])
-def older(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, version=request.param) as cluster:
-        assert cluster.version.startswith(f"{request.param}.")
-        yield cluster
+def older(request: pytest.FixtureRequest, clusters: SharedClusters) -> LocalCluster:
+    cluster = clusters.shared({"brokers": 1, "version": request.param})
+    assert cluster.version.startswith(f"{request.param}.")
+    return cluster
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from odradek.common.types import Address, TopicPartition
 from odradek.testing import Authority, LocalCluster
 from odradek.testing.brokers.front_door import FrontDoor
 from odradek.testing.brokers.security import token_function
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ATTEMPT = 5.0
@@ -41,7 +42,7 @@ SETUP = {
     "socket.connection.setup.timeout.max.ms": 1500,
     "max.block.ms": 8000,
 }
-USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
+USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23", "carol": "carol-secret-29"}
 WRONG = "not-her-password"
 PASSWORDS = (*USERS.values(), WRONG, "proxy-pa55-of-user", "bm90.YS50.b2tlbg")
 CALLERS = 3
@@ -317,16 +318,22 @@ def try_it(made: Made) -> Outcome:
     return Outcome(port.address, found, slowest, port.accepted, seconds, explained)
 
 
+SESSION = 2.0
+"""Seconds until brokers want a client to prove again who it is (KIP-368)."""
+OPTIONS = {
+    "brokers": 1,
+    "security": "SASL_SSL",
+    "mechanisms": ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"],
+    "users": USERS,
+    "mutual_tls": "required",
+    "config": {"connections.max.reauth.ms": str(int(SESSION * 1000))},
+}
+"""`test_secure_changes` shares this cluster."""
+
+
 @pytest.fixture(scope="module")
-def strict() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        brokers=1,
-        security="SASL_SSL",
-        mechanisms=["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"],
-        users=USERS,
-        mutual_tls="required",
-    ) as running:
-        yield running
+def strict(clusters: SharedClusters) -> LocalCluster:
+    return clusters.shared(OPTIONS)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ import pytest
 from tests.interop.other_client import read_all
 from tests.interop.our_client import read
 
+from odradek.admin import FeatureUpdate
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -27,20 +29,19 @@ PARTITIONS = 3
 
 
 def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
-    """Give the cluster another transaction.version: "downgrade" or "upgrade" it."""
-    main, servers = "org.apache.kafka.tools.FeatureCommand", cluster.bootstrap_servers
-    feature = f"transaction.version={to}"
-    cluster.run_tool(main, ["--bootstrap-server", servers, verb, "--feature", feature])
+    """Change the cluster's transaction.version; `verb` is SAFE_DOWNGRADE or UPGRADE."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.update_features({"transaction.version": FeatureUpdate(to, verb)}, timeout=30)
 
 
 @contextmanager
 def protocol(cluster: LocalCluster, level: int) -> Iterator[None]:
     """The cluster with another transaction.version."""
-    change_protocol(cluster, "downgrade", level)
+    change_protocol(cluster, "SAFE_DOWNGRADE", level)
     try:
         yield
     finally:
-        change_protocol(cluster, "upgrade", 2)
+        change_protocol(cluster, "UPGRADE", 2)
 
 
 class Story:
@@ -147,6 +148,7 @@ def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> No
         story.check()
 
 
+@pytest.mark.long  # shorter: the test before, and test_releases.py (Kafka 3.9)
 def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> None:
     """Kafka 4.1, at last with the transaction.version that 3.x leaves behind: no epoch for each."""
     with LocalCluster(brokers=1, version="4.1") as cluster:
@@ -154,7 +156,7 @@ def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> 
         old, between = (Story(cluster, f"{topic}-{name}") for name in ("old", "between"))
         changing = between.producer()
         between.commit(changing)
-        change_protocol(cluster, "downgrade", 1)
+        change_protocol(cluster, "SAFE_DOWNGRADE", 1)
         running = old.producer()
         manager = running._engine.transactions
         assert manager is not None

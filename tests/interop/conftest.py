@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.conftest import clusters, pytest_runtest_teardown
 from tests.interop.group_members import Jvm
 
-from odradek.testing import LocalCluster
+from odradek.testing import LocalCluster, LocalRegistry
+from odradek.testing.brokers.shared_clusters import SharedClusters
+
+__all__ = ["clusters", "pytest_runtest_teardown"]
 
 _numbers = itertools.count()
 # Members of KIP-848 groups hear of changes with their heartbeats, which are 5 s apart by default.
@@ -31,10 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, config={**QUICK_GROUPS, **RIGHTS}) as running:
-        yield running
+@pytest.fixture(scope="module")
+def cluster(clusters: SharedClusters) -> LocalCluster:
+    return clusters.shared({"brokers": 1, "config": {**QUICK_GROUPS, **RIGHTS}})
 
 
 @pytest.fixture
@@ -49,3 +52,10 @@ def jvm() -> Iterator[Jvm]:
     running = Jvm()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[LocalRegistry]:
+    """A schema registry that isn't ours."""
+    with LocalRegistry() as found:
+        yield found

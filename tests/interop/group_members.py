@@ -7,10 +7,13 @@ Ours and librdkafka's run in threads, Java's all in one JVM (`GroupMembers.java`
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +22,13 @@ from tests.interop.other_client import Row, settings, write_all
 
 from odradek.api.consumer import Consumer
 from odradek.testing import FakeCluster, LocalCluster, jars
-from odradek.testing.java import java_home
+from odradek.testing.java import cache_directory, java_home
 
 PARTITIONS, ROWS = 6, 60
 """Of a story's topic; how many rows are written at each turn of a story."""
 Config = Callable[[str, str], dict[str, Any]]
 Cluster = LocalCluster | FakeCluster
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 
 
@@ -178,12 +182,31 @@ class Javas(Member):
         self._observed.tell(self.name, what, numbers, " ".join(words))
 
 
+def compiled(source: Path, path: str) -> Path:
+    """Return the folder with a program's classes, which the first run on a machine compiles.
+
+    To compile a program takes more processor time than most tests need to run it.
+    """
+    identity = zlib.crc32(source.read_bytes() + f"{path}:{java_home()}".encode())
+    folder = cache_directory() / f"program-{source.stem}-{identity:08x}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache_directory()) as kept:
+            made = Path(kept) / "classes"
+            compiler = ["-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", path, "-d", str(made)]
+            java = str(java_home() / "bin" / "java")
+            subprocess.run([java, *QUICK_JVM, *compiler, str(source)], check=True)
+            with suppress(OSError):  # another process was quicker
+                made.rename(folder)
+    return folder
+
+
 def java_program(source: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a program in one file, with Kafka's own clients; lines go in and come out."""
     folder = jars.fetch(jars.DEFAULT_VERSION)
-    path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
-    options = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(path)]
-    command = [str(java_home() / "bin" / "java"), *options, str(source), *arguments]
+    files = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
+    path = ":".join([*files, str(compiled(source, ":".join(files)))])
+    options = ["-Xmx128m", *QUICK_JVM, "-cp", path]
+    command = [str(java_home() / "bin" / "java"), *options, source.stem, *arguments]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, text=True)
 

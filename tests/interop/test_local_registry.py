@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -28,12 +27,6 @@ from odradek.spark.sink.encoding import encoded
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.values.schema import arrow_type
 from odradek.testing import LocalRegistry
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[LocalRegistry]:
-    with LocalRegistry() as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,28 +1,55 @@
 """A core of these tests on the oldest release that is tried, 3.9; all others run on the newest.
 
-The tests are those of the other modules, with this one's cluster.
+The tests are those of the other modules, with this one's cluster. `make test-long` runs them with
+every codec and assignor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from tests.interop.test_mixed_groups import test_with_librdkafka_and_java as test_mixed_groups
+from tests.interop import test_mixed_groups as groups
+from tests.interop import test_they_write as they
+from tests.interop import test_we_write as we
+from tests.interop.group_members import Jvm
 from tests.interop.test_they_write import consumer as consumer
-from tests.interop.test_they_write import test_we_read_all_that_librdkafka_wrote as test_they_write
 from tests.interop.test_transactions import (
     test_each_reads_what_the_others_committed_and_takes_over_their_id as test_transactions,
 )
-from tests.interop.test_we_write import test_librdkafka_reads_all_of_it as test_we_write
 
+from odradek.api.consumer import Consumer
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
-__all__ = ["consumer", "test_mixed_groups", "test_they_write", "test_transactions", "test_we_write"]
+__all__ = ["consumer", "test_transactions"]
+
+CODECS = pytest.mark.parametrize(
+    "codec",
+    [
+        codec if codec in ("none", "zstd") else pytest.param(codec, marks=pytest.mark.long)
+        for codec in we.CODECS
+    ],
+)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, version="3.9") as running:
-        assert running.version.startswith("3.9.")
-        yield running
+def cluster(clusters: SharedClusters) -> LocalCluster:
+    running = clusters.shared({"brokers": 1, "version": "3.9"})
+    assert running.version.startswith("3.9.")
+    return running
+
+
+@CODECS
+def test_they_write(cluster: LocalCluster, topic: str, consumer: Consumer, codec: str) -> None:
+    they.test_we_read_all_that_librdkafka_wrote(cluster, topic, consumer, codec)
+
+
+@CODECS
+def test_we_write(cluster: LocalCluster, topic: str, codec: str) -> None:
+    we.test_librdkafka_reads_all_of_it(cluster, topic, codec)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.long)]
+)
+def test_mixed_groups(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
+    groups.test_with_librdkafka_and_java(cluster, jvm, topic, strategy)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,21 @@ FORMATS = ("avro", "avro-evolved", "json", "protobuf", "protobuf-second", "proto
 
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[dict[str, Any]]:
+def found(registry: LocalRegistry) -> dict[str, Any]:
     built = building.python_with("schema-packages", LOCK)
     assert built.command is not None, built.reason
     (packages,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
-    with LocalRegistry() as registry:
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), registry.url],
-            env={**os.environ, "PYTHONPATH": str(packages)},
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        yield json.loads(done.stdout)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), registry.url],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -6,7 +6,7 @@ clients, stores of each kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -24,11 +24,15 @@ from odradek.testing.brokers.authority import Kind
 from odradek.testing.brokers.security import MECHANISMS
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
-USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+USERS = {"alice": "alice-password", "bob": "bob-secret"}
+"""docs/guide.md names the first one, and `integration/test_readme` shares a cluster."""
 CLUSTERS: dict[str, dict[str, Any]] = {
-    "SASL_SSL": {"mechanisms": MECHANISMS[:4], "users": USERS},
-    "SASL_PLAINTEXT": {"mechanisms": MECHANISMS[:4], "users": USERS},
-    "SSL": {"mutual_tls": "required", "users": USERS},
+    name: {"brokers": 1, "security": name, "users": USERS, **more}
+    for name, more in (
+        ("SASL_SSL", {"mechanisms": MECHANISMS[:4]}),
+        ("SASL_PLAINTEXT", {"mechanisms": MECHANISMS[:4]}),
+        ("SSL", {"mutual_tls": "required"}),
+    )
 }
 WAYS: list[tuple[str, str | None, Kind]] = [
     ("SASL_SSL", "PLAIN", "PEM"),
@@ -54,9 +58,8 @@ OFTEN = {*JAVA_WRITES, *WAYS[:4]} - {WAYS[4]}
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[Callable[[str], LocalCluster]]:
-    with SharedClusters(brokers=1) as clusters:
-        yield lambda name: clusters.shared({"security": name, **CLUSTERS[name]})
+def secured(clusters: SharedClusters) -> Callable[[str], LocalCluster]:
+    return lambda name: clusters.shared(CLUSTERS[name])
 
 
 def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> list[str]:

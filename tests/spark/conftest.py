@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 from tests.raw_connection import RawConnection
 from tests.soak.spark_driver import spark_home
+from tests.spark import worker_daemon
 from tests.spark.class_archives import java_options
 
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -33,30 +34,12 @@ _numbers = itertools.count(1)
 
 
 HERE = Path(__file__).parent
-LONG = ("parity", "pipelines", "misconfigured", "demo", "outages", "more_machines", "faults")
-"""Modules that take the longest, which begin first: else one process waits for another's last."""
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> None:
-    """Modules go to processes in this order; by default those with many tests would go first."""
-    if config.getvalue("dist") == "loadfile":
-        config.option.loadscopereorder = False
-
-
-def rank(item: pytest.Item) -> int:
-    name = item.path.stem.removeprefix("test_")
-    return LONG.index(name) if name in LONG else len(LONG)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    ours = [item for item in items if item.path.parent == HERE]
-    for item in ours:
-        item.add_marker(pytest.mark.spark)
-    yield
-    ours = sorted((item for item in items if item.path.parent == HERE), key=rank)
-    items[:] = [item for item in items if item.path.parent != HERE] + ours
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.spark)
 
 
 class Topics:
@@ -172,6 +155,11 @@ def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Start the session of all tests, which interprets its small queries.
+
+    To generate code for them takes a third of their time. The programs that tests start (the
+    README's, the declarative pipelines, Spark 4.2.0) generate code, as by default.
+    """
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -186,6 +174,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.python.daemon.module", worker_daemon.__name__)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "ERROR")
         .getOrCreate()

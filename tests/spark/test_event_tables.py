@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,24 +23,6 @@ from odradek.testing import LocalCluster
 BROKER = {"address": "b:1"}
 
 
-@pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Queries run as they are: to make code of so many that run once takes a third of their time.
-
-    The test of real clients has Spark make code, as by default.
-    """
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name in settings:
-        spark.conf.unset(name)
-
-
-@pytest.mark.usefixtures("interpreted")
 def test_a_fleets_events_and_hand_written_ones_become_tables(
     spark: SparkSession, options: dict[str, str], topics: Topics, tmp_path: Path
 ) -> None:

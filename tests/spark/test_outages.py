@@ -58,6 +58,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         cluster.restore()
 
 
+@pytest.mark.long  # shorter: test_parity.py (a worker is killed, a batch is replayed), test_sink.py
 def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:

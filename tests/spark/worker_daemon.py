@@ -1,0 +1,21 @@
+"""Spark's daemon of Python workers, with what the workers import imported before it forks them.
+
+Otherwise every worker imports Arrow and the client again, which takes most of its time in these
+tests. Spark runs it as `python -m tests.spark.worker_daemon WORKER` (`spark.python.daemon.module`).
+The programs that tests start have Spark's own daemon.
+"""
+
+from __future__ import annotations
+
+import pyspark.sql.worker.plan_data_source_read
+import pyspark.sql.worker.write_into_data_source
+import pyspark.worker  # noqa: F401
+from pyspark import daemon
+
+import odradek
+import odradek.spark
+
+__all__ = ["odradek"]
+
+if __name__ == "__main__":
+    daemon.manager()
