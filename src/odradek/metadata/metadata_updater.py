@@ -451,7 +451,10 @@ class MetadataUpdater:
                 self.attempts.append(
                     Attempt(connection.address, CONNECT, f"{type(error).__name__}: {error}", now)
                 )
-        self.metadata.request(f"the connection to {connection.address} was lost")
+        happened = "connection to %s was lost"
+        if connection.ready_at == math.inf:
+            happened = "connection attempt to %s failed"
+        self.metadata.request(f"the {happened % connection.address}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
         if connection.ready:  # a reason to ask, and no proof of anything: it may only be slow

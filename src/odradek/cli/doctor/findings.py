@@ -552,7 +552,7 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             Trouble.GROUP,
             f"Group {name} has a lag of {counted(lag, 'record')}, the "
             f"largest in {worst} ({group.waiting[worst]:,}).",
-            "The lag is what was written but isn't committed as read yet.",
+            "The lag is the number of records after the group's committed offsets.",
             "Check again later: if the lag grows, the group needs more consumers (up to one per "
             "partition) or faster ones; if it doesn't change, no member commits.",
             grave=False,

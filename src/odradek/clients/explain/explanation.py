@@ -24,7 +24,7 @@ from odradek.clients.explain.explain_producer import (
 from odradek.clients.explain.explain_reading import ReadingExplanation, explain_reading
 from odradek.clients.missing_topics import like_it
 from odradek.common.notebooks.display import Shown
-from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
+from odradek.common.outage import BOOTSTRAP, DNS, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
@@ -130,6 +130,8 @@ class OutageExplanation:
     retries: int
     rebootstraps: int
     expired: int
+    unresolved: int = 0
+    """Failed name resolutions: no connection attempt follows one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +255,9 @@ class Explanation(Shown):
             refresh = f"; next refresh in {self.next_attempt_in:.1f} s (metadata.max.age.ms)"
         else:
             refresh = ""
-        failed = ""
         if self.rounds_failed:
-            failed = f"; all brokers failed {number(self.rounds_failed, 'time')}"
-        return f"metadata: {age}{refresh}{failed}"
+            refresh += f"; all brokers failed {number(self.rounds_failed, 'time')}"
+        return f"metadata: {age}{refresh}"
 
     def _buffer_line(self) -> str:
         b, c = self.buffers, self.buffers.columns
@@ -281,8 +282,9 @@ class Explanation(Shown):
                 f"{number(outage.dials_of_known, 'connection attempt')} to known brokers "
                 f"({number(outage.attempts_of_known, 'failure')}), {outage.dials_of_bootstrap} to "
                 f"bootstrap addresses ({number(outage.attempts_of_bootstrap, 'failure')}), "
-                f"all of them failed {number(outage.rounds, 'time')}, "
+                f"all addresses failed {number(outage.rounds, 'time')}, "
                 f"{number(outage.retries, 'retried request')}"
+                + (f", {number(outage.unresolved, DNS)}" if outage.unresolved else "")
             ),
         ]
         groups: dict[tuple[str, str, str], list[float]] = {}
@@ -419,6 +421,7 @@ def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:
         retries=counts.others[RETRY],
         rebootstraps=counts.others[REBOOTSTRAP],
         expired=counts.others[EXPIRED],
+        unresolved=counts.names.total(),
     )
 
 

@@ -19,6 +19,7 @@ from odradek.clients.caller_flow import (
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
+from odradek.runtime.tracebacks import shorten
 
 if TYPE_CHECKING:
     from odradek.clients.calls.transaction_calls import TransactionClient
@@ -89,6 +90,7 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
                 elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
                     raise error.__cause__ from None
                 else:
+                    shorten(error)
                     raise
     finally:
         given = stops = None  # type: ignore[assignment]  # an error's frames would hold it
