@@ -262,6 +262,33 @@ def test_a_foreign_cluster_at_an_address_is_said_once(
     assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer was rejected"]
 
 
+def test_failed_name_resolutions_are_counted_apart(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(caplog, reached=False)
+    error = "DnsError: the name 'front' doesn't resolve: Name or service not known"
+    for n in range(3):
+        client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")
+        client.emit(float(n), "dial_failed", address=FRONT, error=error, connection=n)
+        client.emit(float(n), "round_failed", round=n, backoff=0.1)
+    client.outages.advance(5.0)
+    begun, continues = client.lines()
+    assert "the name 'front' doesn't resolve" in begun
+    assert continues == (
+        "outage continues after 5.0 s (no broker answers); bootstrap addresses: 3 failed name "
+        "resolutions; 3 failed metadata refreshes"
+    )
+
+
+def test_another_cause_is_named_before_the_cluster_is_reached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(caplog, reached=False)
+    client.refused(0.0, FRONT)
+    client.emit(0.1, "dial_failed", address="b1:9092", error="TlsError: reset", connection=9)
+    client.emit(0.2, "round_failed", round=1, backoff=0.1)
+    _, failed = client.lines()
+    assert "every address (reset: b1:9092)" in failed
+
+
 def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:
     for n in range(4):
         client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")

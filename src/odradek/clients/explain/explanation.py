@@ -275,17 +275,20 @@ class Explanation(Shown):
             return []
         kind = "no broker answers" if outage.total else "other brokers answer"
         row = f"; outage {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
+        dials = (
+            (outage.dials_of_known, outage.attempts_of_known, KNOWN),
+            (outage.dials_of_bootstrap, outage.attempts_of_bootstrap, BOOTSTRAP),
+        )
+        counts = [
+            f"{number(begun, 'connection attempt')} to {whose} ({number(failed, 'failure')})"
+            for begun, failed, whose in dials
+            if begun or failed
+        ]
+        others = ((outage.unresolved, DNS), (outage.rounds, ROUND), (outage.retries, RETRY))
+        counts += [number(count, kind) for count, kind in others if count]
         lines = [
             f"outage for {outage.seconds:.1f} s ({kind}{row}), began with {outage.what}",
-            (
-                f"  in {outage.counted_for:.1f} s: "
-                f"{number(outage.dials_of_known, 'connection attempt')} to known brokers "
-                f"({number(outage.attempts_of_known, 'failure')}), {outage.dials_of_bootstrap} to "
-                f"bootstrap addresses ({number(outage.attempts_of_bootstrap, 'failure')}), "
-                f"all addresses failed {number(outage.rounds, 'time')}, "
-                f"{number(outage.retries, 'retried request')}"
-                + (f", {number(outage.unresolved, DNS)}" if outage.unresolved else "")
-            ),
+            f"  in {outage.counted_for:.1f} s: {', '.join(counts) or 'no attempts yet'}",
         ]
         groups: dict[tuple[str, str, str], list[float]] = {}
         for a in self.attempts:
