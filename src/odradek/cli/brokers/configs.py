@@ -45,7 +45,7 @@ KindWord = Annotated[
     typer.Argument(metavar="KIND", help=f"One of {', '.join(one.value for one in ResourceKind)}."),
 ]
 Default = Annotated[
-    bool, typer.Option("--default", help="The default of all brokers, instead of names.")
+    bool, typer.Option("--default", help="The default for all brokers, instead of single brokers.")
 ]
 
 

@@ -618,7 +618,7 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         limits = ", ".join(f"{name} {_plain_number(limit)}" for name, limit in numbers)
         named = (("user", entity.user), ("client-id", entity.client_id))
         whose = " with ".join(
-            f"any {kind} that has none of its own"
+            f"any {kind} without a quota of its own"
             if name == ClientQuotaEntity.DEFAULT
             else f"{kind} {name!r}"
             for kind, name in named
