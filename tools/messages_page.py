@@ -11,7 +11,6 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,6 +77,8 @@ NO_PROSE = re.compile(
 """Markup, scripts, a terminal's styles, and columns with their types."""
 FILE = 3
 """Line breaks from which on a literal is a file's content."""
+COUNTS = ("counted", "number")
+"""Functions that return a number with its noun."""
 CODE = frozenset(
     (
         *("compile", "match", "fullmatch", "search", "sub", "split", "partition", "rpartition"),
@@ -92,8 +93,8 @@ INTRODUCTION = """\
 
 Every text that a user can see, by area: messages of errors with their class, log messages with
 their level, lines of `explain()`, `health()`, the doctor and commands, and help. `{…}` contains the
-expression whose value is shown. A `part` is inserted into a longer message, or is a table's cell.
-`tools/messages_page.py` writes this page.
+name of the value that is shown, `[…|…]` has one of two texts. A `part` is inserted into a longer
+message, or is a table's cell. `tools/messages_page.py` writes this page.
 """
 
 
@@ -103,20 +104,51 @@ def area_of(path: str) -> str:
 
 
 def text_of(node: ast.AST) -> str | None:
-    """Return a literal's text, with `{expression}` for each value; None if it is no text."""
+    """Return a literal's text, with `{name}` for each value; None if it is no text."""
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
             return "".join(text_of(part) or "" for part in parts)
         case ast.FormattedValue(value=value):
-            return "{" + ast.unparse(value) + "}"
+            return placeholder(value)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             found = [text_of(side) for side in (left, right)]
             if any(found):
                 sides = zip(found, (left, right), strict=True)
-                return "".join(text or "{" + ast.unparse(side) + "}" for text, side in sides)
+                return "".join(text or placeholder(side) for text, side in sides)
     return None
+
+
+def placeholder(node: ast.expr) -> str:
+    """Return what stands for a value: its name in braces, `[a|b]` for one of two texts."""
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            sides = [
+                side for part in (body, orelse) if (side := text_of(part) or placeholder(part))
+            ]
+            return f"[{'|'.join(sides)}]"
+        case ast.Constant(value=value):
+            return str(value or "")
+        case ast.Call(args=[_, ast.Constant(value=str(noun))], func=function) if (
+            ast.unparse(function) in COUNTS
+        ):
+            return f"{{n}} {noun}s"
+        case ast.Call(args=[_], func=function) if ast.unparse(function) in COUNTS:
+            return "{n} records"
+        case ast.Call(args=[first, *_]) if not isinstance(first, ast.Constant):
+            return placeholder(first)
+        case ast.Call(func=inner) | ast.Starred(value=inner) | ast.Subscript(value=inner):
+            return placeholder(inner)
+        case ast.GeneratorExp(generators=[loop]) | ast.ListComp(generators=[loop]):
+            return placeholder(loop.iter)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return f"{{{name.strip('_')}}}"
+        case _:
+            inner = next(
+                (n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)), None
+            )
+            return "{…}" if inner is None else placeholder(inner)
 
 
 def arguments(nodes: list[ast.expr]) -> Iterator[str]:
@@ -126,12 +158,7 @@ def arguments(nodes: list[ast.expr]) -> Iterator[str]:
             case ast.Starred(value=ast.Tuple(elts=elements)):
                 yield from arguments(elements)
             case _:
-                yield ast.unparse(node)
-
-
-def placeholder(value: str, _: object) -> str:
-    """Return the placeholder of a value in a log message."""
-    return f"{{{value}}}"
+                yield text_of(node) or placeholder(node)
 
 
 def no_literals(nodes: list[ast.expr]) -> list[ast.expr]:
@@ -193,7 +220,7 @@ class Texts(ast.NodeVisitor):
             self._kind = f"log {logged[1]}"
             text = text_of(node.args[0]) or ""
             for value in arguments(node.args[1:]):
-                text = FORMAT.sub(partial(placeholder, value), text, count=1)
+                text = FORMAT.sub(value.replace("\\", r"\\"), text, count=1)
             self._add(text, self._kind)
             self._kind = ""
             self.visit_all(node.args[1:])

@@ -296,7 +296,7 @@ class Delivery:
             )
             return
         how = (
-            "the next position is unknown" if behind is None else f"seek() to {behind} to continue"
+            "the next offset is unknown" if behind is None else f"seek() to {behind} to continue"
         )
         text = f"{state.partition}: {error} (position {position}; {how})"
         if isinstance(error, RecordLimitError):
