@@ -67,8 +67,10 @@ ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
 LOGGED = re.compile(
     r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
 )
-PROSE = re.compile(r"(?!bold )(?:[A-Za-z']+[,;:.]? +(?:\{.*?\} +)?){2}|[a-z]{2,} [a-z]{2,}")
-"""At least two words; a text that is neither an error nor a log message nor help needs them."""
+PROSE = re.compile(r"(?:[A-Za-z'-]+[,;:.)]* +(?:\{.*?\}[,;:.)]* +)*){2}[A-Za-z'-]{2,}")
+"""At least three words; a text that is neither an error nor a log message nor help needs them."""
+SENTENCE = 8
+"""Words from which on a text is a message of its own."""
 FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
 LETTER = re.compile("[A-Za-z]")
 NO_PROSE = re.compile(
@@ -94,7 +96,8 @@ INTRODUCTION = """\
 Every text that a user can see, by area: messages of errors with their class, log messages with
 their level, lines of `explain()`, `health()`, the doctor and commands, and help. `{…}` contains the
 name of the value that is shown, `[…|…]` has one of two texts. A `part` is inserted into a longer
-message, or is a table's cell. `tools/messages_page.py` writes this page.
+message, or is a table's cell; parts of one or two words aren't listed. `tools/messages_page.py`
+writes this page.
 """
 
 
@@ -196,7 +199,7 @@ class Texts(ast.NodeVisitor):
             if NO_PROSE.match(text) or raw.count("\n") >= FILE:
                 return
             whole = text[0].isupper() and text.endswith((".", "?", "!"))
-            kind = "" if whole else "part"
+            kind = "" if whole or len(text.split()) >= SENTENCE else "part"
         self.found.append((kind, text))
 
     def _body(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:

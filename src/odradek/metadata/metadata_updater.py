@@ -451,10 +451,9 @@ class MetadataUpdater:
                 self.attempts.append(
                     Attempt(connection.address, CONNECT, f"{type(error).__name__}: {error}", now)
                 )
-        happened = "connection to %s was lost"
-        if connection.ready_at == math.inf:
-            happened = "connection attempt to %s failed"
-        self.metadata.request(f"the {happened % connection.address}")
+        ready = connection.ready_at < math.inf
+        what, happened = ("connection", "was lost") if ready else ("connection attempt", "failed")
+        self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
         if connection.ready:  # a reason to ask, and no proof of anything: it may only be slow

@@ -33,7 +33,7 @@ def test_every_area_has_texts() -> None:
          [("log info", "lost [1 row|the rows of it]"), ("part", "the rows of it")]),
         ('raise KafkaError(f"{counted(len(a), \'topic\')}: {\', \'.join(a.names)}{b and c(d._e)}")',
          [("KafkaError", "{n} topics: {names}{b}")]),
-        ('said = "two words"; key = "one"', [("part", "two words")]),
+        ('said = "all three words"; key = "two words"', [("part", "all three words")]),
         ('said = "This is whole."', [("", "This is whole.")]),
         ('def f():\n    """A docstring of f."""\n    assert x, AssertionError("a bug")', []),
     ],
