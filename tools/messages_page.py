@@ -127,31 +127,32 @@ def placeholder(node: ast.expr) -> str:
     """Return what stands for a value: its name in braces, `[a|b]` for one of two texts."""
     match node:
         case ast.IfExp(body=body, orelse=orelse):
-            sides = [
-                side for part in (body, orelse) if (side := text_of(part) or placeholder(part))
-            ]
-            return f"[{'|'.join(sides)}]"
+            sides = [text_of(part) or placeholder(part) for part in (body, orelse)]
+            return f"[{'|'.join(filter(None, sides))}]"
         case ast.Constant(value=value):
             return str(value or "")
-        case ast.Call(args=[_, ast.Constant(value=str(noun))], func=function) if (
-            ast.unparse(function) in COUNTS
+        case ast.Call(func=ast.Name(id=name), args=args) if name in COUNTS:
+            noun = text_of(args[-1]) if args[1:] else None
+            return f"{{n}} {noun or 'record'}s"
+        case ast.Call(func=ast.Name(id="len")) | ast.BinOp():
+            return "{n}"
+        case ast.Call(func=ast.Name(), args=[inner]) | ast.Call(
+            func=ast.Attribute(value=ast.Constant()), args=[inner]
         ):
-            return f"{{n}} {noun}s"
-        case ast.Call(args=[_], func=function) if ast.unparse(function) in COUNTS:
-            return "{n} records"
-        case ast.Call(args=[first, *_]) if not isinstance(first, ast.Constant):
-            return placeholder(first)
+            return placeholder(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if hasattr(str, name):
+            return placeholder(inner)
         case ast.Call(func=inner) | ast.Starred(value=inner) | ast.Subscript(value=inner):
             return placeholder(inner)
         case ast.GeneratorExp(generators=[loop]) | ast.ListComp(generators=[loop]):
             return placeholder(loop.iter)
+        case ast.Attribute(attr="__name__"):
+            return "{class}"
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return f"{{{name.strip('_')}}}"
         case _:
-            inner = next(
-                (n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)), None
-            )
-            return "{…}" if inner is None else placeholder(inner)
+            names = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)]
+            return placeholder(names[0]) if names else "{…}"
 
 
 def arguments(nodes: list[ast.expr]) -> Iterator[str]:

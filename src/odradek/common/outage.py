@@ -82,15 +82,20 @@ class Counts:
 class Outage:
     """One outage of one client. Times are the engine's."""
 
-    __slots__ = ("answered_at", "begun", "failing", "last_failure", "said", "told", "total", "what")
+    __slots__ = (
+        *("answered_at", "begun", "failing", "first", "last_failure", "said", "told", "total"),
+        "what",
+    )
 
-    def __init__(self, begun: float, what: str, told: bool, *, total: bool = False) -> None:
+    def __init__(self, begun: float, what: str, told: bool, *, first: bool = False) -> None:
         self.begun = begun
         self.what = what
         """The first failure, in words."""
         self.told = told
         """Its beginning and its end have lines of their own."""
-        self.total = total
+        self.first = first
+        """Whether the client hasn't reached its cluster before."""
+        self.total = first
         """Whether no broker answers; otherwise some addresses fail while others work."""
         self.last_failure = -math.inf
         self.answered_at: float | None = None

@@ -305,15 +305,13 @@ class OutageLog:
         if told or self._next_line == math.inf:
             self._next_line = now + self._step
         self._up_untold = False
-        outage = self.current = Outage(now, what, told, total=not self.known)
+        outage = self.current = Outage(now, what, told, first=not self.known)
         if told:
-            never = "" if self.known else " (the cluster hasn't been reached yet)"
             number = "" if self.in_a_row == 1 else f" (number {self.in_a_row} in a row)"
-            cure = "" if self.known else self._cure()
-            self._say(
-                logging.WARNING,
-                f"outage started{number}{never}: {what}{'. ' if cure else ''}{cure}",
-            )
+            text = f"outage started{number}: {what}"
+            if outage.first:
+                text = f"the cluster hasn't been reached yet: {what}. {self._cure()}".rstrip()
+            self._say(logging.WARNING, text)
         return outage
 
     def _worked(self, outage: Outage, address: str, now: float) -> None:
@@ -335,10 +333,11 @@ class OutageLog:
         self.out_before += seconds
         if outage.told:
             self._next_line = math.inf
+            over = "reached the cluster" if outage.first else "outage over"
             # At the level of its beginning: both lines reach the same readers.
             self._say(
                 logging.WARNING,
-                f"outage over after {seconds:.1f} s: {why}; {self.counts.in_words()}",
+                f"{over} after {seconds:.1f} s: {why}; {self.counts.in_words()}",
             )
         else:
             self._up_untold = True
@@ -355,6 +354,8 @@ class OutageLog:
         if outage is not None and outage.told:
             how = "no broker answers" if outage.total else "other brokers answer"
             state = f"outage continues after {now - outage.begun:.1f} s ({how})"
+            if outage.first:
+                state = f"the cluster hasn't been reached for {now - outage.begun:.1f} s"
         else:
             out = self.out_before + (now - outage.begun if outage is not None else 0.0)
             state = (

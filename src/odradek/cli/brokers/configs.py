@@ -55,7 +55,7 @@ def describe(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names or ids.", show_default="all"),
+        typer.Argument(metavar="NAME", help="Names, or ids of brokers.", show_default="all"),
     ] = None,
     default: Default = False,
     every: Annotated[
@@ -115,7 +115,7 @@ def alter(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names or ids.", show_default=False),
+        typer.Argument(metavar="NAME", help="Names, or ids of brokers.", show_default=False),
     ] = None,
     default: Default = False,
     set_: SetOptions = None,
