@@ -124,7 +124,7 @@ def text_of(node: ast.AST) -> str | None:
 
 
 def placeholder(node: ast.expr) -> str:
-    """Return what stands for a value: its name in braces, `[a|b]` for one of two texts."""
+    """Return the placeholder of a value: its name in braces, `[a|b]` for one of two texts."""
     match node:
         case ast.IfExp(body=body, orelse=orelse):
             sides = [text_of(part) or placeholder(part) for part in (body, orelse)]
@@ -136,8 +136,9 @@ def placeholder(node: ast.expr) -> str:
             return f"{{n}} {noun or 'record'}s"
         case ast.Call(func=ast.Name(id="len")) | ast.BinOp():
             return "{n}"
-        case ast.Call(func=ast.Name(), args=[inner]) | ast.Call(
-            func=ast.Attribute(value=ast.Constant()), args=[inner]
+        case (
+            ast.Call(func=ast.Name(), args=[inner])
+            | ast.Call(func=ast.Attribute(value=ast.Constant()), args=[inner])
         ):
             return placeholder(inner)
         case ast.Call(func=ast.Attribute(value=inner, attr=name)) if hasattr(str, name):

@@ -22,7 +22,6 @@ from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.common.config import PRODUCER
-from odradek.common.errors import KafkaError
 from odradek.common.types import K_contra, TopicPartition, V_contra
 from odradek.runtime.hosts.async_caller import block, this_task
 from odradek.runtime.hosts.delivery_future import (
@@ -33,7 +32,6 @@ from odradek.runtime.hosts.delivery_future import (
 )
 from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.properties import Settings, with_settings
-from odradek.runtime.tracebacks import shorten
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
@@ -226,11 +224,7 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
         """Execute `ProducerCalls.append`."""
         made, now = partial(self._future, self), self._loop_host.enter()
-        try:
-            found = self._calls.append(topic, lane, record, partition, made, now)
-        except KafkaError as error:
-            shorten(error)
-            raise
+        found = self._calls.append(topic, lane, record, partition, made, now)
         return self._run(found) if isinstance(found, Generator) else found
 
     async def _after_breath(

@@ -22,14 +22,13 @@ from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import HeadersInput
 from odradek.common.config import PRODUCER, Config
-from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import K_contra, TopicPartition, V_contra
 from odradek.network.host import Host
 from odradek.runtime.hosts.caller import block
 from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture, report_to
 from odradek.runtime.properties import Settings, with_settings
-from odradek.runtime.tracebacks import shorten
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
@@ -277,10 +276,6 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> RecordFuture:
         made, now = partial(self._future, self), self._calls.host.now()
-        try:
-            found = self._calls.append(topic, lane, record, partition, made, now)
-        except KafkaError as error:
-            shorten(error)
-            raise
+        found = self._calls.append(topic, lane, record, partition, made, now)
         # `isinstance(found, Generator)` would be slower: it is an abstract class.
         return self._run(found) if type(found) is GeneratorType else found  # type: ignore[return-value]

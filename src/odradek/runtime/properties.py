@@ -17,7 +17,6 @@ from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.options.spellings import sealed
-from odradek.runtime.tracebacks import shorten
 
 logger = logging.getLogger("odradek")
 
@@ -62,6 +61,8 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 init(self, config, **mine)
             except KafkaError as error:
                 config = None  # what isn't a mapping may have a password in it
+                from odradek.common.tracebacks import shorten  # here: most programs see no error
+
                 shorten(error)
                 raise
 

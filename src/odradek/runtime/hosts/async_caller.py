@@ -23,7 +23,6 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import START, Completion, Wait
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.caller import BEGIN, BODY, COMMIT, left_open
-from odradek.runtime.tracebacks import shorten
 
 T = TypeVar("T")
 
@@ -103,6 +102,8 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
     except RaisedGeneratorExitError as error:
         raise error.raised from None
     except KafkaError as error:
+        from odradek.common.tracebacks import shorten  # here: most programs see no error
+
         shorten(error)
         raise
     finally:

@@ -19,7 +19,6 @@ from odradek.clients.caller_flow import (
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
-from odradek.runtime.tracebacks import shorten
 
 if TYPE_CHECKING:
     from odradek.clients.calls.transaction_calls import TransactionClient
@@ -90,6 +89,9 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
                 elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
                     raise error.__cause__ from None
                 else:
+                    # Imported here: most programs see no error.
+                    from odradek.common.tracebacks import shorten
+
                     shorten(error)
                     raise
     finally:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from odradek import AsyncProducer, Consumer, KafkaError, Producer
+from odradek.common.tracebacks import shorten
 from odradek.errors import NoBrokerAvailableError
-from odradek.runtime.tracebacks import shorten
 from odradek.testing import FakeCluster
 
 MOST = 4
