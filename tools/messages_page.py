@@ -10,8 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,22 +51,53 @@ AREAS = {
     "Connections and clients": ("",),
 }
 """Areas, and how the paths of their modules begin; a module belongs to the first that fits."""
-LEFT_OUT = ("protocol/messages/", "common/public_names.py")
+LEFT_OUT = ("protocol/messages/", "common/public_names.py", "simulation/")
+BUT_FOR = ("simulation/faults/", "simulation/runs/schedule.py", "simulation/world/")
+"""The rest of the simulation plays the part of brokers, or checks clients for their developers."""
+BUGS = frozenset(("AssertionError", "UnplannedError"))
+"""Errors that no user sees: of bugs, and of plans that are replaced by other ones."""
+CONTRACTS = frozenset(
+    ("BufferError", "ImportError", "IndexError", "MemoryError", "NotImplementedError")
+) | {"RuntimeError"}
+KERNEL_CONTRACTS = CONTRACTS | {"TypeError", "ValueError"}
+"""Python's own errors below the API: one module of Odradek has called another one wrongly."""
+PUBLIC = ("api/", "cli/", "compat/", "serialization/", "spark/", "testing/")
+KERNEL = ("record/kernel", "record/open_batches", "record/reference", "record/rows")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
 LOGGED = re.compile(
     r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
 )
-PROSE = re.compile(r"(?!bold )(?:[A-Za-z']+[,;:.]? +(?:\{.*?\} +)?){2}|[a-z]{2,} [a-z]{2,}")
-"""At least two words; a text that is neither an error nor a log message nor help needs them."""
+PROSE = re.compile(r"(?:[A-Za-z'-]+[,;:.)]* +(?:\{.*?\}[,;:.)]* +)*){2}[A-Za-z'-]{2,}")
+"""At least three words; a text that is neither an error nor a log message nor help needs them."""
+SENTENCE = 8
+"""Words from which on a text is a message of its own."""
 FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
 LETTER = re.compile("[A-Za-z]")
+NO_PROSE = re.compile(
+    r"<[a-z]|#!|(?:bold |dim )?(?:red|green|yellow|blue|cyan)$|(?:\w+ (?:double|string|long|int)\b)"
+)
+"""Markup, scripts, a terminal's styles, and columns with their types."""
+FILE = 3
+"""Line breaks from which on a literal is a file's content."""
+COUNTS = ("counted", "number")
+"""Functions that return a number with its noun."""
+CODE = frozenset(
+    (
+        *("compile", "match", "fullmatch", "search", "sub", "split", "partition", "rpartition"),
+        *("replace", "startswith", "endswith", "removeprefix", "removesuffix", "find", "count"),
+        *("get", "pop", "setdefault", "getattr", "setattr", "hasattr", "cast", "encode"),
+        *("where", "filter", "select", "expr", "strip"),
+    )
+)
+"""Functions whose literals are looked for, compared or run, and not shown."""
 INTRODUCTION = """\
 # Messages
 
 Every text that a user can see, by area: messages of errors with their class, log messages with
 their level, lines of `explain()`, `health()`, the doctor and commands, and help. `{…}` contains the
-expression whose value is shown; a part of a longer message has its own line.
-`tools/messages_page.py` writes this page.
+name of the value that is shown, `[…|…]` has one of two texts. A `part` is inserted into a longer
+message, or is a table's cell; parts of one or two words aren't listed. `tools/messages_page.py`
+writes this page.
 """
 
 
@@ -77,20 +107,53 @@ def area_of(path: str) -> str:
 
 
 def text_of(node: ast.AST) -> str | None:
-    """Return a literal's text, with `{expression}` for each value; None if it is no text."""
+    """Return a literal's text, with `{name}` for each value; None if it is no text."""
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
             return "".join(text_of(part) or "" for part in parts)
         case ast.FormattedValue(value=value):
-            return "{" + ast.unparse(value) + "}"
+            return placeholder(value)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             found = [text_of(side) for side in (left, right)]
             if any(found):
                 sides = zip(found, (left, right), strict=True)
-                return "".join(text or "{" + ast.unparse(side) + "}" for text, side in sides)
+                return "".join(text or placeholder(side) for text, side in sides)
     return None
+
+
+def placeholder(node: ast.expr) -> str:
+    """Return the placeholder of a value: its name in braces, `[a|b]` for one of two texts."""
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            sides = [text_of(part) or placeholder(part) for part in (body, orelse)]
+            return f"[{'|'.join(filter(None, sides))}]"
+        case ast.Constant(value=value):
+            return str(value or "")
+        case ast.Call(func=ast.Name(id=name), args=args) if name in COUNTS:
+            noun = text_of(args[-1]) if args[1:] else None
+            return f"{{n}} {noun or 'record'}s"
+        case ast.Call(func=ast.Name(id="len")) | ast.BinOp():
+            return "{n}"
+        case (
+            ast.Call(func=ast.Name(), args=[inner])
+            | ast.Call(func=ast.Attribute(value=ast.Constant()), args=[inner])
+        ):
+            return placeholder(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if hasattr(str, name):
+            return placeholder(inner)
+        case ast.Call(func=inner) | ast.Starred(value=inner) | ast.Subscript(value=inner):
+            return placeholder(inner)
+        case ast.GeneratorExp(generators=[loop]) | ast.ListComp(generators=[loop]):
+            return placeholder(loop.iter)
+        case ast.Attribute(attr="__name__"):
+            return "{class}"
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return f"{{{name.strip('_')}}}"
+        case _:
+            names = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)]
+            return placeholder(names[0]) if names else "{…}"
 
 
 def arguments(nodes: list[ast.expr]) -> Iterator[str]:
@@ -100,27 +163,46 @@ def arguments(nodes: list[ast.expr]) -> Iterator[str]:
             case ast.Starred(value=ast.Tuple(elts=elements)):
                 yield from arguments(elements)
             case _:
-                yield ast.unparse(node)
+                yield text_of(node) or placeholder(node)
 
 
-def placeholder(value: str, _: object) -> str:
-    """Return the placeholder of a value in a log message."""
-    return f"{{{value}}}"
+def no_literals(nodes: list[ast.expr]) -> list[ast.expr]:
+    """Return the expressions that aren't texts, and aren't collections of texts."""
+
+    def literal(node: ast.expr) -> bool:
+        match node:
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                return all(map(literal, elements))
+            case _:
+                return isinstance(node, ast.Constant)
+
+    return [node for node in nodes if not literal(node)]
 
 
 class Texts(ast.NodeVisitor):
-    """Collects a module's texts, each with its kind: an error's class, a log level or help."""
+    """Collects a module's texts with their kinds: an error's class, a log level, help, a part."""
 
-    def __init__(self, commands: bool) -> None:
+    def __init__(self, path: str = "") -> None:
         """Collect docstrings of commands as well, in a module of the command line."""
-        self._commands = commands
+        self._commands = path.startswith("cli/")
+        self._bugs = BUGS
+        if path.startswith(KERNEL):
+            self._bugs |= KERNEL_CONTRACTS
+        elif not path.startswith(PUBLIC):
+            self._bugs |= CONTRACTS
         self.found: list[tuple[str, str]] = []
         self._kind = ""
 
-    def _add(self, text: str, kind: str) -> None:
-        text = " ".join(text.split())
-        if kind != "AssertionError" and (PROSE if kind == "" else LETTER).search(text):
-            self.found.append((kind, text))
+    def _add(self, raw: str, kind: str) -> None:
+        text = " ".join(raw.split())
+        if kind in self._bugs or not (LETTER if kind else PROSE).search(text):
+            return
+        if kind == "":
+            if NO_PROSE.match(text) or raw.count("\n") >= FILE:
+                return
+            whole = text[0].isupper() and text.endswith((".", "?", "!"))
+            kind = "" if whole or len(text.split()) >= SENTENCE else "part"
+        self.found.append((kind, text))
 
     def _body(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if self._commands and any("command" in ast.unparse(d) for d in node.decorator_list):
@@ -143,13 +225,18 @@ class Texts(ast.NodeVisitor):
             self._kind = f"log {logged[1]}"
             text = text_of(node.args[0]) or ""
             for value in arguments(node.args[1:]):
-                text = FORMAT.sub(partial(placeholder, value), text, count=1)
+                text = FORMAT.sub(value.replace("\\", r"\\"), text, count=1)
             self._add(text, self._kind)
             self._kind = ""
             self.visit_all(node.args[1:])
         else:
-            self._kind = name.rpartition(".")[2] if ERROR.search(name) else ""
+            function = name.rpartition(".")[2]
+            self._kind = function if ERROR.search(name) else ""
             self.visit(node.func)
+            if function in CODE:
+                self.visit_all(no_literals(node.args))
+                self._kind = outer
+                return
             for keyword in node.keywords:
                 if keyword.arg == "help" and (shown := text_of(keyword.value)):
                     self._add(shown, "help")
@@ -158,7 +245,23 @@ class Texts(ast.NodeVisitor):
             self.visit_all(node.args)
         self._kind = outer
 
-    def visit_all(self, nodes: list[ast.expr]) -> None:
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Skip the literals that values are compared with."""
+        self.visit_all(no_literals([node.left, *node.comparators]))
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        """Skip keys."""
+        self.visit_all(node.values)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Skip keys."""
+        self.visit_all(no_literals([node.value, node.slice]))
+
+    def visit_match_case(self, node: ast.match_case) -> None:
+        """Skip patterns."""
+        self.visit_all([*([node.guard] if node.guard else []), *node.body])
+
+    def visit_all(self, nodes: Sequence[ast.AST]) -> None:
         """Visit nodes one after the other."""
         for node in nodes:
             self.visit(node)
@@ -186,7 +289,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
     """Yield the modules whose texts users see, by path below src/odradek."""
     for file in sorted(SOURCES.rglob("*.py")):
         path = file.relative_to(SOURCES).as_posix()
-        if not path.startswith(LEFT_OUT):
+        if not path.startswith(LEFT_OUT) or path.startswith(BUT_FOR):
             yield path, ast.parse(file.read_text())
 
 
@@ -194,10 +297,12 @@ def by_area() -> dict[str, dict[str, list[tuple[str, str]]]]:
     """Return each area's texts with their kinds, by module."""
     found: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
     for path, tree in modules():
-        texts = Texts(path.startswith("cli/"))
+        texts = Texts(path)
         texts.visit(tree)
-        if texts.found:
-            found[area_of(path)][path] = list(dict.fromkeys(texts.found))
+        area = found[area_of(path)]
+        before = {text for listed in area.values() for text in listed}
+        if new := [text for text in dict.fromkeys(texts.found) if text not in before]:
+            area[path] = new
     return found
 
 

@@ -78,10 +78,10 @@ def _without_effect() -> Iterator[str]:
     yield "### Settings without effect"
     yield ""
     yield (
-        "The clients accept the settings of this table, and log a line for each, once per process "
-        "and kind of client. The level is WARNING if the setting can cost money (traffic between "
-        "zones, memory, requests) or safety (durability, security, order, correctness), or if a "
-        "program or an operator would miss it; DEBUG if nothing is lost without it."
+        "The clients accept the settings of this table, and log a line for each, once per process. "
+        "The level is WARNING if the setting can cost money (traffic between zones, memory, "
+        "requests) or safety (durability, security, order, correctness), or if a program or an "
+        "operator would miss it; DEBUG if nothing is lost without it."
     )
     yield ""
     yield "| setting | level | why it has no effect |"

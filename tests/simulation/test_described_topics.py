@@ -11,6 +11,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.admin import Admin
 from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 Spoil = Callable[[MetadataResponse], object]
@@ -91,3 +92,20 @@ def test_answers_that_never_name_them_are_an_error_at_the_deadline(
         scene.reader.partitions_for("t", 5)
     scene.left = 0
     assert len(scene.reader.partitions_for("t", 5)) == 4
+
+
+@pytest.mark.parametrize("who", ["admin", "reader"])
+def test_the_error_of_a_missing_topic_has_similar_names_and_the_cure(
+    monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    scene = Scene(monkeypatch, nameless, often=0)
+    scene.cluster.create_topic("flights")
+    describe = scene.admin.describe_topics if who == "admin" else scene.reader.describe
+    with pytest.raises(UnknownTopicOrPartitionError) as caught:
+        describe(["t", "flihgts"], 10)
+    front = scene.cluster.bootstrap_servers
+    assert str(caught.value.errors["flihgts"]) == (
+        "topic flihgts doesn't exist (did you mean flights?). Create it with: "
+        f"odradek topics create flihgts --bootstrap-server {front}"
+    )
+    assert set(caught.value.results) == {"t"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +29,7 @@ from odradek.testing import KafkaSimulation
 P0 = TopicPartition("t", 0)
 LIMIT = 10.0
 OPTION = "bootstrap.timeout.ms"
+DOCTOR = "odradek doctor --bootstrap-server"
 
 
 def sent(producer: Any) -> Any:
@@ -334,6 +336,33 @@ def test_a_warning_within_five_seconds_names_address_and_cause(
     with pytest.raises(NoBrokerAvailableError):
         future.result()
     producer.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "counted"),
+    [
+        (refuses, r"bootstrap addresses: \d+ connection attempts, \d+ failures;"),
+        (has_no_name, r"bootstrap addresses: \d+ failed name resolutions;"),
+    ],
+)
+def test_a_short_programs_log_names_the_cause_once_with_the_cure(
+    how: Callable[[Stage], str], counted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+    cause = how(stage)
+    with pytest.raises(NoBrokerAvailableError), stage.producer() as producer:
+        future = sent(producer)
+        stage.world.advance(5.0)
+        picture = producer.explain()
+        future.result()
+    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    (named,) = [line for line in lines if cause in line]
+    front = stage.cluster.bootstrap_servers
+    assert named.endswith(f"Check each step from this machine with: {DOCTOR} {front}")
+    assert any(re.search(counted, line) for line in lines), lines
+    assert "was lost" not in str(picture)
+    assert "0 connection attempts" not in str(picture)
+    assert ("failed name resolution" in str(picture)) == (how is has_no_name)
 
 
 def test_a_result_that_times_out_before_names_its_cause_once() -> None:

@@ -150,6 +150,33 @@ def an_assignment(scene: Scene) -> Any:
     return client
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "problem"),
+    [
+        (TYPO, None, f"topic {TYPO} still doesn't exist after 5 s (did you mean flights?)"),
+        ("flights", 7, "topic flights still has no partition 7 after 5 s"),
+    ],
+)
+def test_a_send_in_a_with_block_says_within_five_seconds_what_it_waits_for(
+    caplog: pytest.LogCaptureFixture, topic: str, partition: int | None, problem: str
+) -> None:
+    scene = Scene()
+    said_at: list[float] = []
+    seen = logging.Handler(logging.WARNING)
+    seen.emit = lambda record: said_at.append(scene.world.now)  # type: ignore[method-assign]
+    logging.getLogger("odradek").addHandler(seen)
+    try:
+        with pytest.raises(KafkaTimeoutError), scene.producer(close_timeout_ms=30_000) as producer:
+            producer.partitions_for("flights")
+            began = scene.world.now
+            producer.send(topic, b"x", partition=partition)
+    finally:
+        logging.getLogger("odradek").removeHandler(seen)
+    (line,) = told(caplog)
+    assert problem in line
+    assert said_at[0] - began <= 5.1
+
+
 @pytest.mark.parametrize("use", [a_send, an_assignment])
 def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()

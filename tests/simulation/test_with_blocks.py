@@ -32,7 +32,7 @@ def test_the_blocks_error_comes_out_before_long(error: BaseException, stage: Sta
     )  # close.timeout.ms, and a second for the connections
     (note,) = error.__notes__
     assert "close() failed as well: NoBrokerAvailableError: timed out waiting for the ack" in note
-    assert note.endswith("\nclose() gives up 1 record that was not sent.")
+    assert note.endswith("\nclose() discards 1 record that was not sent.")
     assert "goes on" not in note  # the client is closed
     with pytest.raises(ClientClosedError, match=r"1 record for t.* was not sent: the client is"):
         future.result(0)
@@ -45,7 +45,7 @@ def test_no_text_of_a_block_says_that_records_are_still_being_sent(stage: Stage)
     said = "\n".join([str(caught.value), *caught.value.__notes__])
     assert "are still being sent" not in said
     assert "goes on" not in said
-    assert said.endswith("close() gives up 1 record that was not sent.")
+    assert said.endswith("close() discards 1 record that was not sent.")
 
 
 def test_close_says_how_many_records_were_sent() -> None:
@@ -59,7 +59,7 @@ def test_close_says_how_many_records_were_sent() -> None:
     with pytest.raises(KafkaTimeoutError) as caught:
         producer.close(2)
     (note,) = caught.value.__notes__
-    assert note.startswith("close() gives up 2 records, of which 1 was sent; errors say which ")
+    assert note.startswith("close() discards 2 records, of which 1 was sent; errors say which ")
     with pytest.raises(
         ClientClosedError, match="t-0 was sent once and not ack.* have been written"
     ):

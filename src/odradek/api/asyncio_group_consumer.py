@@ -179,7 +179,7 @@ class AsyncGroupConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         """
         wanted = names("topics", topics)
         return await self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "the description of topics"
+            lambda d: self._engine.describe_topics(wanted, d), timeout, "the description of topics"
         )
 
     async def list_topics(

@@ -242,7 +242,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
         """
         wanted = names("topics", topics)
         return self._call(
-            lambda d: self._engine.describe(wanted, d), timeout, "the description of topics"
+            lambda d: self._engine.describe_topics(wanted, d), timeout, "the description of topics"
         )
 
     def list_topics(

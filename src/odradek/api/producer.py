@@ -203,7 +203,10 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """Return the partitions of a topic, in order.
 
-        Waits for metadata for up to `timeout` seconds, default `max.block.ms`.
+        As in Java's client, a missing topic is created if the brokers allow it
+        (`auto.create.topics.enable`) and `allow.auto.create.topics` isn't false. Raises
+        `KafkaTimeoutError` if there is no metadata of the topic after `timeout` seconds, default
+        `max.block.ms`.
         """
         return self._run(self._calls.partitions_for(topic, timeout))
 

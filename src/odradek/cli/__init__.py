@@ -97,11 +97,13 @@ COMMANDS = {
         "broker_api_versions",
         "List the API versions that each broker supports.",
     ),
-    "doctor": Command("odradek.cli.doctor", "doctor", "Find out why a client can't use a cluster."),
+    "doctor": Command(
+        "odradek.cli.doctor", "doctor", "Check a cluster: the first problem, and how to fix it."
+    ),
     "explain": Command(
         "odradek.cli.explain.command",
         "explain",
-        "Explain why a cluster can't be reached from this machine.",
+        "Show the state of each broker address, or watch it (--watch).",
     ),
     "options": Command(
         "odradek.cli.options", "options", "Look up options: meaning, default, range, other names."

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
 from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
-from odradek.clients.missing_topics import MissingTopics, looks_at
+from odradek.clients.missing_topics import (
+    LIST_TIME,
+    MissingTopics,
+    alike,
+    cure,
+    like_it,
+    looks_at,
+)
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -22,10 +31,10 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     NoBrokerAvailableError,
 )
-from odradek.common.errors.kafka import error_for
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.events import EventLog
 from odradek.common.outage_log import OutageLog
-from odradek.common.topic_names import check_topic
+from odradek.common.topic_names import check_sendable, check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
@@ -40,6 +49,9 @@ from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from odradek.clients.descriptions import TopicDescription
     from odradek.clients.traces import Traces
     from odradek.metadata.denials import Denials
 
@@ -112,7 +124,10 @@ class ClientEngine(Engine):
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
         self._denials: Denials | None = None
         self.metadata.on_denied.append(lambda what, at: self.denials.leading(what, at))
-        self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
+        servers = self.updater.bootstrap
+        self.outages = OutageLog(
+            config["client.id"], [str(a) for a in servers], partial(looks_at, servers)
+        )
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
         self.updater.refusals.told_to(self._refused)
@@ -409,6 +424,30 @@ class ClientEngine(Engine):
         from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=False)
+
+    def describe_topics(
+        self, topics: Sequence[str | UUID], deadline: float, *, operations: bool = False
+    ) -> Flow[dict[str, TopicDescription]]:
+        """Describe topics; the error of a missing one has similar names and the cure."""
+        # Imported here: most clients describe no topic.
+        from odradek.clients.descriptions import describe_each
+
+        yield START
+        for topic in topics:
+            if isinstance(topic, str):
+                check_sendable(topic)
+        found = yield from describe_each(self.brokers, topics, deadline, operations=operations)
+        unknown = UnknownTopicOrPartitionError
+        missing = [n for n, e in found.errors.items() if isinstance(e, unknown)]
+        there: list[str] = []
+        if missing:
+            with suppress(KafkaError):  # then the errors have no similar names
+                there = yield from self._topics_there(min(deadline, self.now + LIST_TIME))
+        for name in missing:
+            if isinstance(name, str):
+                near, cures = like_it(alike(name, there)), cure(name, self.updater.bootstrap)
+                found.errors[name] = unknown(f"topic {name} doesn't exist{near}. {cures}")
+        return {topic.name: topic for topic in found.settled().values()}
 
     def just_made(self, topic: str) -> bool:
         """Whether this client has made a topic, so that not every broker knows of it yet."""

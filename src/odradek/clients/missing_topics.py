@@ -22,6 +22,8 @@ logger = logging.getLogger("odradek")
 
 TELL_AFTER = 5.0
 """Seconds; a topic that was just made is known everywhere long before."""
+WAITS = 2.0
+"""Seconds within which a waiting call asks again, with the default of `retry.backoff.max.ms`."""
 FORGET_AFTER = 60.0
 """Seconds after which a topic without new requests isn't missed any more."""
 LIST_TIME = 10.0
@@ -45,10 +47,9 @@ class Missing:
         self.near: tuple[str, ...] = ()
         """Similar names of existing topics."""
 
-    @property
-    def due(self) -> bool:
-        """Return whether it has been missing for long enough, while a call waited for it."""
-        return not self.told and self.asked >= self.since + TELL_AFTER
+    def due(self, now: float) -> bool:
+        """Return whether it has been missing for long enough, and a call still waits for it."""
+        return not self.told and now >= self.since + TELL_AFTER and self.asked >= now - WAITS
 
 
 class MissingTopics:
@@ -96,7 +97,7 @@ class MissingTopics:
         while True:
             self._look(now)
             self._tell_partitions(now)
-            due = [name for name, missing in self.topics.items() if missing.due]
+            due = [name for name, missing in self.topics.items() if missing.due(now)]
             if due:
                 now = yield from self._tell_topics(due)
                 continue
@@ -119,7 +120,7 @@ class MissingTopics:
             if asked < now - FORGET_AFTER:
                 self.topics.pop(name, None)
             else:
-                self.topics.setdefault(name, Missing(now, asked)).asked = asked
+                self.topics.setdefault(name, Missing(asked, asked)).asked = asked
         for partition, absent in list(self.partitions.items()):
             count = self._count(partition.topic)
             found = count is None or partition.partition < count
@@ -133,7 +134,7 @@ class MissingTopics:
 
     def _tell_partitions(self, now: float) -> None:
         for partition, missing in self.partitions.items():
-            if missing.due:
+            if missing.due(now):
                 missing.told = True
                 logger.warning(
                     "%s: topic %s still has no partition %d after %.0f s (its partitions are "

@@ -61,7 +61,7 @@ def of_offset(
     if code in (UnknownMemberIdError.code, IllegalGenerationError.code) and group is not None:
         return (
             f"{place}: member {group.member_id!r} of generation {group.generation_id} isn't in "
-            f"group {group.group_id!r} (any more), so other members read its partitions. Abort the "
+            f"group {group.group_id!r}, so other members read its partitions. Abort the "
             "transaction, call poll() until the group has assigned partitions again, and pass a "
             "new consumer.group_metadata()"
         )

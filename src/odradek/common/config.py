@@ -87,7 +87,7 @@ class Config:
         if ignored:
             from odradek.common.options.without_effect import report
 
-            report(client, ignored)
+            report(client, ignored, names)
 
     def _check(self, name: str, value: Any) -> Any:
         option = OPTIONS.get(name)

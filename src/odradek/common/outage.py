@@ -45,29 +45,35 @@ class Spacing:
 
 
 ROUND, RETRY, REBOOTSTRAP = "failed metadata refresh", "retried request", "rebootstrap"
-EXPIRED = "timed-out batch or call"
+EXPIRED, DNS = "timed-out batch or call", "failed name resolution"
 
 
 class Counts:
     """Counts of events since an outage began."""
 
-    __slots__ = ("attempts", "dials", "others")
+    __slots__ = ("attempts", "dials", "names", "others")
 
     def __init__(self) -> None:
         self.dials: Counter[str] = Counter()
         self.attempts: Counter[str] = Counter()
         """Failed ones, by class of address."""
+        self.names: Counter[str] = Counter()
+        """Failed name resolutions, by class of address: no connection attempt follows."""
         self.others: Counter[str] = Counter()
         """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
         """Return the counts that are worth showing, as text."""
-        parts = [
-            f"{kind}: {number(self.dials[kind], 'connection attempt')}, "
-            f"{number(self.attempts[kind], 'failure')}"
-            for kind in (KNOWN, BOOTSTRAP)
-            if self.dials[kind] or self.attempts[kind]
-        ]
+        parts = []
+        for kind in (KNOWN, BOOTSTRAP):
+            counts = []
+            if self.names[kind]:
+                counts = [number(self.names[kind], DNS)]
+            if self.dials[kind] or self.attempts[kind]:
+                counts.append(number(self.dials[kind], "connection attempt"))
+                counts.append(number(self.attempts[kind], "failure"))
+            if counts:
+                parts.append(f"{kind}: {', '.join(counts)}")
         kinds = (ROUND, RETRY, REBOOTSTRAP, EXPIRED)
         parts += [number(self.others[kind], kind) for kind in kinds if self.others[kind]]
         return "; ".join(parts) or "no attempts yet"
@@ -76,21 +82,34 @@ class Counts:
 class Outage:
     """One outage of one client. Times are the engine's."""
 
-    __slots__ = ("answered_at", "begun", "failing", "last_failure", "told", "total", "what")
+    __slots__ = (
+        *("answered_at", "begun", "failing", "first", "last_failure", "said", "told", "total"),
+        "what",
+    )
 
-    def __init__(self, begun: float, what: str, told: bool, *, total: bool = False) -> None:
+    def __init__(self, begun: float, what: str, told: bool, *, first: bool = False) -> None:
         self.begun = begun
         self.what = what
         """The first failure, in words."""
         self.told = told
         """Its beginning and its end have lines of their own."""
-        self.total = total
+        self.first = first
+        """Whether the client hasn't reached its cluster before."""
+        self.total = first
         """Whether no broker answers; otherwise some addresses fail while others work."""
         self.last_failure = -math.inf
         self.answered_at: float | None = None
         """The first answer since the last failure."""
         self.failing: dict[str, str] = {}
         """Addresses that failed and didn't prove themselves since, with their last error."""
+        self.said: set[tuple[str, str]] = set()
+        """Addresses with the errors that a line has named."""
+
+    def unsaid(self) -> dict[str, str]:
+        """Return the failing addresses whose current error no line has named; count it as named."""
+        new = {a: error for a, error in self.failing.items() if (a, error) not in self.said}
+        self.said.update(new.items())
+        return new
 
     def failed(self, now: float, address: str, error: str) -> None:
         """Note that an address failed."""

@@ -48,6 +48,8 @@ QUIET = 5.0
 
 Clients connect to addresses that they need at least every second.
 """
+NO_NAME = "DnsError: "
+"""How the error begins of an attempt that ended before its connection attempt."""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""
 
@@ -59,9 +61,13 @@ Handler = Callable[["OutageLog", float, Fields], None]
 class OutageLog:
     """One client's outages: a listener of its events and a component of its engine."""
 
-    def __init__(self, client: str, bootstrap: Collection[str]) -> None:
+    def __init__(
+        self, client: str, bootstrap: Collection[str], cure: Callable[[], str] = str
+    ) -> None:
+        """`cure` returns what the user of a client can do that hasn't reached its cluster."""
         self._client = client
         self._bootstrap = frozenset(bootstrap)
+        self._cure = cure
         self.resting = True
         """Whether no line is due, and no outage lasts that could end by time alone."""
         self.known = False
@@ -116,11 +122,15 @@ class OutageLog:
         self._failed(now, fields, "connection attempt failed", "")
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
-        self.counts.attempts[self._class(fields["address"])] += 1
+        failed = fields["error"].startswith(NO_NAME)
+        counts = self.counts.names if failed else self.counts.attempts
+        counts[self._class(fields["address"])] += 1
 
     def _dns_failed(self, now: float, fields: Fields) -> None:
         # R-CS-6: kept and tried again, and said, also where another address began the outage.
         address = fields["address"]
+        if not self.known:  # the line of the failed attempt names the cause
+            return
         text = (
             f"the host name of {address} can't be resolved ({fields['error']}); the client will "
             "retry"
@@ -156,11 +166,13 @@ class OutageLog:
         self.counts.others[ROUND] += 1
         outage.nobody_answers()
         if outage.told and self.counts.others[ROUND] == 1:
+            failing = outage.failing if self.known else outage.unsaid()
+            if not failing:
+                return
             self._say(
                 logging.WARNING,
-                "no broker answers: the metadata refresh failed with every address "
-                f"({named(outage.failing)}); next refresh in "
-                f"{float(fields.get('backoff') or 0.0):.2f} s",
+                f"no broker answers: the metadata refresh failed with every address "
+                f"({named(failing)}); next refresh in {float(fields.get('backoff') or 0.0):.2f} s",
             )
 
     def _rebootstrap(self, now: float, fields: Fields) -> None:
@@ -275,6 +287,7 @@ class OutageLog:
         if outage is None:
             one = ONE[self._class(address)]
             outage = self._begin(now, f"{one} {address}: {what} ({plain(error)}){more}")
+            outage.said.add((address, error))
         outage.failed(now, address, error)
         if now >= self._next_line:
             self._summary(now)
@@ -292,11 +305,13 @@ class OutageLog:
         if told or self._next_line == math.inf:
             self._next_line = now + self._step
         self._up_untold = False
-        outage = self.current = Outage(now, what, told, total=not self.known)
+        outage = self.current = Outage(now, what, told, first=not self.known)
         if told:
-            never = "" if self.known else " (the cluster hasn't been reached yet)"
             number = "" if self.in_a_row == 1 else f" (number {self.in_a_row} in a row)"
-            self._say(logging.WARNING, f"outage started{number}{never}: {what}")
+            text = f"outage started{number}: {what}"
+            if outage.first:
+                text = f"the cluster hasn't been reached yet: {what}. {self._cure()}".rstrip()
+            self._say(logging.WARNING, text)
         return outage
 
     def _worked(self, outage: Outage, address: str, now: float) -> None:
@@ -318,10 +333,11 @@ class OutageLog:
         self.out_before += seconds
         if outage.told:
             self._next_line = math.inf
+            over = "reached the cluster" if outage.first else "outage over"
             # At the level of its beginning: both lines reach the same readers.
             self._say(
                 logging.WARNING,
-                f"outage over after {seconds:.1f} s: {why}; {self.counts.in_words()}",
+                f"{over} after {seconds:.1f} s: {why}; {self.counts.in_words()}",
             )
         else:
             self._up_untold = True
@@ -338,14 +354,19 @@ class OutageLog:
         if outage is not None and outage.told:
             how = "no broker answers" if outage.total else "other brokers answer"
             state = f"outage continues after {now - outage.begun:.1f} s ({how})"
+            if outage.first:
+                state = f"the cluster hasn't been reached for {now - outage.begun:.1f} s"
         else:
             out = self.out_before + (now - outage.begun if outage is not None else 0.0)
             state = (
                 f"unstable: {self.in_a_row} outages in a row, down for {out:.1f} of the last "
                 f"{now - self.counts_since:.1f} s, now " + ("down" if outage is not None else "up")
             )
-        failing = f"; {named(outage.failing)}" if outage is not None and outage.failing else ""
-        self._say(logging.WARNING, f"{state}; {self.counts.in_words()}{failing}")
+        failing = {} if outage is None else outage.failing
+        if outage is not None and not self.known:
+            failing = outage.unsaid()
+        causes = f"; {named(failing)}" if failing else ""
+        self._say(logging.WARNING, f"{state}; {self.counts.in_words()}{causes}")
 
     # Helpers
 

@@ -234,7 +234,7 @@ class Candidates:
             spare = connection.purpose in (METADATA, PROBE) and connection is not used
             idle = not len(connection.in_flight) or not connection.ready
             if gone and (idle or connection.suspect):
-                found.append((connection, "not a broker of the cluster (any more)"))
+                found.append((connection, "the cluster's metadata doesn't contain this address"))
             elif spare and idle:
                 found.append((connection, "no longer needed"))
         return found

@@ -131,7 +131,7 @@ class Denials:
             ends = 0
         self._ends = {p: end for p, end in self._ends.items() if now <= end[1] + FORGOTTEN}
         self._ends[place] = ends + 1, now + AGAIN.delay(ends, self._rng)
-        why = f"its broker keeps denying that it is responsible for {denied.thing}"
+        why = f"the broker there keeps answering that it isn't responsible for {denied.thing}"
         logger.log(
             logging.WARNING if ends else logging.INFO,
             "[%s] reconnecting to %s, because %s: another broker may have this address by now",

@@ -454,7 +454,9 @@ class MetadataUpdater:
                 self.attempts.append(
                     Attempt(connection.address, CONNECT, f"{type(error).__name__}: {error}", now)
                 )
-        self.metadata.request(f"the connection to {connection.address} was lost")
+        ready = connection.ready_at < math.inf
+        what, happened = ("connection", "was lost") if ready else ("connection attempt", "failed")
+        self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
         # a reason to ask another broker, but no proof of failure: it may only be slow

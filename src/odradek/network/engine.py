@@ -262,7 +262,7 @@ class Engine:
             except Exception as error:
                 if self._from_outside(error):
                     raise
-                logger.debug("a flow of an abandoned engine failed", exc_info=True)
+                logger.debug("an internal task of a replaced client failed", exc_info=True)
 
 
 def _no_exception(error: BaseException) -> bool:
@@ -275,4 +275,4 @@ def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> N
     try:
         action(*arguments, **fields)
     except Exception:
-        logger.exception("while a client ended")
+        logger.exception("closing a client failed with an internal error")

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec
 
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.options.spellings import sealed
 
 logger = logging.getLogger("odradek")
@@ -57,11 +57,14 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
             keywords = sealed(keywords)  # first: no traceback's locals show what they hold
             try:
                 config = settings(config, client)
-            except ConfigurationError:
+                config = Config(client, config, **keywords)
+                init(self, config, **mine)
+            except KafkaError as error:
                 config = None  # what isn't a mapping may have a password in it
+                from odradek.common.tracebacks import shorten  # here: most programs see no error
+
+                shorten(error)
                 raise
-            config = Config(client, config, **keywords)
-            init(self, config, **mine)
 
         return construct  # type: ignore[return-value]
 

@@ -14,7 +14,8 @@ from weakref import ref
 
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending, alive
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
-from odradek.common.errors import KafkaError
+from odradek.common.arguments import record_bytes
+from odradek.common.errors import ArgumentError, KafkaError
 from odradek.record.list_send import RecordLists
 from odradek.runtime.hosts.delivery_future import DeliveryFuture, ManyDeliveryFuture
 from odradek.runtime.hosts.in_thread import at_hand
@@ -35,6 +36,7 @@ class RecordWriting:
     def __init__(self, key: Any, value: Any) -> None:
         self._key = converter("key_serializer", key)
         self._value = converter("value_serializer", value)
+        self._given = {MessageField.KEY: key, MessageField.VALUE: value}
 
     def __call__(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
         """Return the bytes of key and value, and the headers with those that serializers added.
@@ -53,12 +55,11 @@ class RecordWriting:
             value = self._written(self._value, value, context)
         return key, value, listed if len(listed) > before else headers
 
-    @staticmethod
     def _written(
-        function: Callable[[Any, Any], Any], given: Any, context: SerializationContext
+        self, function: Callable[[Any, Any], Any], given: Any, context: SerializationContext
     ) -> Any:
         try:
-            return not_awaited(function(given, context))
+            written = not_awaited(function(given, context))
         except KafkaError as error:
             if type(error) is not SerializationError:  # a registry's words are of a subject
                 error.add_note(
@@ -69,6 +70,18 @@ class RecordWriting:
         # A function of the program's may raise whatever it likes.
         except Exception as error:
             raise _unwritten(context, f"{type(error).__name__}: {error}") from error
+        if type(written) is not bytes:
+            self._check(written, context)
+        return written
+
+    def _check(self, written: Any, context: SerializationContext) -> None:
+        """Raise `SerializationError` if a result can't be sent."""
+        given = self._given[context.field]
+        name = getattr(given, "__name__", type(given).__name__)
+        try:
+            record_bytes(f"the result of {context.field}_serializer ({name})", written)
+        except ArgumentError as error:
+            raise _unwritten(context, str(error)) from None
 
     def in_loop(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
         """Serialize in an event loop; raises `SchemaNotAtHandError` instead of blocking."""

@@ -76,7 +76,7 @@ def test_quotas_are_worth_knowing() -> None:
     (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
     assert note.what == (
-        "There is a quota for user 'alice' with any client-id that has none of its own: "
+        "There is a quota for user 'alice' with any client-id without a quota of its own: "
         "producer_byte_rate 1024."
     )
 

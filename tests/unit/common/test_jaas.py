@@ -77,9 +77,9 @@ def test_what_java_reads(text: str, name: str, found: dict[str, str]) -> None:
         ),
         (
             f"{PLAIN} required password=1planted;",
-            "password has no readable value.*put it in quotes",
+            "the value of password can.t be read.*put it in quotes",
         ),
-        (f"{PLAIN} required password=;", "password has no readable value"),
+        (f"{PLAIN} required password=;", "the value of password can.t be read"),
         (f"{PLAIN} required password='planted;", "a quoted value isn't closed"),
         (f"{PLAIN} required password='plan\nted';", "a quoted value isn't closed"),
         (f"{PLAIN} required a='b'; {PLAIN} required;", "a second login module"),

@@ -125,13 +125,11 @@ def test_a_client_that_never_reached_the_cluster_says_so(caplog: pytest.LogCaptu
     client = Client(caplog, reached=False)
     client.refused(0.0, FRONT)
     (line,) = client.lines()
-    assert line.startswith(
-        "outage started (the cluster hasn't been reached yet): bootstrap address"
-    )
+    assert line.startswith("the cluster hasn't been reached yet: bootstrap address")
     client.outages.advance(5.0)
-    assert "no broker answers" in client.lines()[0]
+    assert "the cluster hasn't been reached for 5.0 s; " in client.lines()[0]
     client.emit(6.0, "metadata", address=FRONT)
-    assert client.lines()[0].startswith("outage over after 6.0 s")
+    assert client.lines()[0].startswith("reached the cluster after 6.0 s")
 
 
 def test_summaries_come_ever_more_seldom(client: Client) -> None:
@@ -260,6 +258,33 @@ def test_a_foreign_cluster_at_an_address_is_said_once(
         client.emit(float(n), "foreign_cluster", address="b1:9092", expected="abc", found="xyz")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer was rejected"]
+
+
+def test_failed_name_resolutions_are_counted_apart(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(caplog, reached=False)
+    error = "DnsError: the name 'front' doesn't resolve: Name or service not known"
+    for n in range(3):
+        client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")
+        client.emit(float(n), "dial_failed", address=FRONT, error=error, connection=n)
+        client.emit(float(n), "round_failed", round=n, backoff=0.1)
+    client.outages.advance(5.0)
+    begun, continues = client.lines()
+    assert "the name 'front' doesn't resolve" in begun
+    assert continues == (
+        "the cluster hasn't been reached for 5.0 s; bootstrap addresses: 3 failed name "
+        "resolutions; 3 failed metadata refreshes"
+    )
+
+
+def test_another_cause_is_named_before_the_cluster_is_reached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(caplog, reached=False)
+    client.refused(0.0, FRONT)
+    client.emit(0.1, "dial_failed", address="b1:9092", error="TlsError: reset", connection=9)
+    client.emit(0.2, "round_failed", round=1, backoff=0.1)
+    _, failed = client.lines()
+    assert "every address (reset: b1:9092)" in failed
 
 
 def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:

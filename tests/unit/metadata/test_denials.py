@@ -114,7 +114,7 @@ def test_only_the_second_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
         scene.deny()
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert caplog.messages[0].startswith(
-        "[c] reconnecting to a:9092, because its broker keeps denying"
+        "[c] reconnecting to a:9092, because the broker there keeps answering"
     )
 
 

@@ -217,6 +217,22 @@ def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:
         assert sender.send("v", 1, 1).result(10).offset == 0
 
 
+def as_text(value: object) -> str:
+    return str(value)
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+def test_a_serializer_that_returns_no_bytes_is_named(field: str) -> None:
+    given = {"key": None, "value": None, field: as_text}
+    with pytest.raises(SerializationError) as caught:
+        RecordWriting(**given)("t", 1, 2, None)
+    assert str(caught.value) == (
+        f"the {field} of a record for topic t can't be serialized: the result of "
+        f"{field}_serializer (as_text) must be bytes (or a bytearray, memoryview or None), not "
+        "str: use .encode()"
+    )
+
+
 def numbers(cluster: FakeCluster, topic: str, *values: bytes) -> None:
     with producer(cluster) as sender:
         for value in values:

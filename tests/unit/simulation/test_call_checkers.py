@@ -137,8 +137,8 @@ def test_exceptions_that_were_only_logged() -> None:
         try:
             raise KeyError("a bug")
         except KeyError:
-            logger.exception("while a client ended")
+            logger.exception("closing a client failed")
     (found,) = complaints.violations
-    assert str(found) == "logged: while a client ended: KeyError: 'a bug'"
+    assert str(found) == "logged: closing a client failed: KeyError: 'a bug'"
     assert isinstance(found.__cause__, KeyError)
     assert complaints not in logging.getLogger("odradek").handlers

@@ -8,8 +8,8 @@ import pytest
 from tools import messages_page
 
 
-def texts(source: str, *, commands: bool = False) -> list[tuple[str, str]]:
-    visitor = messages_page.Texts(commands)
+def texts(source: str, path: str = "clients/x.py") -> list[tuple[str, str]]:
+    visitor = messages_page.Texts(path)
     visitor.visit(ast.parse(source))
     return visitor.found
 
@@ -30,13 +30,43 @@ def test_every_area_has_texts() -> None:
         ('logger.warning("%s: %.1f s", name, age)', [("log warning", "{name}: {age} s")]),
         ('logger.info("%s: %s", *(name, age))', [("log info", "{name}: {age}")]),
         ('logger.info("lost %s", "1 row" if one else "the rows of it")',
-         [("log info", "lost {'1 row' if one else 'the rows of it'}"), ("", "the rows of it")]),
-        ('said = "two words"; key = "one"', [("", "two words")]),
+         [("log info", "lost [1 row|the rows of it]"), ("part", "the rows of it")]),
+        ('raise KafkaError(f"{counted(len(a), \'topic\')}: {\', \'.join(a.names)}{b and c(d._e)}")',
+         [("KafkaError", "{n} topics: {names}{b}")]),
+        ('raise KafkaError(f"{near(a)} {self.cure(a, b)} {text.strip()} {a - b} s {len(a)}")',
+         [("KafkaError", "{a} {cure} {text} {n} s {n}")]),
+        ('raise KafkaError(f"a {type(error).__name__} here")', [("KafkaError", "a {class} here")]),
+        ('said = "all three words"; key = "two words"', [("part", "all three words")]),
+        ('said = "This is whole."', [("", "This is whole.")]),
         ('def f():\n    """A docstring of f."""\n    assert x, AssertionError("a bug")', []),
     ],
 )  # fmt: skip
 def test_texts_of_code(source: str, found: list[tuple[str, str]]) -> None:
     assert texts(source) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'style = "bold red"',
+        'xml = f"<rect x={left}/> and more"',
+        'columns = "time double, host string"',
+        'script = """#!/bin/sh\nexec java now\n"""',
+        'file = """these are\nthe lines\nof a file\nwith text"""',
+        'if text == "some words here" or text in ("more words", "even more"): pass',
+        'known["some words here"] = {"more words here": 1}',
+        're.compile("some words here").match(text).get("other words")',
+        'match text:\n    case "some words here": pass',
+        'raise RuntimeError("a completion was completed twice")',
+    ],
+)
+def test_texts_that_nobody_sees_are_left_out(source: str) -> None:
+    assert texts(source) == []
+
+
+def test_errors_of_python_are_listed_where_they_are_public() -> None:
+    source = 'raise RuntimeError("the cluster is already open")'
+    assert texts(source, "testing/x.py") == [("RuntimeError", "the cluster is already open")]
 
 
 def test_help_of_commands() -> None:
@@ -46,4 +76,4 @@ def test_help_of_commands() -> None:
         '    """List the topics."""\n'
     )
     assert texts(source) == []
-    assert texts(source, commands=True) == [("help", "List the topics."), ("help", "How many.")]
+    assert texts(source, "cli/x.py") == [("help", "List the topics."), ("help", "How many.")]

@@ -37,7 +37,7 @@ DelegationToken = Annotated[Words, _many(text="A delegation token, by its id", m
 UserPrincipal = Annotated[
     Words, _many(text="A user as a resource, such as User:alice", metavar="PRINCIPAL")
 ]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself, as a resource.")]
 Allowed = Annotated[
     Words,
     _many(text="A principal to allow, such as User:alice; User:* means all", metavar="PRINCIPAL"),

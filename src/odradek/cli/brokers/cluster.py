@@ -77,7 +77,7 @@ def start(
     context: typer.Context,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
     version: Annotated[
-        str, typer.Option(help="Kafka version, such as 4.3, or exact.")
+        str, typer.Option(help="Kafka version, such as 4.3 or 4.3.1.")
     ] = jars.DEFAULT_VERSION,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for bootstrap; 0 for any free port.")

@@ -45,7 +45,7 @@ KindWord = Annotated[
     typer.Argument(metavar="KIND", help=f"One of {', '.join(one.value for one in ResourceKind)}."),
 ]
 Default = Annotated[
-    bool, typer.Option("--default", help="The default of all brokers, instead of names.")
+    bool, typer.Option("--default", help="The default for all brokers, instead of single brokers.")
 ]
 
 
@@ -55,7 +55,7 @@ def describe(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names or ids.", show_default="all"),
+        typer.Argument(metavar="NAME", help="Names, or ids of brokers.", show_default="all"),
     ] = None,
     default: Default = False,
     every: Annotated[
@@ -115,7 +115,7 @@ def alter(
     kind: KindWord,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names or ids.", show_default=False),
+        typer.Argument(metavar="NAME", help="Names, or ids of brokers.", show_default=False),
     ] = None,
     default: Default = False,
     set_: SetOptions = None,

@@ -45,7 +45,8 @@ Bootstrap = Annotated[
     ),
 ]
 OrOption = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="The same, as in Kafka's own tools.")
+    str | None,
+    typer.Option("--bootstrap-server", help="Bootstrap servers, by the flag of Kafka's own tools."),
 ]
 
 

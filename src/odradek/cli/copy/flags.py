@@ -74,10 +74,11 @@ Until = Annotated[
 Follow = Annotated[bool, typer.Option("--follow", help="Never stop.")]
 Create = Annotated[
     bool,
-    typer.Option("--create", help="Create the destination like the source if missing."),
+    typer.Option("--create", help="If the destination doesn't exist, create it like the source."),
 ]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Start at --offset, whatever was copied before.")
+    bool,
+    typer.Option("--restart", help="Start at --offset again, even if records were copied before."),
 ]
 AtLeastOnce = Annotated[
     bool,

@@ -72,7 +72,9 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Find out why a client can't use a cluster.
+    """Check a cluster, and report the first problem and how to fix it.
+
+    This is the command to begin with. To watch brokers stop and return, use odradek explain.
 
     Checks each step that a client takes, in order: host name, connection, TLS, login, Kafka's
     protocol, advertised addresses, topics, ACLs, groups, quotas. Reports the first problem first.

@@ -552,7 +552,7 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             Trouble.GROUP,
             f"Group {name} has a lag of {counted(lag, 'record')}, the "
             f"largest in {worst} ({group.waiting[worst]:,}).",
-            "The lag is what was written but isn't committed as read yet.",
+            "The lag is the number of records after the group's committed offsets.",
             "Check again later: if the lag grows, the group needs more consumers (up to one per "
             "partition) or faster ones; if it doesn't change, no member commits.",
             grave=False,
@@ -618,7 +618,7 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         limits = ", ".join(f"{name} {_plain_number(limit)}" for name, limit in numbers)
         named = (("user", entity.user), ("client-id", entity.client_id))
         whose = " with ".join(
-            f"any {kind} that has none of its own"
+            f"any {kind} without a quota of its own"
             if name == ClientQuotaEntity.DEFAULT
             else f"{kind} {name!r}"
             for kind, name in named

@@ -86,7 +86,10 @@ def explain(
         bool, typer.Option("--json", help="Print JSON; with --watch one line per update.")
     ] = False,
 ) -> None:
-    """Connect to every broker of a cluster, and explain what fails.
+    """Connect to every broker of a cluster, and show the state of each address.
+
+    Use it to watch an outage (--watch) or in a probe (--json). To find out what is wrong, begin
+    with odradek doctor, which also checks ACLs, groups and quotas and names the fix.
 
     The exit status is 0 if everything works, 1 if no broker answers, 3 if it works in part: some
     address doesn't answer, some partition has no leader, or a topic doesn't exist.

@@ -73,7 +73,7 @@ ToDatetime = Annotated[
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="To the first record younger than this: PT1H30M, P7D."),
+    typer.Option(metavar="DURATION", help="To the first record of the last PT1H30M, P7D …"),
 ]
 FromFile = Annotated[
     Path | None, typer.Option(help="To the offsets of a CSV file, as written by --export.")

@@ -162,8 +162,7 @@ def describe(
     operations = flag("authorized_operations", authorized_operations)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, TopicDescription]]:
-        found = yield from describe_each(engine.brokers, wanted, deadline, operations=operations)
-        return {topic.name: topic for topic in found.settled().values()}
+        return engine.describe_topics(wanted, deadline, operations=operations)
 
     return AdminCall("the description of topics", flow)
 

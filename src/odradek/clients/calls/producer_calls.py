@@ -290,7 +290,10 @@ class ProducerCalls(TransactionCalls):
             host.wake()
             error = engine.undelivered(f"{size} bytes of free buffer.memory", now)
             raise BufferExhaustedError(
-                f"buffer.memory ({engine.accumulator.limit} bytes) stayed full for max.block.ms"
+                f"buffer.memory ({engine.accumulator.limit} bytes) stayed full for "
+                f"{self.config[BLOCK_TIMEOUT]:g} s (max.block.ms): the brokers acknowledge records "
+                "more slowly than they are sent. Wait for results before you send more, or raise "
+                "buffer.memory"
             ) from error
         return now
 
@@ -470,7 +473,7 @@ class ProducerCalls(TransactionCalls):
                     yield Do(partial(client.flush, timeout))
                 except KafkaTimeoutError as error:
                     if given_up := engine.left():
-                        error.add_note(f"close() gives up {given_up}.")
+                        error.add_note(f"close() discards {given_up}.")
                     raise
         elif timeout > 0:
             yield from self.end_transaction(timeout, deadline, client)

@@ -162,7 +162,13 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         if waits:
             at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
             record: Any = key, value, headers, at  # bytes by now
-            found = self._append(topic, lane, record, found)
+            try:
+                found = self._append(topic, lane, record, found)
+            except KafkaError as error:
+                from odradek.common.tracebacks import shorten  # here: most programs see no error
+
+                shorten(error)
+                raise
         if on_delivery is not None:
             self._report_to(found, on_delivery)
         return found  # type: ignore[no-any-return]  # it is what `_set_up_sending` was told

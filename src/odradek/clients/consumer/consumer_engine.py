@@ -7,8 +7,7 @@ the host's lock. Must not: block; the facade waits for what the flows here wait 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -28,17 +27,14 @@ from odradek.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from odradek.clients.impatience import LEAST
-from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.config import Config
-from odradek.common.errors import IllegalStateError, KafkaError
-from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
-    from odradek.clients.descriptions import TopicDescription
 
 FRAME_SLACK = 64 << 20
 """A first batch is sent whole even where it is above `fetch.max.bytes`."""
@@ -224,12 +220,6 @@ class ConsumerEngine(ClientEngine):
 
     # Topics
 
-    def describe(self, topics: Sequence[str], deadline: float) -> Flow[dict[str, TopicDescription]]:
-        """Describe topics by a request of its own."""
-        from odradek.clients.descriptions import describe_topics
-
-        return describe_topics(self.brokers, topics, deadline)
-
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
         """Return the names of all topics."""
         from odradek.clients.descriptions import list_topics
@@ -237,17 +227,9 @@ class ConsumerEngine(ClientEngine):
         return list_topics(self.brokers, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
-        """Return the partitions of a topic; the error for a missing topic has similar names."""
-        from odradek.clients.descriptions import describe_topics
-
-        with suppress(UnknownTopicOrPartitionError):
-            found = yield from describe_topics(self.brokers, [topic], deadline)
-            return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
-        there: list[str] = []
-        with suppress(KafkaError):  # then nothing is said of names like it
-            there = yield from self._topics_there(deadline)
-        hint = f"topic {topic} doesn't exist{like_it(alike(topic, there))}. "
-        raise UnknownTopicOrPartitionError(hint + cure(topic, self.updater.bootstrap))
+        """Return the partitions of a topic."""
+        found = yield from self.describe_topics([topic], deadline)
+        return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
         """Return the snapshot as plain data, for a consumer in another process."""

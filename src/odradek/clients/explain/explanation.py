@@ -24,7 +24,7 @@ from odradek.clients.explain.explain_producer import (
 from odradek.clients.explain.explain_reading import ReadingExplanation, explain_reading
 from odradek.clients.missing_topics import like_it
 from odradek.common.notebooks.display import Shown
-from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
+from odradek.common.outage import BOOTSTRAP, DNS, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
@@ -132,6 +132,8 @@ class OutageExplanation:
     retries: int
     rebootstraps: int
     expired: int
+    unresolved: int = 0
+    """Failed name resolutions: no connection attempt follows one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +257,9 @@ class Explanation(Shown):
             refresh = f"; next refresh in {self.next_attempt_in:.1f} s (metadata.max.age.ms)"
         else:
             refresh = ""
-        failed = ""
         if self.rounds_failed:
-            failed = f"; all brokers failed {number(self.rounds_failed, 'time')}"
-        return f"metadata: {age}{refresh}{failed}"
+            refresh += f"; all brokers failed {number(self.rounds_failed, 'time')}"
+        return f"metadata: {age}{refresh}"
 
     def _buffer_line(self) -> str:
         b, c = self.buffers, self.buffers.columns
@@ -276,16 +277,20 @@ class Explanation(Shown):
             return []
         kind = "no broker answers" if outage.total else "other brokers answer"
         row = f"; outage {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
+        dials = (
+            (outage.dials_of_known, outage.attempts_of_known, KNOWN),
+            (outage.dials_of_bootstrap, outage.attempts_of_bootstrap, BOOTSTRAP),
+        )
+        counts = [
+            f"{number(begun, 'connection attempt')} to {whose} ({number(failed, 'failure')})"
+            for begun, failed, whose in dials
+            if begun or failed
+        ]
+        others = ((outage.unresolved, DNS), (outage.rounds, ROUND), (outage.retries, RETRY))
+        counts += [number(count, kind) for count, kind in others if count]
         lines = [
             f"outage for {outage.seconds:.1f} s ({kind}{row}), began with {outage.what}",
-            (
-                f"  in {outage.counted_for:.1f} s: "
-                f"{number(outage.dials_of_known, 'connection attempt')} to known brokers "
-                f"({number(outage.attempts_of_known, 'failure')}), {outage.dials_of_bootstrap} to "
-                f"bootstrap addresses ({number(outage.attempts_of_bootstrap, 'failure')}), "
-                f"all of them failed {number(outage.rounds, 'time')}, "
-                f"{number(outage.retries, 'retried request')}"
-            ),
+            f"  in {outage.counted_for:.1f} s: {', '.join(counts) or 'no attempts yet'}",
         ]
         groups: dict[tuple[str, str, str], list[float]] = {}
         for a in self.attempts:
@@ -421,6 +426,7 @@ def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:
         retries=counts.others[RETRY],
         rebootstraps=counts.others[REBOOTSTRAP],
         expired=counts.others[EXPIRED],
+        unresolved=counts.names.total(),
     )
 
 

@@ -92,8 +92,8 @@ CONSUMER = {
     "fetch-throttle-time-max": _gauge(f"The maximum throttle time of a fetch, {LATELY}.", "ms"),
     "records-consumed-total": _counter("Records that were returned to the program."),
     "bytes-consumed-total": _counter(
-        "Bytes of the batches that were decoded for that, as stored in the log: compressed "
-        "(Java: decompressed).",
+        "Bytes of the batches of these records, as stored in the log: compressed (Java: "
+        "decompressed).",
         "bytes",
     ),
     "records-lag": _gauge(
@@ -143,7 +143,7 @@ CLIENT = {
     **_pairs(metadata_latency=("time from a metadata request to its response", "ms")),
     "metadata-round-total": _counter("Passes over all addresses that can be asked for metadata."),
     "metadata-round-failed-total": _counter(
-        "Such passes without a response; a backoff follows each."
+        "Passes over all addresses without any response; a backoff follows each."
     ),
     "hedged-request-total": _counter(
         "Metadata requests that were sent to another broker as well, because no response came."
@@ -151,13 +151,16 @@ CLIENT = {
     "rebootstrap-total": _counter("Rebootstraps: restarts from `bootstrap.servers`."),
     "outage-seconds": _gauge("Duration of the current outage; 0 without one.", "s"),
     "throttle-total": _counter("Responses to writes and fetches with a throttle time."),
-    "throttle-time-total": _counter("Total of these throttle times.", "ms"),
+    "throttle-time-total": _counter("Total throttle time of writes and fetches.", "ms"),
     "receive-buffer-bytes": _gauge("Receive buffers that are kept for large responses.", "bytes"),
 }
 WORK = {
     "work-running": _gauge("Records that workers are processing."),
     "work-waiting": _gauge("Records that workers have buffered, also for a retry."),
-    "work-buffered-bytes": _gauge("Bytes of both (limited by `buffer_bytes`).", "bytes"),
+    "work-buffered-bytes": _gauge(
+        "Bytes of the records that workers process or have buffered (limited by `buffer_bytes`).",
+        "bytes",
+    ),
     "work-paused-partitions": _gauge("Partitions paused because workers' buffers are full."),
     "work-oldest-seconds": _gauge(
         "Time since the oldest unfinished record was read, with all attempts and waits; 0 "

@@ -137,6 +137,5 @@ class OffsetTopics:
         return error_for(
             UnknownTopicIdError.code or -1,
             f"offsets of group {group_id!r} in the transaction: {source} no "
-            f"topic {partition.topic}{with_id} (any more), or no partition "
-            f"{partition.partition} of it",
+            f"topic {partition.topic}{with_id}, or no partition {partition.partition} of it",
         )

@@ -61,7 +61,7 @@ def explained(
         topic_name("topic", topic)
         checked_record(value, key, headers, timestamp_ms)
     except KafkaError as better:
-        return better
+        return better.with_traceback(None)
     return ArgumentError(f"the record can't be sent: {error}")
 
 

@@ -139,6 +139,6 @@ def _module(tokens: Iterator[tuple[str, str]]) -> LoginModule:
             raise _JaasError(f"the = after the name of {here} is missing (after {last})")
         kind, value = next(tokens, ("end", ""))
         if kind not in ("word", "text"):
-            raise _JaasError(f"{here} has no readable value: put it in quotes (numbers too)")
+            raise _JaasError(f"the value of {here} can't be read: put it in quotes (numbers too)")
         options[key] = Secret(value)
         last = f"the value of {here}"

@@ -9,12 +9,13 @@ settings, WARNING for all others. Must not: read or show values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.habits import CURES, CURES_OF_KIND
 from odradek.common.options.spellings import ALIASES
 from odradek.common.options.table import OPTIONS
+from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 
 logger = logging.getLogger("odradek.options")
 
@@ -140,8 +141,9 @@ OF_SERIALIZERS = frozenset(
 """Settings of serializers, which Java's clients read among their own."""
 OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
 """Prefixes of the settings of a registry client."""
-_told: set[tuple[str, str]] = set()
-"""Names that have had their line in this process, each with the kind of client."""
+KINDS = frozenset((ADMIN, CONSUMER, PRODUCER))
+_told: set[str] = set()
+"""Names that have had their line in this process."""
 
 
 def reason(name: str) -> str | None:
@@ -200,21 +202,34 @@ def _one(client: str) -> str:
     return f"{'an' if client.startswith('a') else 'a'} {client}"
 
 
-def report(client: str, names: Iterable[str]) -> None:
-    """Log settings without effect on this kind of client, each once per process."""
-    others: dict[str, list[str]] = {}
-    for name in names:
-        if (name, client) in _told:
-            continue
-        _told.add((name, client))
+def report(client: str, ignored: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Log settings without effect on this kind of client, each once per process.
+
+    Options of single kinds of clients share one line, which also lists those among the `others`,
+    the settings with an effect on this client: several clients may have the same dict.
+    """
+    fresh = [name for name in ignored if name not in _told]
+    ours: list[str] = []
+    for name in fresh:
         why = reason(name)
         if why is None:
-            others.setdefault(in_words(owners(name)), []).append(name)
+            ours.append(name)
         else:
             level = logging.DEBUG if name in HARMLESS else logging.WARNING
             logger.log(level, "%s has no effect on %s: %s", name, _one(client), why)
-    for kinds, found in others.items():
-        verb = "has" if len(found) == 1 else "have"
-        logger.warning(
-            "%s %s no effect on %s, only on %s", ", ".join(found), verb, _one(client), kinds
-        )
+    _told.update(fresh)
+    if ours:
+        theirs = [n for n in others if n not in _told and owners(n) and owners(n) < KINDS]
+        _told.update(theirs)
+        words = [f"{one} no effect on {_one(client)}, only on {kinds}" for one, kinds in _by(ours)]
+        words += [f"{one} an effect only on {kinds}" for one, kinds in _by(theirs)]
+        logger.warning("%s", "; ".join(words))
+
+
+def _by(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield `a, b have` for the options of the same kinds of clients, with these kinds."""
+    by_kinds: dict[str, list[str]] = {}
+    for name in names:
+        by_kinds.setdefault(in_words(owners(name)), []).append(name)
+    for kinds, found in by_kinds.items():
+        yield f"{', '.join(found)} {'has' if len(found) == 1 else 'have'}", kinds

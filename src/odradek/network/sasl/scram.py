@@ -109,7 +109,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
     fields = _fields(message, "r", "s", "i")
     found, salt_text, iterations_text = fields
     if not found.startswith(nonce) or len(found) == len(nonce):
-        raise ServerNotTrustedError("the broker's SCRAM nonce doesn't continue ours")
+        raise ServerNotTrustedError("the broker's SCRAM nonce doesn't begin with this client's")
     try:
         salt = b64decode(salt_text, validate=True)
     except (Base64Error, ValueError):

@@ -19,6 +19,7 @@ from odradek.clients.caller_flow import (
     Do,
     RaisedGeneratorExitError,
 )
+from odradek.common.errors import KafkaError
 from odradek.network.flow import START, Completion, Wait
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.caller import BEGIN, BODY, COMMIT, left_open
@@ -100,6 +101,11 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
         return result
     except RaisedGeneratorExitError as error:
         raise error.raised from None
+    except KafkaError as error:
+        from odradek.common.tracebacks import shorten  # here: most programs see no error
+
+        shorten(error)
+        raise
     finally:
         given = wanted = None  # type: ignore[assignment]  # an error's frames would hold it
         flow.close()

@@ -89,6 +89,10 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
                 elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
                     raise error.__cause__ from None
                 else:
+                    # Imported here: most programs see no error.
+                    from odradek.common.tracebacks import shorten
+
+                    shorten(error)
                     raise
     finally:
         given = stops = None  # type: ignore[assignment]  # an error's frames would hold it

@@ -110,7 +110,7 @@ class _Decoding:
             return without_uuids(parsed_avro(schema, self._registry))
         except RecursionError:
             raise InvalidSchemaError(
-                "the Avro schema is nested too deeply", None, "Change it."
+                "the Avro schema is nested too deeply", None, "Change the schema."
             ) from None
 
 

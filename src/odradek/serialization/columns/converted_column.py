@@ -95,7 +95,7 @@ class RowSchemas:
             raise InvalidSchemaError(
                 "the column contains records of several schemas",
                 None,
-                "Pass the reader schema that all of them are to be read as.",
+                "Pass reader_schema=, the schema as which all records are decoded.",
             )
         return found
 

@@ -237,7 +237,7 @@ def validate(schedule: Schedule) -> None:
         _check_client(client)
     kinds = {c.kind for c in schedule.clients}
     if kinds & set(GROUPED) and len(kinds) > 1:
-        raise ScheduleError("members and processors are alone: their books are of one group")
+        raise ScheduleError("members and processors can't be combined with other kinds of clients")
     if PROCESSOR in kinds and not schedule.topics:
         raise ScheduleError("processors need topics to read; they write to the first")
     names = [c.name for c in schedule.clients]

@@ -78,7 +78,7 @@ class FrontDoor:
     def address(self) -> Address:
         """The address on which the forwarder listens; it never changes."""
         if self._bound is None:
-            raise RuntimeError("the front door is not open")
+            raise RuntimeError("the cluster's bootstrap port is not open")
         return self._bound
 
     def start(self) -> None:

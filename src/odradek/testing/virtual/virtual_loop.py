@@ -212,7 +212,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._restless > RESTLESS_ROUNDS:
             self._take_calls()
         if self._rounds > MAX_ROUNDS_AT_ONCE and not self._threads.at_work():
-            raise StuckError(f"{self._rounds - 1} rounds of the loop at {now} s: no task waits")
+            times = self._rounds - 1
+            raise StuckError(
+                f"the event loop ran {times} times at {now} s, because a task never waits"
+            )
 
     def _waiting(self) -> str:
         """Return which tasks wait, and where."""

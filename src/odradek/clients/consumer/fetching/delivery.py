@@ -295,7 +295,7 @@ class Delivery:
                 error=str(error),
             )
             return
-        how = "its end is unknown" if behind is None else f"seek() to {behind} to continue"
+        how = "the next offset is unknown" if behind is None else f"seek() to {behind} to continue"
         text = f"{state.partition}: {error} (position {position}; {how})"
         if isinstance(error, RecordLimitError):
             text = f"{text[:-1]}, or raise {error.option})"

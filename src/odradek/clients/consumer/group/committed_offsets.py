@@ -421,7 +421,7 @@ class _Commit:
         rest = self._rest_done()
         self._failed[partition] = error_for(
             UNKNOWN_TOPIC_OR_PARTITION,
-            f"{self.what}: the cluster has no topic {topic}{with_id} (any more), or no partition "
+            f"{self.what}: the cluster has no topic {topic}{with_id}, or no partition "
             f"{partition.partition} of it{rest}",
         )
 

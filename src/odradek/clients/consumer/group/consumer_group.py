@@ -241,7 +241,8 @@ class ConsumerGroup:
 
     def _cancel_next(self) -> None:
         if self._next is not None:
-            self._engine.cancel(self._next, IllegalStateError("replaced by another call"))
+            error = IllegalStateError("subscribe() or unsubscribe() was called again")
+            self._engine.cancel(self._next, error)
             self._next = None
 
     # Methods that a membership calls (in the engine's step)
