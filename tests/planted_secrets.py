@@ -13,7 +13,7 @@ import base64
 import functools
 import traceback
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +136,11 @@ def with_locals(error: BaseException) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows_secrets: shows a secret on purpose")
+    # Once for all tests: a new `KafkaError.__init__` costs a millisecond for its hundreds of
+    # subclasses.
+    hooked = ExitStack()
+    hooked.enter_context(hooks())
+    config.add_cleanup(hooked.close)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -144,8 +149,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     watch.planted, watch.found = {}, []
     watch.active = not generated and item.get_closest_marker("shows_secrets") is None
     try:
-        with hooks():
-            return (yield)
+        return (yield)
     finally:
         watch.active = False
 

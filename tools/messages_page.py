@@ -11,6 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,6 +157,18 @@ def placeholder(node: ast.expr) -> str:
             return placeholder(names[0]) if names else "{…}"
 
 
+def called(function: ast.expr) -> str:
+    """Return the name of a called function, with the name that stands in front of its dot."""
+    match function:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    return ""
+
+
 def arguments(nodes: list[ast.expr]) -> Iterator[str]:
     """Yield the arguments of a call as they are written, those of a starred tuple one by one."""
     for node in nodes:
@@ -218,7 +231,7 @@ class Texts(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Name the error or log level of the texts among a call's arguments."""
-        name = ast.unparse(node.func)
+        name = called(node.func)
         logged = LOGGED.match(name)
         outer = self._kind
         if logged:
@@ -293,6 +306,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
             yield path, ast.parse(file.read_text())
 
 
+@cache
 def by_area() -> dict[str, dict[str, list[tuple[str, str]]]]:
     """Return each area's texts with their kinds, by module."""
     found: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)

@@ -1,12 +1,12 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
-Suites run one after another: whatever runs beside those with brokers slows them down by as much,
-and their time limits with them. Simulations and properties know no time: they run in what brokers
-and Spark leave of the processors, a quarter, since the system gives them what nobody else wants.
-The fuzzer counts its own processor's time, and takes what unit tests leave; its builds share.
+Two suites run at a time: unit tests beside the fuzzer and the properties, then the suites with
+brokers, whose time limits suffer from all that runs beside them, and the simulations. Properties
+and simulations know no time: the system gives them what no other process wants. The fuzzer counts
+its own processor's time.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
-Spark has a lane then, and those that only compute have one, and lanes run beside each other. On two
+Spark has a lane then, those that only compute have two, and lanes run beside each other. On two
 processors tests with time limits would fail at times (load 20).
 
 A test of the suites `integration` and `spark` that failed by a timeout or a deadline runs once
@@ -78,9 +78,11 @@ STARVED_S = 1800
 HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
 """`make check` runs them."""
 SUITES = {
-    "unit": Suite(("unit",), 2, "worksteal", left_out=HOUSE_RULES),
-    "simulation": Suite(("simulation",), 2, "worksteal", gives_way=True),
-    "property": Suite(("spec", "property"), 2, "worksteal", gives_way=True),
+    # One process each: with pytest-xdist each process collects all tests, which takes a tenth of
+    # the suite, and reports each test to another process. Two suites run side by side instead.
+    "unit": Suite(("unit",), left_out=HOUSE_RULES),
+    "simulation": Suite(("simulation",), gives_way=True),
+    "property": Suite(("spec", "property"), gives_way=True),
     # It builds kernels, and then runs its targets side by side.
     "fuzz": Suite(("fuzz",)),
     # Each process has clusters of its own, as integration's conftest forms groups. Half of these
@@ -94,11 +96,11 @@ LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
 Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
 STAGES: Sequence[Lanes] = (
-    (("unit",), ("fuzz",)),
-    (("integration", "spark"), ("simulation", "property")),
+    (("unit",), ("fuzz", "property")),
+    (("integration", "spark"), ("simulation",)),
 )
-"""On two processors: one after another."""
-LANES: Lanes = (("integration",), ("spark",), ("unit", "simulation", "property", "fuzz"))
+"""On two processors: one stage after another."""
+LANES: Lanes = (("integration",), ("spark",), ("unit", "fuzz"), ("simulation", "property"))
 """On four processors or more: all at once."""
 # Tests that start processes, compile, or take over half a second are no part of an edit's loop.
 QUICK = Suite(

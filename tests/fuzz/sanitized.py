@@ -1,8 +1,9 @@
 """The kernels, built with ASan and UBSan in a folder of their own, and a Python that runs them.
 
 In: the sources. Out: a folder with a copy of the package, or a sentence why there is none: not
-every compiler has sanitizers. Nothing is written beside the sources. The interpreter isn't built
-with sanitizers, so their library is loaded in front of it.
+every compiler has sanitizers. Nothing is written beside the sources. The user's cache keeps the
+kernels until their sources, the flags or the compiler change: compiling them takes over a minute of
+a processor. The interpreter isn't built with sanitizers, so their library is loaded in front of it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks import building
 from tests.time_limits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,16 +95,34 @@ def copy(folder: Path) -> Path:
 
 
 def compile_copy(folder: Path, flags: str, command: Sequence[str]) -> str | None:
-    """Build the kernels of a copy beside their sources; gives what went wrong."""
-    environment = {**os.environ, "CC": shlex.join(command), "CFLAGS": flags, "LDFLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    """Build the kernels of a copy beside their sources, unless the cache has them; return what went
+    wrong.
+    """
     record = folder / "src" / "odradek" / "record"
-    missing = [name for name in KERNELS if not list(record.glob(f"{name}.*.so"))]
-    if done.returncode or missing:
-        return f"{', '.join(missing) or 'setup.py'}: {(done.stdout + done.stderr)[-2000:]}"
+
+    def compile_into(target: Path) -> str:
+        environment = {**os.environ, "CC": shlex.join(command), "CFLAGS": flags, "LDFLAGS": flags}
+        done = subprocess.run(
+            [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"],
+            cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+        missing = [name for name in KERNELS if not list(record.glob(f"{name}.*.so"))]
+        if done.returncode or missing:
+            return f"{', '.join(missing) or 'setup.py'}: {(done.stdout + done.stderr)[-2000:]}"
+        for library in record.glob("*.so"):
+            shutil.copy(library, target)
+        return ""
+
+    sources = [record / f"{name}.py" for name in KERNELS]
+    sources += [record / "native.pxd", record / "native.h", folder / "setup.py"]
+    asked = [*command, "--version"]
+    compiler = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    also = [flags, compiler, sys.version, metadata.version("cython")]
+    kept, wrong = building.once("sanitized", "kernels", sources, also, compile_into)
+    if wrong:
+        return wrong
+    for library in kept.iterdir():
+        shutil.copy(library, record)
     return None
 
 

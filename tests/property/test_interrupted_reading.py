@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.property.interrupting import At, Interruption, places
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
+from tests.volume import pairs
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -172,8 +173,9 @@ KINDS = [
 """Who steps the engine in the caller's thread, and what comes."""
 
 
-@pytest.mark.parametrize(("kind", "exception"), KINDS)
-@pytest.mark.parametrize("what", ACTIONS)
+@pytest.mark.parametrize(
+    ("kind", "exception", "what"), [(*kind, what) for kind, what in pairs(KINDS, ACTIONS)]
+)
 def test_an_interrupted_reader_misses_nothing(
     servers: str, what: str, kind: str, exception: type[BaseException]
 ) -> None:
@@ -200,8 +202,10 @@ def test_an_interrupted_reader_misses_nothing(
         reader.check("the end")
 
 
-@pytest.mark.parametrize(("kind", "exception"), KINDS[:3])
-@pytest.mark.parametrize("what", ["pause", "resume"])
+@pytest.mark.parametrize(
+    ("kind", "exception", "what"),
+    [(*kind, what) for kind, what in pairs(KINDS[:3], ["pause", "resume"])],
+)
 def test_interrupted_sorting_loses_nothing_that_waits(
     servers: str, what: str, kind: str, exception: type[BaseException]
 ) -> None:

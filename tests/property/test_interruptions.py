@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.property.interrupting import OURS, At, Interruption, places
 from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
+from tests.volume import pairs
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -189,8 +190,7 @@ READS: dict[str, Callable[[Consumer], object]] = {
 }
 
 
-@pytest.mark.parametrize("background", [False, True])
-@pytest.mark.parametrize("what", READS)
+@pytest.mark.parametrize(("what", "background"), pairs(READS, [False, True]))
 def test_a_consumer_goes_on(servers: str, what: str, background: bool) -> None:
     action = READS[what]
     options: dict[str, Any] = {"fetch_max_wait_ms": 5, "background": background}

@@ -160,7 +160,7 @@ CALLS: dict[str, tuple[Callable[[Admin], Any], Iterable[Any] | None]] = {
     "list_offsets": (lambda a: a.list_offsets({T0: "LATEST", U0: "EARLIEST"}, TIMEOUT), (T0, U0)),
 }
 """Calls, and the items that each one names; None for those that list what there is."""
-SEEDS = max(4, 24 // PART)
+SEEDS = max(2, 24 // PART)
 NUMBERS = (-128, -2, -1, 0, 1, 99, 127)
 """Such as any field has room for."""
 
@@ -306,13 +306,16 @@ def test_a_call_tells_of_what_it_was_asked(name: str, monkeypatch: pytest.Monkey
         admin.close(0.0)
 
 
-@pytest.mark.parametrize("how", ["closed", "in silence", "gone"])
+HOWS = ("closed", "in silence", "gone")
+
+
+@pytest.mark.parametrize("how", HOWS)
 def test_brokers_that_know_less_than_before(how: str) -> None:
     """A release is rolled back while a client is connected: its next calls are in older versions,
     or it says that the brokers can't do it any more.
     """
     older = UnsupportedVersionError, UnsupportedFeatureError
-    for name, (call, items) in CALLS.items():
+    for name, (call, items) in [*CALLS.items()][HOWS.index(how) :: min(PART, 3)]:
         world, cluster = asked_of(1)
         admin = admin_of(world, cluster)
         admin.describe_cluster()

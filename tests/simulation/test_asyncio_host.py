@@ -69,7 +69,7 @@ def test_schedules_leave_the_trace_of_the_simulated_host(family: Family) -> None
 
 
 def test_so_do_long_schedules() -> None:
-    for seed in range(max(2, SEEDS // 10)):
+    for seed in range(max(1, SEEDS // 10)):
         assert compare(random_schedule(seed, short=False)) > 50
 
 

@@ -16,6 +16,8 @@ from odradek.protocol.messages.offset_commit import API as COMMIT
 from odradek.simulation.coordinators.committed_offsets import Committed
 
 RETENTION = 900.0
+QUIET = {"fetch_max_wait_ms": 20_000}
+"""Of consumers that read nothing for long: few fetches."""
 
 
 def expiring(protocol: str) -> Scene:
@@ -46,7 +48,7 @@ def ages(scene: Scene) -> list[float]:
 @PROTOCOLS
 def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
     scene = expiring(protocol)
-    a = scene.subscribed()
+    a = scene.subscribed(**QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     idle(scene, a, 2 * RETENTION)
@@ -61,7 +63,7 @@ def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
 
 def test_renewals_are_spread_over_time() -> None:
     scene = expiring("consumer")
-    a = scene.subscribed()
+    a = scene.subscribed(**QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     idle(scene, a, 3 * RETENTION)
@@ -72,7 +74,7 @@ def test_renewals_are_spread_over_time() -> None:
 @PROTOCOLS
 def test_an_offset_that_the_caller_committed_is_repeated_as_it_was(protocol: str) -> None:
     scene = expiring(protocol)
-    a = scene.subscribed()
+    a = scene.subscribed(**QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     own = OffsetAndMetadata(3, "mine", 0)
@@ -86,7 +88,7 @@ def test_an_offset_that_the_caller_committed_is_repeated_as_it_was(protocol: str
 
 def test_a_program_that_commits_by_itself_renews_its_commits_itself() -> None:
     scene = expiring("consumer")
-    a = scene.subscribed(enable_auto_commit=False)
+    a = scene.subscribed(enable_auto_commit=False, **QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     a.commit()
@@ -129,7 +131,7 @@ def test_offsets_of_transactions_are_not_replaced(protocol: str) -> None:
     with scene.subscribed("first") as first:
         scene.read(first, 40)
         assert first.poll(0) == []
-    a = scene.subscribed("a")
+    a = scene.subscribed("a", **QUIET)
     while not a.assignment():
         a.poll(0.5)
     producer = scene.transactional()

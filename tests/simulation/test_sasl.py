@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
-from tests.volume import some
+from tests.volume import pairs, some
 
 from odradek.api.admin import Admin
 from odradek.common.errors import (
@@ -137,8 +137,9 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
 # Sessions that end (KIP-368)
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
-@pytest.mark.parametrize("seed", some(range(8), 3))
+@pytest.mark.parametrize(
+    ("seed", "mechanism"), pairs(some(range(8), 3), ["SCRAM-SHA-256", "OAUTHBEARER"])
+)
 def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> None:
     scene = Scene(seed, mechanism, session_lifetime=1.5 + seed % 3)
     events: list[str] = []

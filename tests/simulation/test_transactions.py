@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from tests.soak.chain import Chain, Tally
 from tests.soak.ways import AnyConsumer, AnyProducer, HastyConsumer, finished
-from tests.volume import WHOLE, part
+from tests.volume import WHOLE
 
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
@@ -41,7 +41,7 @@ from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(480)))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", 480 if WHOLE else 10))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 4 if WHOLE else 1
 """Tests that the seeds are spread over."""

@@ -106,7 +106,7 @@ def _run_seeds(case: dict[str, Any]) -> None:
     assert case["expect"] or any(s["do"] == "look" for s in case["steps"]), "it can't fail"
     seeds = case.get("seeds", 5)
     if not any("distinct_first_dials" in expected for expected in case["expect"]):
-        seeds = part(seeds, 2)
+        seeds = part(seeds)
     seen: set[str] = set()
     for seed in range(seeds):
         try:

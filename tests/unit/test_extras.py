@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from tests.time_limits import HANG_S
+from tests.volume import some
 
 from odradek.cli.demo import bare
 from odradek.common.extras import DISTRIBUTIONS, OPTIONAL, require_extra
@@ -112,7 +113,7 @@ def test_the_command_says_what_it_needs(package: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["--asyncio"]])
+@pytest.mark.parametrize("more", some([["--asyncio"], []], 1))
 def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> None:
     code = "".join(
         BLOCKED.format(package=package, code="pass")

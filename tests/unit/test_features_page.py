@@ -11,7 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,7 @@ class Module:
             if isinstance(node, Function) and node.name.startswith("test_")
         }
 
+    @cached_property
     def imports(self) -> set[str]:
         """Names of all imported modules."""
         found = set()
@@ -65,20 +66,26 @@ class Module:
                 found.add(node.module)
         return found
 
+    @cached_property
     def lets_off(self) -> bool:
         """Whether something outside of its functions skips them all."""
         outside = [n for n in self.tree.body if not isinstance(n, Function | ast.ClassDef)]
         return any(LETS_OFF & set(called(node)) for node in outside)
 
+    @cached_property
+    def known(self) -> dict[str, Function]:
+        """The functions of the module, and those of the helpers that it imports."""
+        found: dict[str, Function] = {}
+        for helper in helpers(self.imports):
+            found |= helper.functions
+        return found | self.functions
+
     def asserts(self, name: str) -> bool:
         """Whether a function checks something, itself or by functions of the tests."""
-        known = dict(self.functions)
-        for helper in helpers(self.imports()):
-            known = {**helper.functions, **known}
         seen: set[str] = set()
         coming = [name]
         while coming:
-            function = known.get(coming.pop())
+            function = self.known.get(coming.pop())
             if function is None or function.name in seen:
                 continue
             seen.add(function.name)
@@ -108,10 +115,10 @@ def helpers(imports: set[str]) -> Iterator[Module]:
 def problems(found: Module, test: str) -> list[str]:
     """Why a test (or, without a name, a file of tests) shows nothing."""
     told = []
-    imports = found.imports()
-    if not uses_odradek(imports) and not any(uses_odradek(m.imports()) for m in helpers(imports)):
+    imports = found.imports
+    if not uses_odradek(imports) and not any(uses_odradek(m.imports) for m in helpers(imports)):
         told.append("doesn't import odradek")
-    if found.lets_off():
+    if found.lets_off:
         told.append("is skipped as a whole")
     if not found.tests:
         told.append("has no test")

@@ -154,7 +154,7 @@ class Pinned(bytearray):
 
 def test_hostile_lengths_allocate_nothing() -> None:
     broken: list[tuple[type[Message], int, bytes]] = []
-    for message, version in PAIRS:
+    for message, version in some(PAIRS, len(PAIRS) // 3):
         frame = b"".join(fitted(message, version).encode(version))
         broken.extend(
             (message, version, frame[:at] + hostile + frame[at + 4 :])
@@ -163,7 +163,7 @@ def test_hostile_lengths_allocate_nothing() -> None:
         )
     Random(7).shuffle(broken)
     with peak_below(512 * 1024):
-        for message, version, frame in broken[:3000]:
+        for message, version, frame in broken[:1500]:
             with suppress(MalformedMessageError):
                 message.decode(frame, version)
 

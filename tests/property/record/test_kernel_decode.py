@@ -14,13 +14,13 @@ from tests.fuzz import corpus
 from tests.fuzz.agreement import all_outcomes, outcome
 from tests.fuzz.frames import Frames, make_seeds
 from tests.fuzz.kernels import native
-from tests.volume import part
+from tests.volume import WHOLE, part
 
 from odradek.record import reference
 
-CASES = part(88_000, least=11_000)
+CASES = part(88_000, least=6_000)
 ON_AND_ON = part(12_000)
-CHUNKS = 8
+CHUNKS = 8 if WHOLE else 4
 kernel = native("kernel")
 
 

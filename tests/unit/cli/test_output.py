@@ -20,19 +20,15 @@ RUN = "from odradek.cli import main; main()"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [["version"], ["--help"], ["simulate", "explore", "--seeds", "1"]]
-)
+@pytest.mark.parametrize("words", some([["version"], ["--help"]], 1))
 def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", RUN, *words], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 1
-    *earlier, last = done.stderr.decode().splitlines()
-    assert last.endswith("output can't be written: No space left on device")
-    # On a busy machine a simulation has told how far it is.
-    assert all("schedule" in line for line in earlier)
+    (line,) = done.stderr.decode().splitlines()
+    assert line.endswith("output can't be written: No space left on device")
 
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
@@ -63,7 +59,7 @@ def test_an_option_without_effect_is_a_line_on_stderr() -> None:
             (["topics", "list", "--json", *NOWHERE], 1),
             (["topics", "describe", "/", "--json", *NOWHERE], 1),
         ],
-        4,
+        3,
     ),
 )
 def test_a_reader_that_has_gone_changes_no_status(words: list[str], status: int) -> None:

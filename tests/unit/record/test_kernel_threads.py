@@ -279,7 +279,7 @@ def test_a_list_may_change_while_it_is_gathered() -> None:
 
     def change() -> None:
         try:
-            for turn in range(RECORDS // 3):
+            for turn in range(RECORDS // 10):
                 for at in range(0, len(items), 7):
                     items[at] = b"%c" % (97 + turn % 3) * (turn * 37 % 900)
                 del items[-5:]

@@ -103,11 +103,11 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
 def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
     """Each of its records is within the limit of headers; all of them aren't within memory's.
 
-    It is a quarter as large, and so are the limits.
+    It is a sixteenth as large, and so are the limits.
     """
-    made = batch(b"".join(record(n, 10_000) for n in range(250)), 250)
-    limits = Limits(decompressed=8 * MB, headers=10_000)
-    with peak_below(25 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
+    made = batch(b"".join(record(n, 10_000) for n in range(64)), 64)
+    limits = Limits(decompressed=2 * MB, headers=10_000)
+    with peak_below(7 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
         decode(made, start_offset=0, limits=limits)
 
 
@@ -136,7 +136,7 @@ def test_more_records_than_a_batch_may_have(codec: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
-    made = encode([(5, 0, 0, None, bytes(32 * MB), ())], compression=codec)
+    made = encode([(5, 0, 0, None, bytes(12 * MB), ())], compression=codec)
     with (
         peak_below(8 * MB),
         pytest.raises(RecordLimitError, match=r"at offset 5: .*exceed 1048576 bytes") as caught,
@@ -144,7 +144,7 @@ def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
         decode(memoryview(made), start_offset=5, limits=Limits(decompressed=MB))
     assert (caught.value.option, caught.value.found) == ("max.decompressed.batch.bytes", MB)
     assert caught.value.record is None
-    fits = decode(memoryview(made), start_offset=5, limits=Limits(decompressed=32 * MB + 50))
+    fits = decode(memoryview(made), start_offset=5, limits=Limits(decompressed=12 * MB + 50))
     assert fits.columns.count == 1
 
 

@@ -14,11 +14,10 @@ def texts(source: str, path: str = "clients/x.py") -> list[tuple[str, str]]:
     return visitor.found
 
 
-def test_the_page_is_up_to_date() -> None:
+@pytest.mark.slow
+def test_the_page_is_up_to_date_and_every_area_has_texts() -> None:
     assert messages_page.PAGE.read_text() == messages_page.page(), "run tools/messages_page.py"
 
-
-def test_every_area_has_texts() -> None:
     assert set(messages_page.by_area()) == set(messages_page.AREAS)
 
 
