@@ -25,7 +25,7 @@ class Outsiders:
         self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Report a result unless it is late. Whoever removes the entry first reports."""
+        """Report a result unless it is late. The thread that removes the entry reports."""
         entry = self.owed.pop(token, None)
         if entry is not None:
             entry[1](result, error)
