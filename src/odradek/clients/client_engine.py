@@ -1,7 +1,7 @@
-"""The engine of one client: network and metadata put together, and the flows that all calls share.
+"""Combine network and metadata of one client, and the flows that all calls share.
 
-In: a host's inputs (handed on to the network), calls of the facades. Out: completions.
-Producer, consumer and admin engines add their components to it. Must not: know records.
+In: a host's inputs (passed to the network), calls of the clients. Out: completions. Producer,
+consumer and admin engines add their components to it. Must not know records.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ UNFINISHED = {
 
 
 def again(error: KafkaError) -> KafkaError:
-    """Return the same error for another caller, with a traceback of its own."""
+    """Return a copy of an error for another caller, with a separate traceback."""
     made = copy(error)
     made.__cause__ = error.__cause__
     return made
@@ -107,7 +107,7 @@ class ClientEngine(Engine):
         self.config = config
         self.rng = rng
         self.traces: Traces | None = None
-        """Who hears of what its callers do."""
+        """Receives spans of the callers' calls, if tracing is on."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
         # A host calls the network; `not_sent` is in this class.
         self.connected, self.disconnected = network.connected, network.disconnected
@@ -181,7 +181,7 @@ class ClientEngine(Engine):
         return self._denials
 
     def traced_by(self, traces: Traces) -> None:
-        """Report what callers do from now on to `traces`."""
+        """Trace the callers' calls with `traces` from now on."""
         self.traces = traces
 
     # Flows that calls share
@@ -198,7 +198,7 @@ class ClientEngine(Engine):
         now = yield START
         check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
-            del self.metadata.topic_errors[name]  # what others were told before is asked again
+            del self.metadata.topic_errors[name]  # an error that other callers got is checked again
         while True:
             snapshot = self.metadata.snapshot
             found = snapshot.topic(name) if snapshot is not None else None
@@ -217,8 +217,8 @@ class ClientEngine(Engine):
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
         """Wait for the next change of the metadata; raises at the deadline (R-RT-2).
 
-        `so_far` says what is known already, in words that fit after those of `what`. The caller
-        whose time is up says so too, where a busy machine doesn't let the flow raise in time.
+        `so_far` is what is known already, as a text after `what`. It is also used in the caller's
+        own error if a busy machine doesn't let the flow raise in time.
         """
         if now >= deadline:
             raise self.timeout(what + so_far, now)
@@ -243,7 +243,7 @@ class ClientEngine(Engine):
     def ask(
         self, address: Address, body: AnyRequest, response: type[M], deadline: float
     ) -> Flow[M]:
-        """One request to one broker, once; any `KafkaError` may come out."""
+        """Send one request to one broker, without a retry; any `KafkaError` may be raised."""
         now = yield START
         connection = yield from self.connect(address, deadline, now)
         now = self.now
@@ -265,7 +265,7 @@ class ClientEngine(Engine):
     def timed_out(
         self, happened: str, now: float, own_attempts: Sequence[Attempt] = ()
     ) -> KafkaTimeoutError:
-        """Return the error of what `happened` by a deadline, with the attempts that failed."""
+        """Return the error of a timed-out call, with failed attempts; `happened` is its text."""
         attempts = [*self.recent_attempts(now), *own_attempts]
         error = self._timeout(happened, now, attempts)
         if (refusal := self.updater.refusals.latest()) is not None:
@@ -299,12 +299,12 @@ class ClientEngine(Engine):
     # A cluster that is away (R-RB-6)
 
     def unavailable_since(self) -> float | None:
-        """Since when no broker can be reached; None while one can."""
+        """Return since when no broker can be reached; None while one can."""
         since = self.updater.unavailable_since
         return self.updater.due_since if since is None and self.metadata.snapshot is None else since
 
     def unavailable_until(self) -> float:
-        """When a call may say that no broker can be reached; infinite if never."""
+        """Return when a call may report that no broker can be reached; infinite if never."""
         limit: float | None = self.config["metadata.unavailable.timeout.ms"]
         since = self.unavailable_since()
         return math.inf if limit is None or since is None else since + limit
@@ -346,7 +346,7 @@ class ClientEngine(Engine):
             self.cancel_now(call, self.unreached(what, now))
 
     def callers(self) -> list[tuple[Completion[Any], str]]:
-        """Return the waiting calls, and what they wait for."""
+        """Return the waiting calls with texts of what they wait for."""
         return list(self._callers.items())
 
     def recent_attempts(self, now: float) -> list[Attempt]:
@@ -392,7 +392,7 @@ class ClientEngine(Engine):
         deadline: float,
         unreached_until: float = math.inf,
     ) -> None:
-        """Note what a caller waits for, for `explain()`.
+        """Note a caller's wait for `explain()`.
 
         The wait ends at `unreached_until` if the client has reached no broker by then.
         """
@@ -411,7 +411,7 @@ class ClientEngine(Engine):
             self.start(self._refuse(completion, what))
 
     def waits(self) -> list[tuple[str, float]]:
-        """Return what callers wait for, and until when: for `explain()`."""
+        """Return the callers' waits with their deadlines, for `explain()`."""
         return [(what + so_far, until) for what, (until, so_far) in list(self.waiting.items())]
 
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
@@ -450,7 +450,7 @@ class ClientEngine(Engine):
         return {topic.name: topic for topic in found.settled().values()}
 
     def just_made(self, topic: str) -> bool:
-        """Whether this client has made a topic, so that not every broker knows of it yet."""
+        """Return whether this client has just created a topic unknown to some brokers."""
         return False
 
     # Refusals (R-CS-4)

@@ -1,4 +1,4 @@
-"""Check that a connection leads to our cluster, before requests that only name topics.
+"""Check that a connection leads to the client's cluster, before requests that only name topics.
 
 Such requests write records by name, create or delete topics, obtain a producer id, or look up
 offsets.
@@ -7,8 +7,8 @@ In: a connection that is ready. Out: whether it can be trusted. An address may b
 another cluster (R-RB-5); from Produce 13 and Fetch 13 on, topic ids keep records apart, but older
 brokers would write them to another cluster's topic of the same name. The snapshot that named the
 address may be minutes old, so each connection is checked once, unless it has returned a snapshot
-itself. So is a connection on which a topic's id isn't known. Must not: take part in refreshes
-(R-MD-4 allows one).
+itself. A connection on which a topic's id isn't known is checked again. Must not take part in
+refreshes (R-MD-4 allows one).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
 class ClusterCheck:
-    """Asks the connections of one client whose they are."""
+    """Checks the cluster ids of one client's connections."""
 
     def __init__(self, engine: Engine, network: NetworkClient, metadata: Metadata) -> None:
         self._engine = engine
@@ -53,7 +53,7 @@ class ClusterCheck:
         return None if found is None or not self.agreed(found, now) else found
 
     def passed(self, connection: Connection, now: float) -> bool:
-        """Whether records may go there; asks where that isn't known, and `changed` tells."""
+        """Return whether records may be sent there; if unknown, ask, and notify `changed` later."""
         if connection.ours or connection.asked_whose:
             return connection.ours
         network = self._network
@@ -66,7 +66,7 @@ class ClusterCheck:
         return False
 
     def doubt(self, address: Address, now: float) -> None:
-        """Doubt an address whose broker doesn't know a topic's id: it may be another cluster's."""
+        """Check an address whose broker doesn't know a topic's id: the cluster may differ."""
         connection = self._network.connection(address)
         if connection is not None and connection.ready:
             self.passed(connection, now)

@@ -171,14 +171,14 @@ class NetworkClient(ClientConnections):
     ) -> float:
         """Return when an attempt is allowed; infinite if another event has to come first."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # there already: only the end of a throttle comes by time alone
+        if found is not None:  # it exists: only a throttle ends at a known time
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
     def dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> Connection:
-        """Open a connection; the caller has asked `may_dial`."""
+        """Open a connection; the caller has checked `may_dial`."""
         self._next_id += 1
         record = self.states.state(address)
         if purpose == ASIDE:
@@ -192,10 +192,10 @@ class NetworkClient(ClientConnections):
         return connection
 
     def dial_for_metadata(self, address: Address, now: float) -> Connection:
-        """Connect to ask for metadata, perhaps beside an attempt that has had no answer so far.
+        """Connect for a metadata request, perhaps beside an attempt that is still pending.
 
-        So an address has two attempts at a time at most, begun after about 0, 2, 4 and 8 seconds:
-        any may lead to a broker that answers, and the first has the whole setup timeout.
+        So an address has at most two attempts at a time, begun after about 0, 2, 4 and 8 seconds:
+        any of them may reach a broker that answers, and the first has the whole setup timeout.
         """
         data = self.connection(address)
         first = data or self.connection(address, METADATA)
@@ -219,7 +219,7 @@ class NetworkClient(ClientConnections):
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """In one pass (R-CS-5): fail what is overdue, note proofs, close what idles (R-CS-7)."""
+        """Fail overdue requests, note proofs (R-CS-5) and close idle connections (R-CS-7)."""
         moved = False
         for connection in list(self._by_id.values()):
             if connection.bytes_seen and connection.ready:  # neither silent nor overdue
@@ -259,7 +259,7 @@ class NetworkClient(ClientConnections):
         return moved
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """Close idle connections beside one that was silent to its end: they may fail as well."""
+        """Close idle connections to the address of a silent one: they may fail as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address got no response")
@@ -275,8 +275,8 @@ class NetworkClient(ClientConnections):
         self.engine.start(reauthenticate(self, connection, mechanism, session))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
-        if connection.purpose == ASIDE:  # what was asked on it is asked elsewhere
+        """Mark a silent connection: it proves nothing until bytes come or it times out (R-RB-2)."""
+        if connection.purpose == ASIDE:  # its requests are sent on another connection
             self.fail(connection, DisconnectedError(f"no response for {SUSPICION:.0f} s"), now)
             return
         connection.silent(now)
@@ -290,7 +290,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def _heard(self, connection: Connection, now: float) -> bool:
-        """Bytes came; say whether that ended a silence."""
+        """Note that bytes came; return whether that ended a silence."""
         self.heard_at = now
         if not connection.heard(now):  # nearly always
             return False
@@ -426,7 +426,7 @@ class NetworkClient(ClientConnections):
             self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
-        """Let callers read a refusal that came in one step with the end of the connection."""
+        """Let callers read a refusal that arrived in one step with the end of the connection."""
         now = yield START
         self._disconnected(number, error, now, late=True)
 
@@ -458,7 +458,8 @@ class NetworkClient(ClientConnections):
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
         if not failure and not aside and now < connection.last_used + IN_USE:
-            # Brokers close what has idled for minutes; this one is going away, and perhaps others.
+            # Brokers close connections that were idle for minutes; this one shuts down, and perhaps
+            # others do.
             connection.leaves_in_use()
             self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)

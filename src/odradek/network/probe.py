@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 PATIENCE = 2.0
-"""Seconds for a port to answer in plaintext; one that speaks TLS may wait for more."""
+"""Seconds for a port to answer in plaintext; one that expects TLS may wait for more bytes."""
 WITH_LIST = 1
-"""The version of SaslHandshake that is asked with."""
+"""The version of SaslHandshake that is sent."""
 
 
 class Suspicion(StrEnum):
@@ -69,7 +69,7 @@ def suspect(
 
 
 def begin(connection: Connection, now: float) -> bool:
-    """Take over the question; say whether this connection has to be opened in plaintext."""
+    """Start the pending question; return whether this connection must be opened in plaintext."""
     suspicion = connection.record.suspicion
     if suspicion not in (Suspicion.PLAINTEXT_PORT, Suspicion.SASL_PORT):
         return False
@@ -85,9 +85,10 @@ def ask(
     connection: Connection,
     now: float,
 ) -> Flow[float]:
-    """After ApiVersions were answered: raise what is known by that, or by one more question."""
+    """After the response to ApiVersions, raise the error that it proves, or ask once more."""
     if in_plaintext(connection):
-        connection.record.suspect_of(connection.asks)  # as long as that is so, it is what is asked
+        # while that is so, this question is asked again
+        connection.record.suspect_of(connection.asks)
         raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
         return now
@@ -116,9 +117,9 @@ def in_plaintext(connection: Connection) -> bool:
 def judged(connection: Connection, error: KafkaError) -> KafkaError:
     """Return the error of a connection, corrected if it was opened in plaintext only to ask.
 
-    A peer that isn't Kafka, as a proxy that answers HTTP to plaintext, proves nothing about the
-    port: with TLS it may lead to a broker again in a moment. Nor does an attempt without TCP: the
-    next listener there is asked again, if it closes connections without an error.
+    A peer that isn't Kafka, such as a proxy that answers HTTP to plaintext, proves nothing about
+    the port: with TLS it may lead to a broker again in a moment. Nor does an attempt without TCP:
+    the next listener there is asked again, if it closes connections without an error.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

@@ -106,7 +106,7 @@ def _place(target: Address) -> bytes:
 
 def host_bytes(host: str) -> bytes:
     """Encode a name for DNS. Raises `ValueError` for an invalid one."""
-    if not is_host(host):  # the end of a line would begin another one in a request's head
+    if not is_host(host):  # a line break would begin another line in a request's head
         raise ValueError("the host contains invalid characters")
     return host.encode("ascii" if host.isascii() else "idna")
 

@@ -1,6 +1,6 @@
-"""The real world: sockets, threads, TLS, names, forks. Runs engines over real connections.
+"""Run engines over real connections: sockets, threads, TLS, names, forks.
 
-In: an engine's effects. Out: what really happened, as the engine's inputs. Must not: decide
-anything about Kafka; be imported by a room below. Importing it starts no thread, opens no socket
-and seeds no generator.
+In: an engine's effects. Out: real events, as the engine's inputs. Must not decide anything about
+Kafka, or be imported by a package below. Importing it starts no thread, opens no socket and seeds
+no generator.
 """

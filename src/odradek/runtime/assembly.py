@@ -1,7 +1,7 @@
-"""Puts a client together: its host, engine and calls, its credentials, and where its events go.
+"""Assemble a client: its host, engine and calls, its credentials, and the target of its events.
 
-In: a configuration, what makes the engine. Out: the calls, ready for the first one. Must not: open
-anything, or keep the client alive.
+In: a configuration, a function that creates the engine. Out: the calls, ready for the first one.
+Must not open anything, or keep the client alive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def assembled(
     calls: Callable[..., ClientCalls[E]],
     producer: Callable[[dict[str, Any]], Any],
 ) -> ClientCalls[E]:
-    """Take a host that is given, or make the usual one; `producer` makes that of `events.topic`."""
+    """Use a given host or create the usual one; `producer` is for `events.topic`."""
     kind, directory = type(client).__name__, config["events.dir"]
     host = host_from_sources(config)
     real = host is None

@@ -17,7 +17,7 @@ from odradek.common.errors import ClientForkedError
 
 
 class Forkable(Protocol):
-    """Something whose file descriptors a child has to let go of."""
+    """An object with file descriptors that a forked child has to close."""
 
     def abandon(self) -> None:
         """Close the child's copies of all file descriptors, and do nothing else."""
@@ -44,10 +44,10 @@ def _abandon_all() -> None:
 
 
 class ForkSwitch:
-    """Says whether this is still the process that made it, to those who ask for each record.
+    """Whether this is still the process that created it, for checks at each record.
 
-    To ask for the pid is a system call. A child that wasn't forked by Python isn't noticed here; it
-    is by the guard, which everything asks that takes a lock or touches a socket.
+    Getting the pid is a system call. A child that wasn't forked by Python isn't noticed here, but
+    by the guard, which is checked before any lock is taken or a socket is used.
     """
 
     __slots__ = ("__weakref__", "here")
@@ -62,14 +62,14 @@ class ForkSwitch:
 
 
 class ForkGuard:
-    """Remembers the process that made a client."""
+    """Remembers the process that created a client."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the client."""
+        """Whether this is a child of the process that created the client."""
         return os.getpid() != self._pid
 
     def check(self) -> None:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 GRACE = 0.05
-"""Seconds beyond the deadline for a flush to end by itself."""
+"""Additional seconds after the deadline, in which a flush ends itself."""
 LAST = -(1 << 30)
-"""The priority of a finaliser of `multiprocessing` that is called after all others."""
+"""The priority of a finalizer of `multiprocessing` that is called after all others."""
 
 
 class Opened:
@@ -82,12 +82,12 @@ class Opened:
             watch.detach()
 
     def shut(self) -> None:
-        """Let it end by itself."""
+        """End the client without waiting."""
         self.engine.shut()
         self.host.drop()
 
     def tell_unheard(self, say: Callable[[str], object]) -> None:
-        """Say what a callback raised for the program (R-HO-5), which makes no call any more."""
+        """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
         try:
             self.host.check()
         except BaseException as error:
@@ -153,10 +153,10 @@ def _ended(what: Opened) -> None:
 def _at_exit() -> None:
     """Flush all clients at the interpreter's end, while the threads of hosts still run.
 
-    Handlers that were registered before this one come later: `send` raises there.
+    Handlers that were registered before this one run later: `send` raises in them.
     """
     known: dict[Opened, bool] = {}
-    """Ours, each with whether it was not dropped before."""
+    """Clients, each with whether it wasn't dropped before."""
     try:
         for what in list(_open):
             if not what.host.forked and (watch := _open.pop(what, None)) is not None:
@@ -178,15 +178,15 @@ def _at_exit() -> None:
 
 
 def _end(what: Opened) -> None:
-    """Take no record any more, and have all be sent that were taken."""
+    """Refuse further records, and send all accepted ones."""
     if (producer := what.producer) is None:
         return
     ends = ClientClosedError(f"{what} accepts no more records, because the program is ending")
     producer.accumulator.refuse(ends)
-    producer.accumulator.close_all()  # `send` asks no open batch
+    producer.accumulator.close_all()  # `send` doesn't check open batches
     if what.host.in_use:
-        what.host.surfacing = False  # nothing of a callback's may end this
-        # One that has nothing left to send may be amid the callbacks of what it has sent.
+        what.host.surfacing = False  # no error of a callback may interrupt this
+        # One with nothing left to send may be in the callbacks of the records that it has sent.
         what.ending = what.ending or LastFlush(what, producer)
         what.host.wake()
 
@@ -202,13 +202,13 @@ def _watch_child(_: object = None) -> None:
 
 
 def _child_ends() -> None:
-    """Flush in a child; this is called in the parent as well, where `atexit` comes later."""
+    """Flush in a child; this is called in the parent as well, where `atexit` runs later."""
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _at_exit()
 
 
 def _transaction(producer: ProducerEngine) -> TransactionManager | None:
-    """Its transaction, if one is open: also where all records are acknowledged."""
+    """Return its open transaction, if there is one, even if all records are acknowledged."""
     manager = producer.transactions
     return manager if manager is not None and manager.open else None
 
@@ -232,7 +232,7 @@ class LastFlush:
         self.done: Completion[None] = producer.start(flow)
 
     def tell(self, say: Callable[[str], object]) -> None:
-        """Say which records were lost, or what became of the open transaction."""
+        """Log which records were lost, or what happened to the open transaction."""
         if text := self._lost() if self.transaction is None else self._of(self.transaction):
             error = self.done.error
             say(text if error is None else f"{text} {type(error).__name__}: {error}")

@@ -1,14 +1,14 @@
 """Define the lock of a client: a C lock, so that no exception can leave it held (R-HO-1).
 
-In: nothing. Out: a reentrant lock that knows whether this thread holds it: code that finds that has
-interrupted its holder (a signal handler, a finaliser, a logging handler) and has to return
-(R-HO-2). Must not: wrap its `__enter__` or `__exit__` in Python: a signal between the bytecodes of
-a wrapper would leave the lock held forever. Forks are checked before it is taken.
+In: nothing. Out: a reentrant lock that knows whether this thread holds it. If it does, the code has
+interrupted the holder (as a signal handler, a finalizer, a logging handler) and has to return
+(R-HO-2). Must not wrap its `__enter__` or `__exit__` in Python: a signal between the bytecodes of a
+wrapper would leave the lock held forever. Forks are checked before it is taken.
 
-CPython 3.14 checks for signals after each call, that of `__enter__` too, and before the block is
-entered: there a `with` of a C lock leaves it held (after 47,000 of 70,000 signals). So from 3.14 on
-`__enter__` is Python after all: its own call of C is inside of a `try`, and no signal is handled
-between its end and the block.
+CPython 3.14 checks for signals after each call, including `__enter__`, before the block is entered:
+so a `with` of a C lock leaves it held (after 47,000 of 70,000 signals). Therefore from 3.14 on
+`__enter__` is in Python after all: it calls the C function inside of a `try`, and no signal is
+handled between its end and the block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClientLock(_Reentrant):  # type: ignore[valid-type, misc]  # the C type ha
     __slots__ = ()
 
     is_mine = vars(_Reentrant)["_is_owned"]
-    """Whether this thread has it: what `threading.Condition` asks, too."""
+    """Whether this thread holds it; `threading.Condition` uses this, too."""
 
     if sys.version_info >= (3, 14):
 
@@ -54,5 +54,5 @@ def new_mark() -> ClientLock | threading.Lock:
 
 
 def this_thread() -> int:
-    """Return the number of the calling thread; another one may have it after this one's end."""
+    """Return the number of the calling thread, which another thread may get after its end."""
     return threading.get_ident()

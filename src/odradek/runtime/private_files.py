@@ -1,9 +1,9 @@
-"""Open files that only this user may use, so that no other user can have put something there.
+"""Open files that only this user may use, so that no other user can have replaced them.
 
 In: a path in an option or the environment. Out: a file descriptor, or `UnsafeFileError` with the
-reason; for files that are only read, who else may read them. R-IN-5: no symbolic link is followed
-and no pipe waited for; owner and mode are checked on the open file, not on its name. Must not:
-change the mode of an existing file.
+reason; for files that are only read, whether others may read them. R-IN-5: no symbolic link is
+followed and no pipe waited for; owner and mode are checked on the open file, not on its name. Must
+not change the mode of an existing file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _told: set[str] = set()
 
 
 class UnsafeFileError(OSError):
-    """A file exists and isn't one that only this user may use."""
+    """A file exists, and other users may use it."""
 
 
 def append_privately(path: str | os.PathLike[str]) -> int:
@@ -53,7 +53,7 @@ def append_privately(path: str | os.PathLike[str]) -> int:
 
 
 def _shared(found: os.stat_result) -> str:
-    """Why this isn't one user's own file; empty when it is."""
+    """Return why this file isn't private to one user; an empty text if it is."""
     if os.name != "posix":
         return ""
     if found.st_uid != os.geteuid():
@@ -69,7 +69,7 @@ def _shared(found: os.stat_result) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Replace a file of our own, readable for this user only: it may hold passwords."""
+    """Replace one of this user's files, readable for this user only: it may contain passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(text)

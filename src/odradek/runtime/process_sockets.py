@@ -17,7 +17,7 @@ _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 def tcp_connections() -> tuple[int, ...]:
-    """Return the descriptors of established TCP connections; none if the system can't say."""
+    """Return the descriptors of established TCP connections, if the system lists them."""
     found = []
     with suppress(OSError):
         for entry in LISTING.iterdir():

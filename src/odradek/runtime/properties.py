@@ -24,11 +24,11 @@ P = ParamSpec("P")
 
 _SETTING = r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n"
 _HOST_PORT = r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*"
-"""Compiled where a file is read: most clients start without one."""
+"""Compiled when a file is read: most clients start without one."""
 LARGEST = 1 << 20
-"""Bytes of a file of settings."""
+"""Maximum size of a settings file in bytes."""
 LONGEST_PATH = 1000
-"""Characters of a path that an error repeats whole: what it says of it comes after."""
+"""Maximum length of a path that an error repeats completely: the reason follows after it."""
 
 Settings = Mapping[str, Any] | str | os.PathLike[str] | None
 """Configuration of a client: options, or the path of a properties file."""
@@ -46,7 +46,7 @@ def settings(given: Settings, client: str) -> dict[str, Any]:
 
 
 def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Have a client's `__init__` called with a `Config` made of its settings and keywords."""
+    """Call a client's `__init__` with a `Config` of its settings and keywords."""
 
     def decorated(init: Callable[P, None]) -> Callable[P, None]:
         own = getattr(init, "__kwdefaults__", None) or {}
@@ -54,13 +54,13 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
         @wraps(init)
         def construct(self: Any, config: Any = None, **keywords: Any) -> None:
             mine = {name: keywords.pop(name) for name in own if name in keywords}
-            keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+            keywords = sealed(keywords)  # first: no traceback's locals show their values
             try:
                 config = settings(config, client)
                 config = Config(client, config, **keywords)
                 init(self, config, **mine)
             except KafkaError as error:
-                config = None  # what isn't a mapping may have a password in it
+                config = None  # a value that isn't a mapping may contain a password
                 from odradek.common.tracebacks import shorten  # here: most programs see no error
 
                 shorten(error)

@@ -1,9 +1,9 @@
 """Resolve names to numeric addresses in daemon threads, as `getaddrinfo` can't be interrupted.
 
-In: host, port and the receiver of the answer. Out: the addresses as texts in the order of the
-answer, without duplicates, or the error. Must not: cache (R-CS-6: every connection attempt resolves
-again), or choose. A thread whose answer is late is left alone. A request for the same name
-meanwhile joins it, so that a dead name server can't pile up threads.
+In: host, port and a callback for the result. Out: the addresses as texts in the order of the
+response, without duplicates, or the error. Must not cache (R-CS-6: every connection attempt
+resolves again), or choose. A thread whose result is late is abandoned. A request for the same name
+meanwhile waits for the same thread, so that a dead name server can't pile up threads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_numeric(host: str) -> bool:
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Ask the system's resolver; may take as long as it likes."""
+    """Call the system's resolver, which may take any time."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     texts: dict[str, None] = {}
     for family, _, _, _, address in found:
@@ -52,7 +52,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 class Resolver:
-    """The look-ups that are under way in one host."""
+    """The lookups in progress in one host."""
 
     def __init__(self, query: Callable[[str, int], list[str]] = look_up) -> None:
         self._query = query

@@ -40,10 +40,10 @@ RETRIED = frozenset((408, 425, 429))
 
 
 class NoAnswerError(KafkaError):
-    """No server gave an answer that can be used; the text says what became of each."""
+    """No server returned a usable response; the text has the result of each server."""
 
     lasting = False
-    """Another try won't help: a certificate isn't trusted."""
+    """Whether another attempt won't help: a certificate isn't trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class RestAnswer:
     """A server's response."""
 
     place: str
-    """Its URL, without what may be secret."""
+    """The server's URL, without secret parts."""
     status: int
     body: Any
-    """Of its JSON; None where it isn't JSON."""
+    """The parsed JSON; None if it isn't JSON."""
 
     @property
     def passes(self) -> bool:
@@ -64,12 +64,12 @@ class RestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RestLimits:
-    """How long things may take, in seconds."""
+    """Timeouts in seconds."""
 
     call: float
-    """All attempts and the waits between them."""
+    """For all attempts and the waits between them."""
     attempt: float
-    """One question to one server."""
+    """For one request to one server."""
 
 
 class RestServers:
@@ -97,10 +97,10 @@ class RestServers:
         self._resolver = Resolver()
 
     def call(self, method: str, path: str, body: object = None) -> RestAnswer:
-        """Ask until there is an answer that stays as it is, or no time left.
+        """Retry until there is a final response, or no time left.
 
-        A state that may pass (5xx, 429) is given as it is when the time is over. Calls within
-        `one_patience` share the time of the first.
+        A response with a temporary status (5xx, 429) is returned unchanged when the time is over.
+        Calls within `one_patience` share the time of the first.
         """
         data = None if body is None else json.dumps(body).encode()
         deadline, failures = shared(self._clock.now() + self._limits.call), 0
@@ -179,7 +179,8 @@ def _json(answer: Any, place: str, secrets: Any) -> Any:
         return None
     if not isinstance(found, dict):
         return found
-    # In what JSON means: any character may be escaped there, and some servers escape more of them.
+    # Compare parsed JSON: any character may be escaped in it, and servers differ in which they
+    # escape.
     forms = [form for secret in secrets for form in _forms(secret)]
     return {name: _without(value, forms) for name, value in found.items()}
 
@@ -204,7 +205,7 @@ def _forms(header: Secret) -> list[Secret]:
 
 def _failure(error: Exception, place: str) -> NoAnswerError:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(reason, http.client.HTTPException):  # it holds the server's own words
+    if isinstance(reason, http.client.HTTPException):  # it contains the server's text
         return NoAnswerError(f"{place} didn't send a valid HTTP response ({type(reason).__name__})")
     if isinstance(reason, ssl.SSLError):
         words = getattr(reason, "verify_message", "") or reason.reason or str(reason)

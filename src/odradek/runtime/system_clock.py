@@ -1,7 +1,7 @@
-"""The real clock, for rooms that wait outside any client (Spark's synchronous callbacks).
+"""Provide the real clock, for packages that wait outside any client.
 
-In: nothing. Out: monotonic seconds, a pause, the date. Must not: be used by an engine, which is
-handed its time.
+In: nothing. Out: monotonic seconds, a pause, the date. Spark's synchronous callbacks use it. Must
+not be used by an engine, which takes the time as an argument.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def pause(self, seconds: float) -> None:
-        """Wait; only calls that Spark itself makes synchronously come here."""
+        """Wait; only calls that Spark itself makes synchronously use this."""
         time.sleep(seconds)

@@ -55,14 +55,14 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
 
     @property
     def transactions(self) -> TransactionManager:
-        """The manager; raises where there is none."""
+        """The transaction manager; raises an error without a transactional.id."""
         self.check_open()
         if self.engine.transactions is None:
             raise IllegalStateError("this producer has no transactions: set transactional.id")
         return self.engine.transactions
 
     def init_transactions(self, timeout: float | None) -> CallerFlow[None]:
-        """Get the producer's id, and end what was left open under it."""
+        """Get the producer id, and end a transaction that an earlier producer left open."""
         return self._finish("init_transactions", self.transactions.initialize, timeout)
 
     def begin_transaction(self) -> CallerFlow[None]:
@@ -72,7 +72,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         try:
             yield from self.call(lambda _: manager.begin(), None, "begin_transaction()")
         except KafkaError:
-            self._owes_end = False  # the open one was begun by another call
+            self._owes_end = False  # another call has begun the open one
             raise
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
@@ -152,18 +152,19 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(client.commit_transaction)
             except KafkaTimeoutError:
-                self._owes_end = False  # the caller is told to wait for it
+                self._owes_end = False  # the error tells the caller to wait for it
                 raise
             self._owes_end = False
             return
         worse = yield from self._give_up(client, error)
         if isinstance(error, AbortableTransactionError) and isinstance(
             worse, FatalTransactionError
-        ):  # fenced, as the coordinator says at last
+        ):  # the coordinator finally reports it as fenced
             try:
                 raise worse from error
             finally:
-                del worse, error  # or the error holds this frame, which holds the error
+                # otherwise the error refers to this frame, which refers to the error
+                del worse, error
 
     def end_transaction(
         self, timeout: float, deadline: float, client: TransactionClient
@@ -184,10 +185,11 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _give_up(
         self, client: TransactionClient, error: BaseException
     ) -> CallerFlow[KafkaError | None]:
-        """Abort because of an error, unless there is nothing left to abort; say what failed.
+        """Abort because of an error, unless nothing is open; return the error of the abort.
 
-        A commit that was begun can't be taken back. Where a Ctrl-C or a cancellation came amid it
-        its end is waited for, or the next transaction would be refused; a second one ends that.
+        A commit that was begun can't be revoked. If a Ctrl-C or a cancellation came during the
+        commit, its end is waited for, since the next transaction would be refused otherwise; a
+        second one ends the wait.
         """
         if self.closed or self.host.forked:
             return None
@@ -208,7 +210,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """Make the call that ends what is left after an error; its name, and how it failed."""
         name = ""
         try:
-            # Asked in a step: what an interrupted call has begun comes before it.
+            # In a step, so that it runs after what an interrupted call has begun.
             name = yield from self._what_is_left(error)
             if name:
                 yield Do(getattr(client, name))
@@ -223,14 +225,14 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         return self.call(lambda _: self._unended(error), None, "transaction's state")
 
     def _unended(self, error: BaseException | None) -> Flow[str]:
-        """Which call ends what is left after an error; none where nothing is."""
+        """Return the name of the call that ends the open transaction; empty without one."""
         yield START
         manager = self.engine.transactions
         if manager is None or not (manager.open or manager.pending is not None):
             return ""
         if not self._committing:
             return "abort_transaction"
-        # After its own timeout it continues, as that error says.
+        # After its timeout a commit continues, as its error says.
         return "" if isinstance(error, KafkaError) else "commit_transaction"
 
     @property

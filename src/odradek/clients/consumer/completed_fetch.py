@@ -1,8 +1,8 @@
-"""The records of one partition from one fetch answer, until they are handed out.
+"""Hold the records of one partition from one Fetch response, until they are returned.
 
-In: a view of the answer's frame. Out: columns, decoded piece by piece in the caller's thread, and
-the position after them. `survey` looks at batch headers alone, so that the next fetch can go out
-before anything is decoded. Must not: move a position before its rows were handed out (R-GR-1).
+In: a view of the response's frame. Out: columns, decoded piece by piece in the caller's thread, and
+the position after them. `survey` reads batch headers alone, so that the next fetch can be sent
+before anything is decoded. Must not move a position before its rows were returned (R-GR-1).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Survey(NamedTuple):
     size: int = 0
     """Bytes of whole batches."""
     needed: int | None = None
-    """The size of the first batch, where the answer was cut within it."""
+    """Size of the first batch, if the response was cut within it."""
     odd: bool = False
-    """Something that only decoding can name; what follows isn't known."""
+    """Whether there is an error that only decoding can name; later offsets are unknown then."""
     epochs: Sequence[tuple[int, int]] = ()
     """(first offset, leader epoch), one entry for each change."""
 
@@ -52,7 +52,7 @@ DecodingProgress = tuple[
     *tuple[memoryview, int, int, Aborted, tuple[int, Aborted], Wanted],
     *tuple[DecodedRecords | None, int, int, bool],
 ]
-"""How far an answer was decoded and handed out; `CompletedFetch.put_back` names the parts."""
+"""Progress of decoding and returning a response; `CompletedFetch.put_back` names the parts."""
 
 
 class CompletedFetch:
@@ -95,7 +95,7 @@ class CompletedFetch:
         limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = float,
     ) -> None:
-        """`clock`: what decoding takes is measured by it; by default it is always 0."""
+        """Set the records; `clock` measures the time of decoding, by default as 0."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
@@ -111,30 +111,30 @@ class CompletedFetch:
         self._aborted = aborted
         self._start = start
         self.at = 0
-        """Bytes of what was decoded, as they lie in the log."""
+        """Number of decoded bytes of the log."""
         self._before = (0, aborted)
-        """Where the last decoding began: what is left of it may be wanted with more columns."""
+        """Where the last decoding began: its remaining rows may be needed with more columns."""
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self.row = 0
-        """Rows handed out of what is decoded now."""
+        """Number of returned rows of the decoded piece."""
         self.handed = 0
-        """Rows handed out of what was decoded before."""
+        """Number of returned rows of earlier pieces."""
         self.exhausted = False
-        """All was handed out."""
+        """Whether all rows were returned."""
 
     @property
     def valid(self) -> bool:
-        """No seek or new assignment has come between."""
+        """Whether there was no seek or new assignment since the fetch."""
         return self.state.generation == self.generation
 
     @property
     def start(self) -> int:
-        """Where the decoding that comes next begins; after an error, where it began."""
+        """Offset at which the next decoding begins; after an error, where it began."""
         return self._start
 
     def progress(self) -> DecodingProgress:
-        """How far this is; `put_back` goes back to it, whatever has come between."""
+        """Return the present progress, to which `put_back` can return at any time."""
         here = self._records, self.at, self._start, self._aborted, self._before, self._wanted
         return *here, self._decoded, self.row, self.handed, self.exhausted
 
@@ -144,9 +144,9 @@ class CompletedFetch:
         self._decoded, self.row, self.handed, self.exhausted = to[6:]
 
     def move(self, columns: RecordColumns) -> RecordColumns:
-        """Move the position past rows that `peek` gave; they are the caller's then.
+        """Move the position past rows that `peek` returned; the caller owns them then.
 
-        No rows where a seek or a pause has come while they were decoded.
+        Returns no rows if there was a seek or a pause while they were decoded.
         """
         decoded = self._decoded
         with self._lock:
@@ -193,7 +193,7 @@ class CompletedFetch:
             self._start = decoded.next_offset_after(self.row)
             decoded = None
         while decoded is None or (self.row >= decoded.columns.count and not decoded.finished):
-            # At least one: a decoding that may end before the first row never gets on.
+            # At least one row: otherwise decoding would never make progress.
             stop = max(most, ahead, 1) if enough is None else enough
             decoded = self._decode_on(stop, key, value, headers, layout)
         return decoded.columns.slice(self.row, self.row + most)
@@ -205,7 +205,7 @@ class CompletedFetch:
         anything else has moved the position, another iterator included.
         """
         decoded = self._decoded
-        # Bound here, not at the first `next`: by then another may have handed out some of these.
+        # Bound here, not at the first `next`: by then another call may have returned some of these.
         if decoded is None:
             return iter(())
         walk = self._walk_locked if FREE_THREADS else self._walk
@@ -220,8 +220,9 @@ class CompletedFetch:
         begin, end = row + 1, min(row + 1 + len(records), last)
         positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
         for record, epoch, position in zip(records, each, positions, strict=False):
-            # No signal can come between these lines and the `yield`, with a GIL no other thread
-            # either: they call nothing. So a position moves only with a record that is handed out.
+            # No signal is handled between these lines and the `yield`, and with a GIL no other
+            # thread runs: they call nothing. So a position only moves with a record that is
+            # returned.
             if self._decoded is not decoded or self.row != row:
                 return
             if state.generation != self.generation or state.paused:

@@ -1,8 +1,8 @@
-"""The engine of one consumer: subscription, fetcher and offsets on top of the client engine.
+"""Combine subscription, fetcher and offsets of one consumer with the client engine.
 
-In: assignments and calls of the facade. Out: offsets, descriptions, and by `delivery` records or
-columns. The facade's thread may change the assignment and positions while another steps: both hold
-the host's lock. Must not: block; the facade waits for what the flows here wait for.
+In: assignments and calls of the consumer. Out: offsets, descriptions, and by `delivery` records or
+columns. The caller's thread may change the assignment and positions while another thread steps:
+both hold the host's lock. Must not block; the caller waits for the flows here.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 FRAME_SLACK = 64 << 20
-"""A first batch is sent whole even where it is above `fetch.max.bytes`."""
+"""Brokers send a first batch completely even if it exceeds `fetch.max.bytes`."""
 BUFFER_SLACK = 32 << 20
-"""Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
+"""Receive buffers may exceed `fetch.max.bytes` by this, since that only limits their content."""
 
 
 class ConsumerEngine(ClientEngine):
@@ -174,7 +174,7 @@ class ConsumerEngine(ClientEngine):
         return state.position
 
     def positions(self, partitions: Iterable[TopicPartition] | None, deadline: float) -> Flow[None]:
-        """Wait for resets of these (None: all), as far as they stay assigned."""
+        """Wait for position resets of these partitions (None: all), while they are assigned."""
         yield START
         chosen = list(self.subscription.partitions if partitions is None else partitions)
         for state in [self.subscription.get(partition) for partition in chosen]:
@@ -239,9 +239,9 @@ class ConsumerEngine(ClientEngine):
     # Polling
 
     def data(self, deadline: float, of: Selector | None = None) -> Flow[bool]:
-        """Wait until there is something for the caller; False at the deadline, or at the end.
+        """Wait for records or errors for the caller; return False at the deadline or the end.
 
-        `of` returns the partitions that it reads now: what others have doesn't end the wait.
+        `of` returns the partitions that the caller reads now: records of others don't end the wait.
         Raises `NoBrokerAvailableError` once `metadata.unavailable.timeout.ms` has passed (R-RB-6).
         """
         now, group = (yield START), self.group

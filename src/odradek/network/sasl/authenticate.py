@@ -50,9 +50,9 @@ M = TypeVar("M", bound=Message)
 MAX_TOKENS = 16
 """Tokens of one conversation; Kerberos needs four."""
 MARGIN = 0.1
-"""Share of the time left that is kept back, so that a slow function ends with its own error."""
+"""Share of the remaining time that is reserved, so that a slow function ends with its own error."""
 FRAMED = 1
-"""SaslHandshake's version from which on tokens travel in SaslAuthenticate (Kafka 1.0)."""
+"""SaslHandshake's version from which on tokens are sent in SaslAuthenticate (Kafka 1.0)."""
 
 
 class Authentication:
@@ -102,7 +102,7 @@ class Authentication:
     def next_token(self, deadline: float, heard: Heard | None = None) -> Flow[bytes | None]:
         """Return the mechanism's next token, or None at the end of its conversation.
 
-        Slow functions are run meanwhile. `heard`: the broker's token, or its refusal.
+        Slow functions run meanwhile. `heard`: the broker's token, or its refusal.
         """
         engine, connection = self._network.engine, self._connection
         wanted = self._go_on(heard)
@@ -139,13 +139,13 @@ class Authentication:
         except Exception as error:
             text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
             raise AuthenticationError(f"{name} failed in this client: {text}") from error
-        raise failure  # without the cause, which holds the text
+        raise failure  # without the cause, which contains the text
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
-        """Exchange tokens until both sides are content.
+        """Exchange tokens until both sides have finished.
 
-        Return the session's lifetime in seconds (0: unlimited) and its start. The start is the
-        time when the last token was sent, so that the client's session never outlives the broker's.
+        Return the session's lifetime in seconds (0: unlimited) and its start. The start is the time
+        when the last token was sent, so that the client's session never outlives the broker's.
         """
         engine = self._network.engine
         lifetime, sent_at = 0.0, engine.now
@@ -160,7 +160,7 @@ class Authentication:
             lifetime = heard.lifetime
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:
-                raise heard.refusal  # the mechanism has nothing to add
+                raise heard.refusal  # the mechanism adds nothing
         raise ServerNotTrustedError(f"the broker asks for more than {MAX_TOKENS} SASL tokens")
 
     def _say(self, token: bytes) -> Flow[Heard]:
@@ -181,7 +181,10 @@ class Authentication:
 
 
 def _tame(error: BaseException) -> Exception:
-    """`SystemExit` or a cancellation in a user's function ends the authentication, nothing more."""
+    """Convert `SystemExit` or a cancellation in a user's function to an ordinary error.
+
+    It only ends this authentication.
+    """
     if isinstance(error, Exception):
         return error
     made = RuntimeError(type(error).__name__)
@@ -209,5 +212,5 @@ def _trouble(code: int, said: str | None) -> KafkaError:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    # Without the broker's words: no mechanism looks for its secret in what isn't a refusal.
+    # Without the broker's text: no mechanism redacts its secret in errors that aren't refusals.
     return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

@@ -1,7 +1,7 @@
-"""From a configuration to the mechanism that a client authenticates with.
+"""Create the mechanism with which a client authenticates.
 
-In: a configuration, and what only the real world has (clock, token servers, Kerberos), handed in
-by the facade. Out: a mechanism, or None without SASL. Must not: fetch anything yet.
+In: a configuration, and functions of the real world (clock, token servers, Kerberos) that the
+client passes. Out: a mechanism, or None without SASL. Must not fetch anything yet.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class SaslOutsiders:
 
     wall_clock: Callable[[], float]
     random_bytes: Callable[[int], bytes] | None = None
-    """For nonces; None: the client's own generator, as in simulations."""
+    """For nonces; None: the client's random generator, as in simulations."""
     tokens: Callable[[Config], Callable[[], object]] | None = None
-    """Returns the function that returns OAUTHBEARER's tokens.
+    """Returns the function for OAUTHBEARER's tokens.
 
-    It is the user's own, or one that asks a token server (KIP-768).
+    It is the user's function, or one that contacts a token server (KIP-768).
     """
     msk_iam: Callable[[Config], Mechanism] | None = None
     gssapi: Callable[[Config], Mechanism] | None = None

@@ -22,7 +22,7 @@ MOST_STEPS = 10
 
 
 class SecurityContext(Protocol):
-    """One side of a conversation about who is who. Its errors are `AuthenticationError`s."""
+    """One side of a mutual authentication. Its errors are `AuthenticationError`s."""
 
     @property
     def complete(self) -> bool:
@@ -47,7 +47,7 @@ class Gssapi:
         self._new_context = new_context
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Exchange the context's tokens, then say that no security layer is wanted."""
+        """Exchange the context's tokens, then refuse a security layer."""
         heard: bytes | None = None
         try:
             context: SecurityContext = yield Outside(self._new_context, (address,))

@@ -3,8 +3,9 @@
 In: the mechanism's settings. Out: the protocol that `authenticate` runs, and the helpers that
 mechanisms share. A conversation is one authentication of one connection: it yields a token to send
 and receives the broker's bytes, or yields an `Outside`, a slow function that a worker thread runs
-within the setup timeout, and receives its result. It returns when the broker has proved what it has
-to, and raises `AuthenticationError`s. Must not: put a secret into an error.
+within the setup timeout, and receives its result. It returns when the broker has proved itself, as
+far as the mechanism requires that, and raises `AuthenticationError`s. Must not put a secret into an
+error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
 MAX_CHALLENGE = 128 * 1024
-"""Bytes of one token from a broker; Kerberos tickets with many groups are the largest."""
+"""Maximum size of one token from a broker; Kerberos tickets with many groups are the largest."""
 
 
 class HiddenBytes(bytes):
@@ -32,7 +33,7 @@ class HiddenBytes(bytes):
 
 
 class Outside(NamedTuple):
-    """A function that may take long: it is run in a worker thread, and its error is thrown in."""
+    """A slow function: a worker thread runs it, and its error is raised in the generator."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -42,7 +43,7 @@ Conversation = Generator[bytes | Outside, Any, None]
 
 
 class Mechanism(Protocol):
-    """One way to authenticate, with one client's credentials."""
+    """A way to authenticate, with one client's credentials."""
 
     @property
     def name(self) -> str:
@@ -101,7 +102,7 @@ def without(words: str, secret: Secret) -> str:
 
 
 def expect_nothing(mechanism: str, challenge: bytes) -> None:
-    """Raise unless a broker that accepted sends nothing more."""
+    """Raise if a broker that accepted the credentials sends another token."""
     if challenge:
         raise ServerNotTrustedError(
             f"the broker sent {len(challenge)} bytes where {mechanism} expects none"

@@ -125,7 +125,7 @@ def region_of(host: str) -> str | None:
 
 
 class MskIam:
-    """The mechanism of one client; `sign` makes the payload for a broker, in a worker thread."""
+    """The mechanism of one client; `sign` creates the payload for a broker, in a worker thread."""
 
     name = "AWS_MSK_IAM"
 
@@ -133,7 +133,7 @@ class MskIam:
         self._sign = sign
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """One signed payload; a broker that takes it says its version and the request's id."""
+        """Send one signed payload; the response contains the version and the request id."""
         try:
             signed: Secret = yield Outside(self._sign, (address,))
         except TimeoutError as error:

@@ -42,7 +42,7 @@ MILLISECONDS = 1e11
 """From here on the end of a token was given in milliseconds, as Java counts (`lifetimeMs`): as
 seconds it would be in the year 5138."""
 LONGEST_TOKEN = 512 * 1024
-"""Characters; brokers take 512 KiB in all (sasl.server.max.receive.size)."""
+"""Maximum length in characters; brokers accept 512 KiB in all (sasl.server.max.receive.size)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When a new token is asked for: `sasl.login.refresh.*`, in seconds and shares."""
+    """When a new token is requested: `sasl.login.refresh.*`, in seconds and shares."""
 
     factor: float = 0.8
     jitter: float = 0.05
@@ -73,7 +73,7 @@ class Refresh:
 
 
 class Oauthbearer:
-    """The mechanism of one client, with the token that it has now."""
+    """The mechanism of one client, with its current token."""
 
     name = "OAUTHBEARER"
 
@@ -112,9 +112,9 @@ class Oauthbearer:
             if not answer:
                 return
             refused = self._refused(token, answer)
-        self._token = None  # whatever it was, the broker doesn't take it
+        self._token = None  # the broker rejected it for any reason
         if answer:
-            with suppress(AuthenticationError):  # it says once more what it has said
+            with suppress(AuthenticationError):  # it repeats its refusal
                 yield b"\x01"
         raise refused
 
@@ -127,10 +127,10 @@ class Oauthbearer:
         )
 
     def _fetched(self, known: Token | None) -> Token:
-        """In a worker thread: a token newer than the one that was known when one was wanted.
+        """Return a token newer than the one that was `known` when a new one was needed.
 
-        Connections that begin side by side want one each; the second thread may come only when
-        the first has its token already, and asks for no other.
+        Runs in a worker thread. Connections that begin at the same time need one each; the second
+        thread may arrive when the first already has its token, and then requests no other.
         """
         newest = self._newest
         if newest is None or newest is known:

@@ -1,6 +1,6 @@
-"""PLAIN (RFC 4616): the name and the password as they are; use it with TLS only.
+"""Authenticate with PLAIN (RFC 4616): name and password in clear text; use it with TLS only.
 
-In: credentials. Out: one token. Must not: be asked to hide anything from the broker.
+In: credentials. Out: one token. Must not hide anything from the broker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Plain:
             )
         # No value is stored in a local variable here, because tracebacks may show those.
         try:
-            yield _token(credentials)  # the answer may say anything: it couldn't prove a thing
+            # the content of the response doesn't matter: it couldn't prove anything
+            yield _token(credentials)
         except AuthenticationError as error:
             refused = unechoed(error, credentials.password)
         else:

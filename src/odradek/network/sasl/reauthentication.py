@@ -21,14 +21,14 @@ from odradek.network.sasl.mechanism import Mechanism
 from odradek.network.sasl.session import SaslSession
 
 LONGEST_CALL = 30.0
-"""Seconds for credentials to come: a call that hangs mustn't keep the next try away for the hours
-that a session may still last."""
+"""Maximum time for a call that returns credentials, in seconds: a call that hangs mustn't delay the
+next attempt for the hours that a session may still last."""
 
 
 def reauthenticate(
     network: ClientConnections, connection: Connection, mechanism: Mechanism, session: SaslSession
 ) -> Flow[None]:
-    """One re-authentication; the next one is due when the session says so."""
+    """Authenticate again once; the session schedules the next time."""
     now = yield START
     try:
         attempt, first = yield from _first_token(network, connection, mechanism, session, now)

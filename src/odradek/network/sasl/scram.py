@@ -1,10 +1,11 @@
 """Authenticate with SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka does.
 
 In: credentials; a nonce for each conversation. Out: two tokens, neither of which reveals the
-password; and the proof that the broker knows it too: its signature is verified. A broker's demands
-are limited: fewer iterations than 4096 would make the proof easy to attack, more than a million
-would keep this machine busy. Kafka doesn't prepare passwords (SASLprep); nor does this client, or
-the same password would be a different one. Must not: accept a broker that didn't prove itself.
+password; and the proof that the broker knows it too: its signature is verified. The iterations that
+a broker may request are limited: fewer than 4096 would make the proof easy to attack, more than a
+million would take this machine too long. Kafka doesn't prepare passwords (SASLprep), and neither
+does this client; otherwise the same password would differ. Must not accept a broker that didn't
+prove itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ INLINE_ITERATIONS = 8192
 """Iterations above which a worker thread is used, after about 5 ms."""
 LONGEST_SALT = 1024
 KEPT = 16
-"""Salted passwords that are remembered: brokers of a cluster share one, as a rule."""
+"""Number of salted passwords in the cache: the brokers of a cluster usually share one."""
 NONCE = 24
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -70,7 +71,7 @@ class Scram:
         self._salted = {}
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Say who we are, prove that we know the password, and have the broker prove it."""
+        """Send the user name, prove knowledge of the password, verify the broker's proof."""
         credentials, kept = self._credentials, self._salted
         nonce = self._nonce(rng)
         first = f"n={_escaped(credentials.username)},r={nonce}"
@@ -105,7 +106,7 @@ def _escaped(name: str) -> str:
 
 
 def read_challenge(message: bytes, nonce: str) -> Challenge:
-    """Read `r=…,s=…,i=…`; refuse what isn't an answer to our nonce, or asks too much."""
+    """Read `r=…,s=…,i=…`; refuse a response to another nonce, or with too many iterations."""
     fields = _fields(message, "r", "s", "i")
     found, salt_text, iterations_text = fields
     if not found.startswith(nonce) or len(found) == len(nonce):

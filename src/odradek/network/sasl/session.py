@@ -1,7 +1,7 @@
-"""How long a broker takes requests after an authentication (KIP-368), and what waits meanwhile.
+"""Track how long a broker accepts requests after an authentication (KIP-368).
 
 In: the lifetime that the broker announced. Out: when to authenticate again, and whether a request
-has to wait for that. Must not: know mechanisms or time.
+has to wait for that. Must not know mechanisms or time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ EARLIEST, LATEST = 0.85, 0.95
 Clients that began together don't authenticate together.
 """
 LEAST_BETWEEN = 1.05
-"""Seconds between two re-authentications; brokers refuse two within one."""
+"""Minimum number of seconds between two re-authentications; brokers refuse two within one
+second."""
 
 
 class SaslSession:
@@ -30,11 +31,11 @@ class SaslSession:
         self.begun_at = -math.inf
         """When the connection last began to authenticate again."""
         self.renewing = False
-        """It is authenticating again, or gets its credentials for that."""
+        """Whether it is authenticating again, or fetching credentials for that."""
         self.gated = False
-        """Requests wait: the broker would take them for SASL tokens."""
+        """Whether requests wait, because the broker would read them as SASL tokens."""
         self.held: list[InFlightRequest] = []
-        """Those that wait, in their order."""
+        """The waiting requests, in order."""
         self.due_at = self.ends_at = math.inf
         self.renewed(lifetime, began)
 
@@ -61,11 +62,11 @@ class SaslSession:
         self.begun_at = now
 
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
-        """Whether a request has to wait: brokers look at the clock when they come to it.
+        """Return whether a request has to wait, as it may be read after the session's end.
 
-        So it has to wait also for a long fetch that may end after the session.
+        That includes requests after a long fetch that may end later than the session.
         """
-        if self.gated or self.held or now >= self.ends_at:  # none overtakes one that waits
+        if self.gated or self.held or now >= self.ends_at:  # no request overtakes a waiting one
             return True
         return in_flight.patience_ends() >= self.ends_at
 

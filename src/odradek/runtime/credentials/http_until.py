@@ -31,9 +31,9 @@ class Until:
     clock: SystemClock
     deadline: float
     connect: float | None = None
-    """Of TCP, and of TLS; None: what is left."""
+    """Timeout of TCP and of TLS, each; None: the remaining time."""
     read: float | None = None
-    """Of one wait for bytes; None: what is left."""
+    """Timeout of one wait for bytes; None: the remaining time."""
 
     def left(self, most: float | None = None) -> float:
         """Return the seconds that a wait may take; raise `TimeoutError` if there are none."""
@@ -75,7 +75,7 @@ class _Socket:
         self._given_away = False
 
     def sendall(self, data: Any) -> None:
-        """In pieces: a server that takes a byte now and then isn't waited for, either."""
+        """Send in pieces: the deadline also holds for a server that reads one byte now and then."""
         until, rest = self._until, memoryview(data)
         while rest:
             self._sock.settimeout(until.left(until.read))

@@ -73,13 +73,13 @@ class Kerberos:
             self._store["ccache"] = cache
         if self._keytab is not None:
             self._store["client_keytab"] = self._keytab
-            # Of this client alone, in this process alone; gone with the process.
+            # In memory, for this client in this process alone.
             self._store.setdefault("ccache", f"MEMORY:odradek-{os.getpid()}-{next(_numbers)}")
 
     def context(self, address: Address) -> KerberosContext:
         """Return a new context for a broker. Fetches a ticket of this client, if it needs one."""
         if self._keytab is not None:
-            _readable(self._keytab)  # else the library only says that there is no ticket
+            _readable(self._keytab)  # otherwise the library only reports that there is no ticket
         return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
 
     def _context(self, address: Address) -> KerberosContext:
@@ -118,7 +118,7 @@ class KerberosContext:
         return bool(self._context.complete)
 
     def step(self, token: bytes | None) -> bytes | None:
-        """Go on with the broker's token. The first step takes a ticket for the broker's service."""
+        """Process the broker's token. The first step gets a ticket for the broker's service."""
         step: bytes | None = _explained(lambda: self._context.step(token), heard=token is not None)
         return step
 
@@ -152,7 +152,7 @@ def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = ""
 
 
 def words_of(error: Exception) -> str:
-    """Return the text of the minor status; the major one only says that there is an error."""
+    """Return the text of the minor status; the major one only means that there is an error."""
     text = " ".join(str(error).split())
     _, minor, rest = text.partition("Minor (")
     if minor and ": " in rest:

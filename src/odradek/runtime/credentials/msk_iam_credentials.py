@@ -1,10 +1,10 @@
-"""AWS credentials for Amazon MSK: from options, the environment, or whatever botocore knows.
+"""Find AWS credentials for Amazon MSK: from options, the environment, or botocore.
 
 In: `sasl.aws.msk.iam.*` (or IAMLoginModule's options), the AWS_… variables. Out: the mechanism
-AWS_MSK_IAM, or a token function for OAUTHBEARER. Keys that are given as they are need no other
-package; profiles, roles, single sign-on and the credentials of machines and containers are
-botocore's (the extra `odradek[aws]`). Must not: ask AWS before a connection needs it; every
-function here that may wait runs in a worker thread.
+AWS_MSK_IAM, or a token function for OAUTHBEARER. Configured keys need no other package; botocore
+(the extra `odradek[aws]`) provides profiles, roles, single sign-on and the credentials of machines
+and containers. Must not contact AWS before a connection needs it; every function here that may wait
+runs in a worker thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.runtime.locks import new_lock
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
 AHEAD = 300.0
-"""Seconds before its end from which a role is taken on again."""
+"""Seconds before its expiry from which on a role is assumed again."""
 CURE = (
     "Set sasl.aws.msk.iam.access.key.id and .secret.access.key, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY in the environment. For profiles, roles and instance credentials: pip "
@@ -59,7 +59,7 @@ def msk_iam_tokens(config: Config) -> Callable[[], Token]:
 
 
 class CredentialSource:
-    """Where one client's credentials come from. May be asked by several threads."""
+    """Source of one client's credentials. Several threads may use it."""
 
     def __init__(self, config: Config, environment: Mapping[str, str] | None = None) -> None:
         self._config = config
@@ -98,7 +98,7 @@ class CredentialSource:
         return str(found)
 
     def credentials(self) -> AwsCredentials:
-        """Credentials that count now; asks AWS where they have to be renewed, once for all."""
+        """Return valid credentials; to renew them, one request to AWS serves all callers."""
         try:
             return self._shared()
         except (TokenError, ConfigurationError, TimeoutError):
@@ -133,7 +133,7 @@ class CredentialSource:
         return _credentials(name, secret, token) if name and secret else None
 
     def _of_session(self) -> AwsCredentials | None:
-        """Whatever botocore finds; it renews by itself what ends."""
+        """Return the credentials that botocore finds; it renews them itself."""
         if not self._botocore():
             wanted = "sasl.aws.msk.iam.profile" if self._option("profile") else "credentials"
             raise TokenError(f"botocore is needed to find {wanted}", cure=CURE)

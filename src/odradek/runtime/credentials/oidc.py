@@ -45,14 +45,14 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 @dataclass(frozen=True, slots=True)
 class TokenTimeouts:
-    """How long things may take, in seconds."""
+    """Timeouts in seconds."""
 
     budget: float
-    """All attempts and the waits between them."""
+    """For all attempts and the waits between them."""
     connect: float | None = None
-    """`sasl.login.connect.timeout.ms`; None: what is left of the budget."""
+    """`sasl.login.connect.timeout.ms`; None: the rest of the budget."""
     read: float | None = None
-    """`sasl.login.read.timeout.ms`: of one wait for bytes."""
+    """`sasl.login.read.timeout.ms`: for one wait for bytes."""
 
 
 class TryAgain(Exception):  # noqa: N818 - never leaves this module
@@ -167,7 +167,7 @@ class TokenServer:
     def _failure(self, error: Exception) -> Exception:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         cause = (reason if isinstance(reason, BaseException) else error).with_traceback(None)
-        if isinstance(cause, http.client.HTTPException):  # it holds the server's own words
+        if isinstance(cause, http.client.HTTPException):  # it contains the server's text
             failed = TokenError(
                 f"{self.place} didn't send a valid HTTP response ({type(cause).__name__})",
                 cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",

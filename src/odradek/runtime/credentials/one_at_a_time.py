@@ -60,7 +60,7 @@ class OneAtATime(Generic[T]):
         elif not run.done.wait(max(0.0, run.began + self._patience - self._clock())):
             raise TimeoutError("the previous call of the same function hasn't returned in time")
         if run.error is not None:
-            # Each caller gets an error of its own to chain and to trace: the cause is shared.
+            # Each caller gets a separate error with its own traceback; they share the cause.
             raise run.error if mine else _again(run.error)
         return run.result  # type: ignore[return-value]  # set by _do()
 

@@ -49,8 +49,8 @@ logger = logging.getLogger("odradek")
 TokenFunction = Callable[[], object]
 
 SHARE_OF_SETUP = 0.6
-"""Of the setup's time, for the token server: what went wrong there is to be said before it ends,
-also where jitter makes it a fifth shorter."""
+"""Share of the setup timeout for the token server: its error must be known before the setup ends,
+even if jitter makes the setup a fifth shorter."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNSECURED_LIFETIME = 3600.0
 """Seconds, as in Java."""
@@ -216,8 +216,8 @@ def _assertion_settings(config: Config) -> AssertionSettings | None:
 def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> TokenFunction:
     """Return a function for unsigned tokens, for tests of brokers that accept them (KIP-255).
 
-    The settings are Java's unsecuredLogin…: StringClaim_x, NumberClaim_x, ListClaim_x (whose first
-    character separates), LifetimeSeconds.
+    The settings are Java's unsecuredLogin…: StringClaim_x, NumberClaim_x, ListClaim_x (its first
+    character is the separator), LifetimeSeconds.
     """
     claims: dict[str, Any] = {}
     for name, text in settings.items():
@@ -231,8 +231,8 @@ def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> T
     lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
 
     def fetch() -> Token:
-        # As a whole millisecond, and never a later one: brokers round it, and refuse a token of
-        # the future, be it by half a millisecond.
+        # Rounded down to a millisecond: brokers round the time, and refuse a token of the future,
+        # even by half a millisecond.
         now = math.floor(wall_clock() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + lifetime}
         parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]

@@ -2,11 +2,11 @@
 
 In: events, as a listener of the client's `EventLog`, inside the client's step. Out: the lines of
 `common.events.event_line`, in order, to a sink that may wait, fail and retry: that happens in this
-thread, so the client never waits for its own events. Events that find the queue full are dropped
-and counted; the count is a line of its own once there is space. Temporary errors, refusals too, end
-nothing: the client itself continues as well. Must not: disturb the client (a warning when events
-have to wait for long, one when they are given up, then silence), work in a forked child, or know
-what a topic is.
+thread, so the client never waits for its own events. If the queue is full, events are dropped and
+counted; the count is a separate line once there is space. Temporary errors, and refusals too, don't
+stop the queue, as the client continues as well. Must not disturb the client (one warning if events
+wait for long, one when they are given up, then silence), work in a forked child, or know what a
+topic is.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from odradek.runtime.fork import ForkGuard
 logger = logging.getLogger("odradek")
 
 LIMIT = 10_000
-"""Events that wait, at most: minutes of an outage, some megabytes."""
+"""Maximum number of waiting events: minutes of an outage, some megabytes."""
 PAUSE_S = 1.0
-"""Between two attempts where the first one failed at once."""
+"""Seconds between two attempts if the first one failed at once."""
 QUIET_S = 60.0
-"""How long an outage may last, or a topic be missing, before the user is told."""
+"""Seconds that an outage may last, or a topic be missing, before the user is warned."""
 DROPPED = "events_dropped"
-"""Kind of the line that says how many were dropped before it: count."""
+"""Kind of the line with the number of events that were dropped before it: count."""
 
 
 class EventSink(Protocol):
     """Where the lines go."""
 
     def send(self, line: bytes, at: float) -> None:
-        """Take one line; after a refusal, and what is retriable, it is given again."""
+        """Send one line; after a refusal or a retriable error, it is sent again."""
 
     def close(self, timeout: float) -> None:
         """Deliver accepted events, for at most `timeout` seconds."""
 
 
 class EventQueue:
-    """Takes one client's events; `open_sink` is called in the thread, at the first event."""
+    """Queues one client's events; the thread calls `open_sink` at the first event."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class EventQueue:
             self._give_up(error)
         try:
             sink.close(self._left())
-        except Exception as error:  # brokers that are away: what they didn't get is missing
+        except Exception as error:  # brokers that are down: events that they didn't get are missing
             if not self._failed:
                 self._give_up(error)
 
     def _empty(self, sink: EventSink) -> None:
-        """Hand lines on until the client is closed and all are gone, or its time is up."""
+        """Send lines until the client is closed and all are sent, or its time is over."""
         while True:
             self._changed.wait()
             self._changed.clear()
@@ -142,7 +142,7 @@ class EventQueue:
                 return
 
     def _sent(self, sink: EventSink, line: bytes, at: float) -> bool:
-        """Try until it is taken; False when the time is up."""
+        """Try until the line is sent; return False when the time is over."""
         begun = time.monotonic()
         while True:
             try:
@@ -154,7 +154,7 @@ class EventQueue:
                     return False
                 if error.sticky or time.monotonic() - begun >= self._quiet:
                     self._tell_waiting(error)
-                if not isinstance(error, TimeoutError):  # it came at once
+                if not isinstance(error, TimeoutError):  # it failed at once
                     self._ending.wait(self._pause)
             else:
                 return True

@@ -1,9 +1,9 @@
-"""`events.topic`: a client's own events (R-EV-1) as records, so that fleets can be looked at.
+"""Write a client's events (R-EV-1) to the topic `events.topic`, to observe fleets of clients.
 
 In: a client's configuration. Out: a listener that queues its events, and a producer that writes
-them, made in the queue's thread at the first event. The producer reaches its brokers as the client
-does (addresses, security, changed passwords, backoff), or those of `events.bootstrap.servers`; its
-own events are published nowhere. Must not: let the client wait, fail or stay open because of it.
+them, created in the queue's thread at the first event. The producer connects like the client
+(addresses, security, changed passwords, backoff), or to `events.bootstrap.servers`; its own events
+aren't published. Must not let the client wait, fail or stay open because of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ OWN = {
     "max.block.ms": 1000,  # then the queue's thread looks whether the client was closed
     "delivery.timeout.ms": 3_600_000,
 }
-"""An outage is what events tell about: they wait for its end, an hour, in four megabytes."""
+"""Events mostly report outages, so they wait for the end of one: up to an hour, in four
+megabytes."""
 
 
 class EventProducer(Protocol):
@@ -47,14 +48,14 @@ class EventProducer(Protocol):
         """Use another name and password from now on."""
 
     def close(self, timeout: float) -> None:
-        """Deliver what was taken."""
+        """Deliver the accepted records."""
 
 
 class EventTopic:
-    """The events of one client on their way to a topic: `queue` is the listener."""
+    """The path of one client's events to a topic: `queue` is the listener."""
 
     def __init__(self, config: Config, make: Callable[[dict[str, Any]], EventProducer]) -> None:
-        """`make` makes the producer."""
+        """Read the settings; `make` creates the producer."""
         self._topic: str = config["events.topic"]
         self._client: str = config["client.id"]
         self._settings = producer_settings(config)
@@ -77,8 +78,8 @@ class EventTopic:
 
     def _open(self) -> _TopicSink:
         self._producer = made = self._make(self._settings)
-        # Only now: credentials that were replaced before are passed on here, later ones by the
-        # caller. It connects at its first call, so the old password isn't used.
+        # Only now: credentials that were replaced before are passed here, later ones by the caller.
+        # The producer connects at its first call, so the old password isn't used.
         self._tell(made)
         return _TopicSink(made, self._topic, self._client)
 
@@ -99,7 +100,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
 
 
 class _TopicSink:
-    """A producer of its own for the lines of one client, all in one partition, in order."""
+    """A producer for the lines of one client, all in one partition, in order."""
 
     def __init__(self, producer: EventProducer, topic: str, client: str) -> None:
         self._producer = producer

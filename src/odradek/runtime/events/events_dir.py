@@ -38,7 +38,7 @@ class EventFile:
         self._torn = False
 
     def __call__(self, event: Event) -> None:
-        """Write one event; never raises because of the file."""
+        """Write one event; errors of the file are never raised."""
         if self._guard.forked:
             return
         try:
@@ -57,7 +57,7 @@ class EventFile:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = append_privately(self.path)
             watch(self)
-        if self._torn:  # a full disk has cut the line before: this one has to begin on its own
+        if self._torn:  # a full disk has cut the previous line: begin a new one
             line = b"\n" + line
         count = os.write(self._descriptor, line)
         self._torn = count < len(line)

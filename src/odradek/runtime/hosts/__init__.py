@@ -1,1 +1,1 @@
-"""Hosts run engines over sockets: in the caller's thread, or in one of their own."""
+"""Hosts that run engines over sockets: in the caller's thread, a daemon thread or an event loop."""

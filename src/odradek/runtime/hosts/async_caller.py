@@ -70,9 +70,10 @@ def this_task() -> object:
 
 
 async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
-    """Do what the flow asks for until it ends.
+    """Run a flow's requests until it ends.
 
-    An error between two of its steps is raised in it: a cancellation, or a user's callback's error.
+    An error between two of its steps is raised in it: a cancellation, or an error of a user's
+    callback.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -92,11 +93,11 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
                 else:
                     host.drive()
                 resume, given = flow.send, host.now()
-            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+            except GeneratorExit:  # the loop is closed: nothing can be awaited any more
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's: a callback's has gone to the flow
+    except StopIteration as end:  # the flow's end: that of a callback was raised in the flow
         result: T = end.value
         return result
     except RaisedGeneratorExitError as error:
@@ -127,7 +128,7 @@ async def _done(wanted: Do) -> None:
 async def waited(host: LoopHost, completion: Completion[Any], deadline: float | None) -> None:
     """Wait until the completion is done or the deadline has passed.
 
-    Raises what a callback raised meanwhile that was meant for the program.
+    Raises an error of a callback that is meant for the program.
     """
     loop = asyncio.get_running_loop()
     while not completion.done:

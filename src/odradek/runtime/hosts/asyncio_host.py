@@ -1,10 +1,10 @@
-"""Run an engine in the caller's event loop: without a thread of its own, and without polling.
+"""Run an engine in the caller's event loop: without a thread, and without polling.
 
-In: the engine's effects. Out: the engine's inputs: sockets that the loop finds ready, its timers,
-answers of name servers. The first call binds the client to the running loop; the engine then steps
-whenever something happens, also without calls. Must not: block the loop, decide anything about
-Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes are read directly from the
-socket into the engine's buffers and written from them.
+In: the engine's effects. Out: the engine's inputs: sockets that the loop reports as ready, its
+timers, responses of name servers. The first call binds the client to the running loop; the engine
+then steps whenever something happens, also without calls. Must not block the loop, decide anything
+about Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes are read directly from
+the socket into the engine's buffers and written from them.
 
 An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
 `SelectorHost`.
@@ -38,19 +38,19 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""Seconds by which a timer may be early; one that is earlier is set again and costs no step."""
+"""Seconds by which a timer may be early; an earlier one is set again and costs no step."""
 BREATH = 0.001
-"""Seconds for which a caller that always finds something may keep the loop to itself."""
+"""Seconds for which a caller that always has results may keep the loop from running other tasks."""
 AWAY = 0.01
-"""Seconds by which the loop comes too late, from which on all sockets are read before the engine
-judges by its deadlines."""
+"""Lateness of the loop in seconds from which on all sockets are read before the engine checks its
+deadlines."""
 TICK = 0.001
-"""Seconds of uvloop's clock: its timers ring up to one too early, and less than half of one at
-once."""
+"""Resolution of uvloop's clock in seconds: its timers fire up to this much too early, and at once
+if they are due in less than half of it."""
 EXACT = 1e-8
-"""Seconds by which a loop that counts more finely may be early."""
+"""Seconds by which the timers of a loop with a finer clock may be early."""
 READ_BUDGET = 512 << 10
-"""Bytes that one connection reads before the loop's other tasks have their turn."""
+"""Bytes that one connection reads before the loop runs its other tasks."""
 
 
 class AsyncioHost(EngineHost):
@@ -80,11 +80,11 @@ class AsyncioHost(EngineHost):
         self._wanted: float | None = None
         """When the engine is to step at the latest."""
         self._early = False
-        """The loop rings before the time that it was given."""
+        """Whether the loop's timers fire too early."""
         self._turned = self._stepped = 0.0
-        """When the loop last came to us, and when the engine last stepped."""
+        """When the loop last ran this host, and when the engine last stepped."""
         self._asked = 0.0
-        """When it was asked to come, while `_soon` waits for it."""
+        """When the loop was asked to run it, while `_soon` is pending."""
         self._stepping = False
         self._written: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
@@ -93,13 +93,13 @@ class AsyncioHost(EngineHost):
     # Methods for facades
 
     def check(self) -> None:
-        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        """Raise in a forked child; raise an error of a callback that is for the program."""
         self.guard.check()
         if self._raised and self.surfacing and not self._stepping:
             raise self._raised.popleft()
 
     def surface(self, error: BaseException) -> None:
-        """Have an exception of a callback come out of a call of the program's (R-HO-5)."""
+        """Raise an error of a callback in a call of the program (R-HO-5)."""
         self._raised.append(error)
         for wake in list(self.waiters):
             wake()
@@ -118,7 +118,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def torn(self) -> bool:
-        """An exception from outside ended a step halfway: nothing in the engine is certain."""
+        """Whether an exception from outside interrupted a step; the state is unknown then."""
         return self._torn
 
     @property
@@ -128,7 +128,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def gone(self) -> bool:
-        """The loop was closed: nothing can come any more."""
+        """Whether the loop was closed: nothing can happen any more."""
         return self._loop is not None and self._loop.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
@@ -137,7 +137,7 @@ class AsyncioHost(EngineHost):
         Binds to the loop, or raises if it is another one. A call that only closes may come from any
         loop once the client's own is gone.
         """
-        self.guard.check()  # first: asyncio itself says that no loop runs in a child
+        self.guard.check()  # first: in a child, asyncio itself reports that no loop runs
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self._clock()
@@ -162,7 +162,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def overdue(self) -> bool:
-        """The loop was asked to come, and couldn't for long: other tasks, and its sockets, wait."""
+        """Whether the loop was asked to run this host and hasn't for too long."""
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
@@ -173,11 +173,11 @@ class AsyncioHost(EngineHost):
             self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Asked at the program's end, when no loop runs any more: say whether it is done."""
+        """Return whether it is done; only called at the program's end, when no loop runs."""
         return completion.done
 
     def drive(self) -> None:
-        """Do what is due now; within a step nothing, as one is under way."""
+        """Do everything that is due now; nothing within a step, as one is running."""
         self.guard.check()
         self._advance()
 
@@ -200,7 +200,7 @@ class AsyncioHost(EngineHost):
                 loop.call_soon_threadsafe(self._step_soon)
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the step that is under way, or else at the next one."""
+        """Run an action after the running step, or else at the next one."""
         self.guard.check()
         self._deferred.append(action)
         self.wake()
@@ -208,7 +208,7 @@ class AsyncioHost(EngineHost):
     # The end
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
-        """Carry out what the engine left; what is awaited writes what is queued, and closes all.
+        """Carry out the engine's last effects; the result writes queued bytes and closes all.
 
         In a forked child only the child's copies of the file descriptors are closed.
         """
@@ -238,7 +238,7 @@ class AsyncioHost(EngineHost):
         engine.effects.clear()
 
     async def _end(self, deadline: float) -> None:
-        if self._ended is not None:  # another call does it, for as long as this one has time
+        if self._ended is not None:  # another call does it, within this call's time
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), max(0.0, deadline - self._clock()))
             return
@@ -299,14 +299,14 @@ class AsyncioHost(EngineHost):
         self._early = self._due is not None and now < self._due - EXACT
         self.outsiders.expire(now)
         if self._soon is not None:
-            return  # the loop comes anyway, after the tasks that the last step has woken
+            return  # the loop runs this host anyway, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
             self._ring_at(self._wanted, now)  # it was set for something that is over
         else:
             self._advance()
 
     def _advance(self) -> None:
-        """Step once, carry out what comes of it, and have the loop come back when it is due."""
+        """Step once, carry out the effects, and schedule the next step."""
         loop, engine = self._loop, self._engine
         if self._stepping or self._closed or self._torn or loop is None or loop.is_closed():
             return
@@ -353,7 +353,7 @@ class AsyncioHost(EngineHost):
                 self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
-        """Set the timer; one that fires too early is set again then.
+        """Set the timer; if it fires too early, it is set again then.
 
         Most waits end before their deadline.
         """

@@ -64,10 +64,10 @@ def block(
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:
-    """Do what the flow asks for until it ends; an error between two of its steps goes to it.
+    """Run a flow's requests until it ends; an error between two of its steps is raised in it.
 
-    A callback's StopIteration comes out as such, and not as the flow's RuntimeError (PEP 479), and
-    a callback's GeneratorExit doesn't end the flow before it has closed what it is to close.
+    A callback's StopIteration is raised unchanged, and not as the flow's RuntimeError (PEP 479). A
+    callback's GeneratorExit doesn't end the flow before its cleanup.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -102,10 +102,10 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
 def _do_steps(
     flow: CallerFlow[Any], host: Host, resume: Callable[[Any], Wait | Do], given: Any
 ) -> Never:
-    """Do what the flow asks for until the flow ends, or something else raises an error.
+    """Run a flow's requests until the flow ends, or anything else raises an error.
 
-    Python looks for signals where a loop jumps back, which no `try` within that loop covers. So
-    this loop is a function, whose caller catches all that comes out of it.
+    Python checks for signals at the end of a loop's body, which no `try` within that loop covers.
+    So this loop is a function, whose caller catches all errors that it raises.
     """
     try:
         while True:

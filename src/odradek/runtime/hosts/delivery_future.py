@@ -53,7 +53,8 @@ class LoopFuture(Generic[T]):
 
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
-    """By this `asyncio.isfuture` knows a future, which `gather` takes without a task for it."""
+    """Attribute by which `asyncio.isfuture` recognizes a future, which `gather` takes without a
+    task."""
     _cancel_message = None
 
     def __init__(self, producer: Surfacing) -> None:
@@ -95,7 +96,7 @@ class LoopFuture(Generic[T]):
         return self._cancelled
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the wait for the result; the record itself can't be taken back."""
+        """Cancel the wait for the result; the record itself can't be revoked."""
         if self.done():
             return False
         self._cancelled = True
@@ -161,9 +162,9 @@ class LoopFuture(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the outcome.
 
-        Cancelling the wait (`asyncio.timeout`, a cancelled task) takes nothing back, and ends no
-        other wait. Raises `IllegalStateError` if there is no outcome yet and another loop than the
-        producer's is running.
+        Cancelling the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record, and
+        ends no other wait. Raises `IllegalStateError` if there is no outcome yet and another loop
+        than the producer's is running.
         """
         if not self.done():
             waiter = self.get_loop().create_future()
@@ -210,12 +211,12 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
     _blank = (("_cancelled", False), ("_listeners", None))
-    """Further attributes of a new one: `OpenBatches` creates it without a call of this class."""
+    """Further attributes of a new future: `OpenBatches` creates it without a call of this class."""
 
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
     ) -> None:
-        self._producer = producer  # without a call: this is made for each record
+        self._producer = producer  # without a call of super(): one is created for each record
         self._cancelled = False
         self._listeners = None
         self._batch = batch
@@ -233,7 +234,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return super().result()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait for the outcome; each record may ask, so this costs as little as it can."""
+        """Wait for the outcome, as cheaply as possible because each record may do so."""
         batch = self._batch
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
@@ -362,7 +363,7 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:
     """Call `on_delivery` of `send` with a record's outcome, in the client's step.
 
-    An exception is logged; one that is meant to end more is raised in the program's next call.
+    An exception is logged; one that isn't an `Exception` is raised in the program's next call.
     """
     function("on_delivery", on_delivery)
     if iscoroutinefunction(on_delivery):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 PIECES = 0.005
-"""Seconds after a step in which pieces of an answer cost no other one."""
+"""Seconds after a step in which further pieces of a response don't cause another one."""
 
 
 class EngineHost(HostSockets):
@@ -69,14 +69,15 @@ class EngineHost(HostSockets):
     # Methods for facades
 
     def attach(self, engine: EngineInputs) -> None:
-        """Take the engine; nothing is opened yet."""
+        """Set the engine; nothing is opened yet."""
         if self._engine is not None:
             raise IllegalStateError("this host already has an engine")
         engine.hosted(from_outside)
         self._engine = engine
 
     wall_clock = staticmethod(time.time)
-    """Seconds since the epoch; without a call between, as a producer asks for each record."""
+    """Seconds since the epoch; without a Python call in between, as a producer needs it for each
+    record."""
 
     def rng(self) -> Rng:
         """Return this client's generator, seeded from the system's entropy unless a seed is set."""
@@ -89,11 +90,11 @@ class EngineHost(HostSockets):
 
     @property
     def forked(self) -> bool:
-        """This is a child of the process that made it."""
+        """Whether this is a child of the process that created it."""
         return self.guard.forked
 
     def renew(self, engine: EngineInputs) -> None:
-        """Go on with another engine, after `torn`; nothing of the old one is left open."""
+        """Continue with another engine after `torn`; everything of the old one is closed."""
         self._release()
         self._deferred.clear()
         engine.hosted(from_outside)
@@ -101,7 +102,7 @@ class EngineHost(HostSockets):
         self._torn = False
 
     def abandon(self) -> None:
-        """In a forked child: close file descriptors, and touch nothing that is shared."""
+        """Close file descriptors in a forked child, and touch nothing that is shared."""
         for transport in [*self._transports.values(), *self._leaving]:
             transport.abandon()
         self._transports.clear()
@@ -109,7 +110,7 @@ class EngineHost(HostSockets):
         self._closed = True
 
     def _release(self) -> None:
-        """Close everything; where it was interrupted, once more does no harm."""
+        """Close everything; after an interruption, calling it again does no harm."""
         self.outsiders.clear()
         for transport in [*self._transports.values(), *self._leaving]:
             with suppress(OSError, KeyError, ValueError):

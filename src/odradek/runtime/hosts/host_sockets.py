@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
 
 READ_BUDGET = 2 << 20
-"""Bytes that one connection reads before the others have their turn."""
+"""Bytes that one connection reads before the other connections are read."""
 MUCH = 64 << 10
 """Bytes whose copying takes long enough for more of a large response to arrive."""
 
@@ -38,7 +38,7 @@ class HostSockets:
     _engine: EngineInputs | None
     read_budget = READ_BUDGET
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
-    """Creates a connection without TLS: a simulation uses sockets of its own."""
+    """Creates a connection without TLS: a simulation uses other sockets."""
 
     if TYPE_CHECKING:  # the host's
 
@@ -47,7 +47,7 @@ class HostSockets:
 
     def _send(self, effect: Send) -> None:
         transport = self._transports.get(effect.connection)
-        if transport is None:  # lost meanwhile; the engine will hear, or has heard, of it
+        if transport is None:  # lost meanwhile; the engine will be notified, or was
             return
         request, idle = effect.request, not transport.queued
         at_once = idle and transport.established and request.answered and not transport.tls
@@ -140,7 +140,7 @@ class HostSockets:
             return
         if mask & WRITE or transport.tls:
             self._flush_one(transport)
-        # With TLS either readiness may be what reading waits for.
+        # With TLS, reading may wait for the socket to be writable.
         if transport.sock is not None and (mask & READ or transport.tls):
             self._receive(transport)
         self._tell_writable(transport)
@@ -175,7 +175,7 @@ class HostSockets:
         """Handle a socket that can't be written to any more."""
         not_from_outside(error)
         self._tell_sent(transport)
-        self._receive(transport)  # an answer may have come before the end
+        self._receive(transport)  # a response may have come before the end
         if transport.sock is not None:
             self._lost(transport, error)
 
@@ -202,8 +202,9 @@ class HostSockets:
             engine.buffer_updated(transport.connection, count)
             budget -= count
             if count < room and count < MUCH:
-                # Nothing is left, or an end: that comes at the next call, when the engine has seen
-                # what was said last (a broker says why it refuses a password, and hangs up).
+                # Nothing is left, or the end: that is read at the next call, when the engine has
+                # seen the last bytes (a broker reports why it refuses a password, and closes the
+                # connection).
                 return
 
     def _lost(self, transport: Transport, error: BaseException | None) -> None:

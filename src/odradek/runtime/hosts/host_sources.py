@@ -1,6 +1,6 @@
-"""Which host a client runs on: one of a test's, or the usual one.
+"""Choose the host on which a client runs: that of a test, or the usual one.
 
-In: a configuration. Out: a host. Must not: open or start anything.
+In: a configuration. Out: a host. Must not open or start anything.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _sources: list[HostSource] = []
 def hosts_from(source: HostSource) -> Iterator[None]:
     """Let clients that are created meanwhile get their hosts from `source`.
 
-    So code that creates its own clients can be tested in a simulation unchanged, wherever it has
-    the classes from: `odradek.testing` does so. The latest source is asked first.
+    So code that creates clients can be tested in a simulation unchanged, wherever it imports the
+    classes from: `odradek.testing` does so. The latest source is asked first.
     """
     _sources.append(source)
     try:
@@ -67,7 +67,7 @@ def loop_host(config: Config) -> Host:
 
 
 def usual_host(config: Config, *, in_thread: bool) -> Host:
-    """Return a host that works in the caller's thread, or in a thread of its own."""
+    """Return a host that works in the caller's thread, or in a daemon thread."""
     tls = _tls(config)
     if in_thread:
         from odradek.runtime.hosts.thread_host import ThreadHost

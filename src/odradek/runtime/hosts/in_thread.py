@@ -22,9 +22,9 @@ async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.
 
 
 async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call, again after each schema that it turns out to need and a thread has fetched.
+    """Await a call, and again after each schema that it needed and that a thread has fetched.
 
-    The registry has as much time for all of them as for one.
+    All fetches together have the time of one.
     """
     with one_patience():
         while True:

@@ -30,10 +30,11 @@ for each wait.
 
 
 def from_outside(error: BaseException) -> bool:
-    """Whether it was raised by a signal handler, not by what that has interrupted (R-HO-1).
+    """Return whether a signal handler raised this error, and not the interrupted code (R-HO-1).
 
-    The type doesn't tell: programs end calls by a `TimeoutError` of their own. The traceback does:
-    it goes through the handler, which is still installed or knows the frame that it interrupts.
+    The type doesn't show that: programs end calls by a `TimeoutError` of their own. The traceback
+    does: it goes through the handler, which is still installed or knows the frame that it
+    interrupted.
     """
     if not isinstance(error, Exception):
         return True
@@ -54,7 +55,7 @@ def from_outside(error: BaseException) -> bool:
 
 
 def not_from_outside(error: BaseException) -> None:
-    """Let through what a signal handler raised, where errors are taken for a connection's."""
+    """Raise an error of a signal handler again where errors are attributed to a connection."""
     if from_outside(error):
         raise error
 
@@ -81,12 +82,12 @@ class InterruptGuard:
         self._amid = amid
         self._main = (
             threading.main_thread().ident
-        )  # of this process: a fork's child never gets here
+        )  # of this process: a forked child never gets here
         self.pending = False
-        """Something is held back."""
+        """Whether an interrupt was delayed."""
 
     def install(self) -> bool:
-        """Take the default handler's place; False where that isn't ours to do."""
+        """Replace the default handler; return False if that isn't allowed here."""
         if threading.get_ident() != self._main:
             return False
         found = getsignal(SIGINT)
@@ -97,14 +98,14 @@ class InterruptGuard:
         return True
 
     def remove(self) -> None:
-        """Put the default handler back, and raise what was held back."""
+        """Restore the default handler, and raise a delayed interrupt."""
         if getsignal(SIGINT) == self._interrupted:
             set_handler(SIGINT, signal.default_int_handler)
         if self.pending:
             self._raise()
 
     def check(self) -> None:
-        """Raise the `KeyboardInterrupt` that was held back, if there is one."""
+        """Raise a delayed `KeyboardInterrupt`, if there is one."""
         if self.pending:
             self._raise()
 

@@ -29,11 +29,11 @@ LIMIT = 10_000
 IDLE_S = 0.2
 """Seconds without a line after which the thread ends."""
 DRAIN_S = 1.0
-"""How long `close()` and the program's end wait, at most, for handlers that take their time."""
+"""Maximum number of seconds that `close()` and the program's end wait for slow handlers."""
 
 
 class IoLog(logging.Filter):
-    """A filter of our loggers that takes the lines of I/O threads out, and hands them on later."""
+    """A filter of this package's loggers that moves records of I/O threads to another one."""
 
     def __init__(self, limit: int = LIMIT, idle: float = IDLE_S) -> None:
         super().__init__()
@@ -44,14 +44,15 @@ class IoLog(logging.Filter):
         self._io_threads: set[int] = set()
         self._waiting: SimpleQueue[logging.LogRecord | threading.Lock] = SimpleQueue()
         self._turn = new_lock()
-        """Held by the thread that hands on: a second one waits, so that lines keep their order."""
+        """Held by the thread that passes records on: a second one waits, so that records keep their
+        order."""
         self._thread = -1
         self._running = False
         self._count = new_lock()
         self._dropped = 0
 
     def abandon(self) -> None:
-        """In a forked child: the parent hands on what waits, and its threads aren't here."""
+        """Forget everything in a forked child: the parent passes its records on."""
         self._begin()
 
     # I/O threads
@@ -61,7 +62,7 @@ class IoLog(logging.Filter):
         for name in LOGGERS:
             filters = logging.getLogger(name).filters
             if self not in filters:
-                filters.insert(0, self)  # the others look at a line where it is handed on
+                filters.insert(0, self)  # the other filters see a record when it is passed on
         watch(self)  # a child's threads have the numbers of its parent's, also if none has logged
         self._io_threads.add(threading.get_ident())
 
@@ -94,17 +95,19 @@ class IoLog(logging.Filter):
             threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
         except RuntimeError:
             self._running = False
-        except BaseException:  # from outside: it may have begun or not, and a second one only waits
+        # from outside: the thread may have started or not, and a second one only waits
+        except BaseException:
             self._running = False
             raise
         return self._running
 
-    # The thread that hands on
+    # The thread that passes records on
 
     def _run(self) -> None:
         with self._turn:
             self._thread = threading.get_ident()
-            self._io_threads.discard(self._thread)  # of one that has ended without leaving
+            # of an I/O thread that has ended without leaving
+            self._io_threads.discard(self._thread)
             self._running = True
             while True:
                 try:
@@ -120,7 +123,7 @@ class IoLog(logging.Filter):
 
     def _hand_on(self, line: logging.LogRecord | threading.Lock) -> None:
         if not isinstance(line, logging.LogRecord):
-            line.release()  # all before it has been handed on
+            line.release()  # all records before have been passed on
             return
         try:
             logging.getLogger(line.name).handle(line)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 T = TypeVar("T")
 NAME = "claim"
-"""The local variable of a call that holds its claim."""
+"""Name of the local variable with the claim in a call."""
 NOBODY = -1
-"""No thread's number."""
+"""Not the number of any thread."""
 
 
 class Claim:
@@ -69,19 +69,19 @@ class OneReader:
         self._held: Claim | None = None
         self._last: Claim | None = None
         self.woken = False
-        """Who is inside, or comes next, is to leave empty-handed."""
+        """Whether the reader that is inside, or the next one, shall return without a record."""
 
     def wake(self) -> None:
-        """Have iterations end before their next record; at any place, in any thread."""
+        """Let iterations end before their next record; callable anywhere, in any thread."""
         self.woken = True
         last = self._last
         if last is not None:
             last.iterates = NOBODY
 
     def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> Claim:
-        """Go in, or raise; the caller keeps it in a variable called `claim`.
+        """Enter, or raise; the caller keeps the claim in a variable called `claim`.
 
-        `callback` tells which of the user's functions runs just now.
+        `callback` returns the user's function that runs at this moment, if one does.
         """
         mine = Claim()
         with self._lock:
@@ -106,7 +106,7 @@ class OneReader:
     def inside(
         self, what: str, callback: Callable[[], str | None], run: Callable[[A], T], call: A
     ) -> T:
-        """Run a call as the one that is inside."""
+        """Run a call while no other call can enter."""
         claim = self.claim(what, callback)
         try:
             return run(call)
@@ -119,7 +119,7 @@ class OneReader:
     ) -> Iterator[T]:
         """Iterate over records until there are no more.
 
-        A group is told the time after each, and its callbacks come before the next one.
+        A group is told the time after each, and its callbacks run before the next one.
         """
         while found := more():
             calls.engine.delivery.handed_over()
@@ -136,22 +136,23 @@ class OneReader:
 
     @staticmethod
     def batches(more: Callable[[], T | None], calls: ConsumerCalls) -> Iterator[T]:
-        """Iterate over what is large: each is let go before the next one is asked for."""
+        """Iterate over large results: each is released before the next one is requested."""
         while (one := more()) is not None:
             calls.engine.delivery.handed_over()
             yield one
             del one
 
     def each(self, found: Iterator[T], what: str) -> Iterator[T]:
-        """Iterate as one who goes in for each of them; outside in between.
+        """Iterate, and enter again for each record; between two records the reader is outside.
 
-        Between an advance of `found` and the `yield` nothing is called, so no signal comes there.
+        No call happens between an advance of `found` and the `yield`, so no signal is handled
+        there.
         """
         claim = self.claim(what)
         for one in self._giving_back(found) if FREE_THREADS else found:
             self._held = None
             yield one
-            # With a GIL no other thread comes between the last question and its answer.
+            # With a GIL no other thread runs between the last check and the result.
             if FREE_THREADS:
                 with self._lock:
                     if back := threading.get_ident() == claim.iterates and self._held is None:

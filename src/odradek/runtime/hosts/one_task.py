@@ -29,7 +29,7 @@ class OneTask:
 
     def __init__(self) -> None:
         self.woken = False
-        """Who is inside, or comes next, is to leave empty-handed."""
+        """Whether the task that is inside, or the next one, shall return without a record."""
         self._held: asyncio.Task[object] | None = None
         self._wakes = 0
 
@@ -60,7 +60,7 @@ class OneTask:
         run: Callable[[CallerFlow[T]], Awaitable[T]],
         flow: CallerFlow[T],
     ) -> T:
-        """Run a call as the one that is inside."""
+        """Run a call while no other task can enter."""
         self._check(what, callback)
         self._held = asyncio.current_task()
         try:
@@ -76,7 +76,7 @@ class OneTask:
     ) -> AsyncIterator[T]:
         """Iterate over records until there are no more.
 
-        A group is told the time after each, and its callbacks come before the next one.
+        A group is told the time after each, and its callbacks run before the next one.
         """
         while (found := await more()) is not None:
             calls.engine.delivery.handed_over()
@@ -102,7 +102,7 @@ class OneTask:
     async def batches(
         more: Callable[[], Awaitable[T | None]], calls: ConsumerCalls
     ) -> AsyncIterator[T]:
-        """Iterate over what is large: each is let go before the next one is asked for."""
+        """Iterate over large results: each is released before the next one is requested."""
         while (one := await more()) is not None:
             calls.engine.delivery.handed_over()
             yield one

@@ -18,7 +18,7 @@ from odradek.runtime.locks import new_lock
 
 T = TypeVar("T")
 PENDING, FINISHED = "PENDING", "FINISHED"
-"""Two of the states of `concurrent.futures`: nothing here is cancelled, and nothing runs first."""
+"""Two of the states of `concurrent.futures`; these futures are never cancelled or running."""
 _making = new_lock()
 
 
@@ -109,7 +109,7 @@ class OutcomeFuture(Future[T], Generic[T]):
     # Common methods
 
     def cancel(self) -> bool:
-        """Return False: a sent record can't be taken back."""
+        """Return False: a sent record can't be revoked."""
         return False
 
     def cancelled(self) -> bool:
@@ -138,7 +138,7 @@ class OutcomeFuture(Future[T], Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result as `result()` does, without blocking the event loop.
 
-        Ending the wait (`asyncio.timeout`, a cancelled task) doesn't take the record back.
+        Ending the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record.
         """
         from asyncio import get_running_loop
 
@@ -168,7 +168,7 @@ class OutcomeFuture(Future[T], Generic[T]):
 
     # Attributes that the standard library uses
 
-    if not TYPE_CHECKING:  # to checkers of types they are what the base class has
+    if not TYPE_CHECKING:  # type checkers use the base class's definitions
 
         @property
         def _condition(self) -> Watch:
@@ -183,7 +183,7 @@ class OutcomeFuture(Future[T], Generic[T]):
             return self._watched().waiters
 
     def _get_snapshot(self) -> tuple[bool, bool, Any, BaseException | None]:
-        """Done, cancelled, result and error, as Python 3.14's asyncio asks for them."""
+        """Return done, cancelled, result and error, for asyncio in Python 3.14."""
         if not self.done():
             return False, False, None, None
         error = self.exception()
@@ -199,7 +199,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         # First: an exception from outside may interrupt in between, and a watch without this
         # callback would never get the outcome.
         self.add_done_callback(watch.over)
-        with _making:  # of two threads the first one's counts
+        with _making:  # the first of two threads wins
             with suppress(AttributeError):
                 return self._watch
             self._watch = watch

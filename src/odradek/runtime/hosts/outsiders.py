@@ -1,7 +1,7 @@
-"""Collect answers from outside a host's loop: names, calls on worker threads.
+"""Collect results from outside a host's loop: names, calls on worker threads.
 
-In: a token, a deadline and the report to the engine. Out: exactly one report for each token: the
-answer, or `TimeoutError` when it is late. Must not: wait, or end a thread.
+In: a token, a deadline and the callback to the engine. Out: exactly one report for each token: the
+result, or `TimeoutError` if it is late. Must not wait, or end a thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outsiders:
         self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Report an answer, unless it comes late. Taking the entry out decides who is first."""
+        """Report a result unless it is late. The thread that removes the entry reports."""
         entry = self.owed.pop(token, None)
         if entry is not None:
             entry[1](result, error)

@@ -57,7 +57,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
     _blank = ()
-    """Further attributes of a new one: `OpenBatches` creates it without a call of this class."""
+    """Further attributes of a new future: `OpenBatches` creates it without a call of this class."""
 
     def __init__(
         self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int
@@ -240,15 +240,14 @@ class ManyFuture(RowsFuture):
 
 
 def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
-    """Have a record's outcome told as `on_delivery` of `send` gets it."""
+    """Pass a record's outcome to `on_delivery` of `send`."""
     future.add_done_callback(lambda _: on_delivery(*future._told()))
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
-    """Call a user's callback in the engine's step, which no error may leave.
+    """Call a user's callback in the engine's step, out of which no error may be raised.
 
-    An error that is meant to end more than the callback is raised in the program's next call
-    (R-HO-5).
+    An error that isn't an `Exception` is raised in the program's next call (R-HO-5).
     """
     try:
         callback(future)

@@ -42,7 +42,7 @@ REFUSED = (
     "limit (ulimit -n); a later call tries again"
 )
 CLOSING_LOOK = 0.05
-"""Seconds between two looks whether the thread that works has gone without closing."""
+"""Seconds between two checks whether the working thread has ended without closing."""
 
 
 class SelectorHost(EngineHost):
@@ -64,32 +64,33 @@ class SelectorHost(EngineHost):
         self._on_call = on_call or self._run_call
         self._selector: selectors.BaseSelector | None = None
         self._at_work = new_lock()
-        """Held by the thread that works: says whether a call comes from inside of itself."""
+        """Held by the working thread: shows whether a call comes from inside of it."""
         self._busy = new_mark()
-        """Held together with it: tells others whether the host is working."""
+        """Held together with `_at_work`: shows other threads whether the host is working."""
         self._amid = False
-        """A pass is where nothing may come between; stays so where an exception tore it."""
+        """Whether a pass is at a place where no call may come in between; remains set after a
+        tear."""
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
         """`wake` without the check for a forked child."""
         self._close_at: float | None = None
         self._quiet = False
-        """Nothing came of the last step."""
+        """Whether the last step had no effects."""
         self._stepped = -math.inf
-        """When that was."""
+        """Time of the last step."""
         self._close_done = threading.Event()
 
     # Methods for facades
 
     def check(self) -> None:
-        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        """Raise in a forked child; raise an error of a callback that is for the program."""
         self.guard.check()
         if self._raised and self.surfacing and not self.interrupted:
             self._raise()
 
     def surface(self, error: BaseException) -> None:
-        """Have an exception of a callback come out once the step is over (R-HO-5)."""
+        """Raise an error of a callback once the step is over (R-HO-5)."""
         self._raised.append(error)
 
     on_its_own = callers_first = False
@@ -110,7 +111,7 @@ class SelectorHost(EngineHost):
 
     @property
     def torn(self) -> bool:
-        """An exception from outside ended a pass halfway: nothing in the engine is certain."""
+        """Whether an exception from outside interrupted a pass; the state is unknown then."""
         return self._torn or (self._amid and not self._busy.locked())
 
     @property
@@ -119,7 +120,7 @@ class SelectorHost(EngineHost):
         return self._selector is not None
 
     def renew(self, engine: EngineInputs) -> None:
-        """Go on with another engine, after `torn`; nothing of the old one is left open."""
+        """Continue with another engine after `torn`; everything of the old one is closed."""
         super().renew(engine)
         self._amid = False
 
@@ -129,7 +130,7 @@ class SelectorHost(EngineHost):
         self._opened_selector()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Work until the completion is done or the deadline passed; say whether it is done."""
+        """Work until the completion is done or the deadline passed; return whether it is done."""
         self.guard.check()
         if completion.done:
             return True
@@ -161,10 +162,10 @@ class SelectorHost(EngineHost):
                 engine = self._engine
                 if engine is None or engine.inputs or self._deferred or self._close_at is not None:
                     break
-                wanted = soon  # it ends no answer: the engine would only note that it came
+                wanted = soon  # it completes no response: the engine would only note the bytes
 
     def drive(self) -> None:
-        """One pass without sleeping; inside a step (a callback) nothing, as one is under way."""
+        """Run one pass without sleeping; nothing inside a step (a callback), as one is running."""
         self.guard.check()
         if self.interrupted:
             return
@@ -175,33 +176,33 @@ class SelectorHost(EngineHost):
         wanted = self._advance()
         if self._closed or (self._quiet and (wanted is None or wanted > self._clock())):
             return
-        self._poll(0.0)  # what has just gone out may have done more
+        self._poll(0.0)  # the requests just sent may already have effects
         self._advance()
 
     def wake(self) -> None:
-        """End the sleep of the thread that is inside `run`, if there is one."""
+        """End the sleep of a thread inside `run`, if there is one."""
         self.guard.check()
         self._wake_up.wake()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the step that is under way, or else at the next one."""
+        """Run an action after the running step, or else at the next one."""
         self.guard.check()
         self._deferred.append(action)
         self._wake_up.wake()
 
     def close(self, deadline: float) -> None:
-        """Carry out what the engine left, write what is queued, close everything.
+        """Carry out the engine's last effects, write queued bytes, close everything.
 
-        From within a step it happens right after it. While another thread works, that one does it,
-        and this one waits for it, at most until the deadline. In a forked child only the child's
-        copies of the file descriptors are closed.
+        From within a step it happens right after the step. If another thread works, that one
+        closes, and this one waits for it, at most until the deadline. In a forked child only the
+        child's copies of the file descriptors are closed.
         """
         if self.guard.forked:
             self.abandon()
             return
         if self._closed:
             if not self._busy.locked():
-                self._release()  # what an exception may have left of the first time
+                self._release()  # an exception may have left some open the first time
             return
         if self.interrupted:
             self._close_at = deadline
@@ -242,7 +243,7 @@ class SelectorHost(EngineHost):
             self._release()
 
     def abandon(self) -> None:
-        """In a forked child: close file descriptors, and touch nothing that is shared."""
+        """Close file descriptors in a forked child, and touch nothing that is shared."""
         self._wake_up.abandon()
         selector, self._selector = self._selector, None
         if selector is not None:
@@ -252,7 +253,7 @@ class SelectorHost(EngineHost):
     # The loop
 
     def _work(self, job: Callable[[], T]) -> T:
-        """Do something as the thread that works; again inside of itself where it is safe."""
+        """Run a job as the working thread; also from inside of it at safe points."""
         if self._engine is None:
             self._attached()
         if self._at_work.is_mine():
@@ -286,7 +287,7 @@ class SelectorHost(EngineHost):
             result = job()
             self._amid = False
         except BaseException:
-            if self._amid:  # nothing that a host expects: it came from outside
+            if self._amid:  # the host expects no such error: it came from outside
                 self._torn = not self._closed
             self._amid = False
             raise
@@ -295,19 +296,19 @@ class SelectorHost(EngineHost):
         return result
 
     def _safe(self, action: Callable[[], T]) -> T:
-        """Do what may be interrupted, and may use the client."""
+        """Run code that may be interrupted, and may use the client."""
         self._amid = False
-        result = action()  # what it raises leaves nothing half done
+        result = action()  # its errors leave nothing half done
         self._amid = True
         return result
 
     def _catch_up(self) -> None:
-        """Read what came while the caller was away: an answer that waits here isn't overdue."""
+        """Read bytes that came while the caller was away, so that their requests aren't overdue."""
         if self._transports and not self._closed:
             self._poll(0.0)
 
     def _advance(self) -> float | None:
-        """Step once and carry out what comes of it; return when the engine wants to step again."""
+        """Step once and carry out the effects; return when the engine wants to step again."""
         if self._interrupts.pending:
             self._safe(self._interrupts.check)
         engine = self._engine or self._attached()
@@ -375,7 +376,7 @@ class SelectorHost(EngineHost):
             self._wake_up.goes_to_sleep()
             if self._interrupts.pending:
                 self._safe(self._interrupts.check)
-            # An input that came before `sleeping` was set is seen here, a later one wakes us.
+            # An input before `sleeping` was set is seen here, a later one wakes the selector.
             engine = self._engine or self._attached()
             early = engine.inputs or self._deferred or self._close_at is not None
             self._amid = False  # as `_safe` does it

@@ -36,7 +36,7 @@ JOIN_GRACE = 0.05
 
 
 class _Waiter:
-    """A thread inside `run`: cheaper than an Event, which makes a lock for each wait."""
+    """A thread inside `run`: cheaper than an Event, which creates a lock for each wait."""
 
     __slots__ = ("_lock",)
 
@@ -91,16 +91,17 @@ class ThreadHost:
         self._inner.attach(engine)
 
     wall_clock = staticmethod(time.time)
-    """Seconds since the epoch; without a call between, as a producer asks for each record."""
+    """Seconds since the epoch; without a Python call in between, as a producer needs it for each
+    record."""
 
     def check(self) -> None:
-        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        """Raise in a forked child; raise an error of a callback that is for the program."""
         self._guard.check()
         if self.raised and self.surfacing:
             self._raise()
 
     def surface(self, error: BaseException) -> None:
-        """Have an exception of a callback come out of a call of the program's (R-HO-5)."""
+        """Raise an error of a callback in a call of the program (R-HO-5)."""
         self.raised.append(error)
         for waiter in list(self._waiters):
             waiter.wake()
@@ -122,7 +123,7 @@ class ThreadHost:
 
     @property
     def forked(self) -> bool:
-        """This is a child of the process that made it."""
+        """Whether this is a child of the process that created it."""
         return self._guard.forked
 
     @property
@@ -131,10 +132,10 @@ class ThreadHost:
         return self._thread is not None and not self._ended
 
     torn = False
-    """Nothing from outside comes into the thread that steps."""
+    """No exception from outside is raised in the thread that steps."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Never asked for, as nothing tears."""
+        """Raise an error: this host is never torn, so its engine is never replaced."""
         raise IllegalStateError("a client with a background thread can't be recreated")
 
     def rng(self) -> Rng:
@@ -142,7 +143,7 @@ class ThreadHost:
         return self._inner.rng()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Wait until the completion is done or the deadline passed; say whether it is done.
+        """Wait until the completion is done or the deadline passed; return whether it is done.
 
         Calls with `where="caller"` run here, in the waiting thread.
         """
@@ -205,9 +206,9 @@ class ThreadHost:
     def close(self, deadline: float) -> None:
         """End the thread after it wrote the queued bytes; wait for it until the deadline.
 
-        Its log records have reached the handlers then, unless those are slow. From within the
-        thread (a callback) it ends by itself, a moment later. In a forked child only the child's
-        copies of the file descriptors are closed.
+        Its log records have reached the handlers then, unless those are slow. If a callback calls
+        this in the thread itself, the thread ends a moment later. In a forked child only the
+        child's copies of the file descriptors are closed.
         """
         if self._guard.forked:
             self._inner.abandon()
@@ -226,7 +227,8 @@ class ThreadHost:
         if thread is None:
             self._inner.close(deadline)
         elif not self.inside:
-            with suppress(RuntimeError):  # another one works: the start of this was interrupted
+            # another thread works: the start of this one was interrupted
+            with suppress(RuntimeError):
                 thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
             io_log.drain(deadline - self._clock() + JOIN_GRACE)
 
@@ -250,7 +252,7 @@ class ThreadHost:
 
     @property
     def inside(self) -> bool:
-        """This very thread is the one that works, in a callback."""
+        """Whether the calling thread is the working one, in a callback."""
         return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:
@@ -303,7 +305,7 @@ class ThreadHost:
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
-        """Without a thread nothing can come any more but what the engine itself ends."""
+        """Return whether the engine itself has completed it: without a thread nothing else can."""
         if self._crash is not None:
             raise ClientBrokenError(
                 f"the client's I/O thread failed: {self._crash!r}"

@@ -1,7 +1,7 @@
-"""One socket of a host: bytes out in order, bytes in to where the engine wants them.
+"""Send and receive bytes on one socket of a host.
 
-In: buffers to send, a buffer to fill. Out: how many bytes went, and what the selector should watch.
-Must not: know the engine, join large buffers, or block.
+In: buffers to send, a buffer to fill. Out: the number of bytes, and the events that the selector
+should watch. Must not know the engine, join large buffers, or block.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16)
-"""How many buffers one `sendmsg` takes."""
+"""Maximum number of buffers in one `sendmsg`."""
 KEEPALIVE = tuple(
     (getattr(socket, name), seconds_or_count)
     for name, seconds_or_count in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 )
-"""A broker may hold a JoinGroup for minutes. Where the peer's host is gone without a word, or a
-firewall has forgotten the connection, the kernel finds out within 40 s, not after its two hours."""
+"""A broker may hold a JoinGroup for minutes. If the peer's host vanished, or a firewall dropped the
+connection, the kernel finds out within 40 s, not after its default of two hours."""
 SEND_BUDGET = 4 << 20
-"""Bytes that one connection writes before the others have their turn."""
+"""Bytes that one connection writes before the other connections do."""
 HIGH_WATER = 16 << 20
-"""Queued bytes of one connection above which the engine is told to hold back."""
+"""Queued bytes of one connection above which the engine is asked to pause."""
 LOW_WATER = 4 << 20
 FLUSH_PATIENCE = 0.5
 """Seconds without progress after which `flush_all` gives up what is still queued."""
@@ -49,7 +49,7 @@ class Transport:
         self.connection = connection
         self.address = address
         self.tunnel = tunnel
-        """The conversation with a proxy that has to come first."""
+        """The conversation with a proxy, which comes first."""
         self.sock: socket.socket | None = None
         self.fd = -1
         """The selector knows it by this: TLS replaces the socket object, not the descriptor."""
@@ -58,16 +58,16 @@ class Transport:
         self.queued = 0
         """Bytes that wait to be written."""
         self.full = False
-        """The engine was told that it should hold back."""
+        """Whether the engine was asked to pause."""
         self.watched = 0
         """Events that the selector watches; 0: none."""
         self._queue: deque[memoryview] = deque()
         self._written = 0
-        """Bytes that the kernel has taken."""
+        """Number of bytes that the kernel has accepted."""
         self._marks: deque[tuple[int, int]] = deque()
 
     def open(self, ip: str) -> bool:
-        """Begin to connect; say whether TCP is up already. Raises `OSError`."""
+        """Begin to connect; return whether TCP is established already. Raises `OSError`."""
         port = self.address.port if self.tunnel is None else self.tunnel.port
         family, target = numeric_address(ip, port)
         sock = self.sock = self.new_socket(family)
@@ -91,7 +91,7 @@ class Transport:
         return socket.socket(family, socket.SOCK_STREAM)
 
     def finish_connect(self) -> None:
-        """After the socket became writable: raise `OSError` if TCP didn't come up."""
+        """Raise `OSError` if TCP wasn't established; called after the socket became writable."""
         number = self._socket().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             raise self._not_up(OSError(number, os.strerror(number)))
@@ -101,9 +101,9 @@ class Transport:
         return error if self.tunnel is None else self.tunnel.unreachable(error)
 
     def handshake(self) -> bool:
-        """Do what has to come between TCP and the first byte; say whether it is done.
+        """Do the steps between TCP and the first byte; return whether they are done.
 
-        Raises `OSError`, or what a proxy has against it.
+        Raises `OSError`, or the proxy's error.
         """
         return self.tunnel is None or self.tunnel.advance(self._socket())
 
@@ -133,7 +133,7 @@ class Transport:
         return False
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Queue buffers; they are sent from where they lie."""
+        """Queue buffers, which are sent without a copy."""
         for buffer in buffers:
             view = memoryview(buffer)
             if view.nbytes:
@@ -161,7 +161,7 @@ class Transport:
         return False
 
     def turned(self) -> bool:
-        """Whether the engine has to be told something else than before; `full` says what."""
+        """Return whether `full` has changed, so that the engine must be notified."""
         before = self.full
         self.full = self.queued > HIGH_WATER or (before and self.queued >= LOW_WATER)
         return self.full != before
@@ -178,7 +178,7 @@ class Transport:
         return found
 
     def flush(self) -> None:
-        """Write what the socket takes now. Raises `OSError`."""
+        """Write as much as the socket accepts now. Raises `OSError`."""
         sock, queue, budget = self._socket(), self._queue, SEND_BUDGET
         while queue and budget > 0:
             head = list(islice(queue, IOV_MAX))
@@ -230,7 +230,7 @@ class Transport:
 
 def flush_all(transports: Iterable[Transport], deadline: float, clock: Callable[[], float]) -> None:
     """Write queued bytes as long as there is progress and time; used before closing."""
-    with selectors.DefaultSelector() as selector:  # its own: nothing is read any more
+    with selectors.DefaultSelector() as selector:  # a separate one: nothing is read any more
         for transport in transports:
             selector.register(transport.fd, WRITE, transport)
         limit = min(deadline, clock() + FLUSH_PATIENCE)

@@ -1,8 +1,8 @@
-"""Carries out the conversation with a proxy on a socket of the host, without blocking.
+"""Run the conversation with a proxy on a socket of the host, without blocking.
 
 In: a TCP connection to the proxy, a conversation of `network.proxies`. Out: the same connection,
-which is the broker's from then on. Must not: read a byte that isn't the proxy's, nor show what was
-said: it holds a password, and a hostile proxy may say it back.
+now to the broker. Must not read a byte that the broker sent, nor show the conversation: it contains
+a password, and a hostile proxy may repeat it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Tunnel:
         return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
 
     def advance(self, sock: socket.socket) -> bool:
-        """Go on; say whether the connection is the broker's. Raises `ProxyError`, `ValueError`."""
+        """Continue; return whether the connection is the broker's now.
+
+        Raises `ProxyError` and `ValueError`.
+        """
         try:
             while not self._done:
                 if not (self._sent(sock) and self._heard(sock)):
@@ -55,7 +58,10 @@ class Tunnel:
         return True
 
     def _next(self) -> None:
-        """Pass the answer on, and take the next exchange; the first time there is no answer."""
+        """Pass the response to the conversation, and get the next exchange.
+
+        At first there is no response.
+        """
         try:
             if self._now is None:
                 self._now = next(self._conversation)
@@ -73,7 +79,7 @@ class Tunnel:
         return True
 
     def _heard(self, sock: socket.socket) -> bool:
-        """Take what belongs to the answer, and no byte after it; say whether it is whole."""
+        """Read the bytes of the response, and none after it; return whether it is complete."""
         if self._now is None:
             return True
         self.wanted = READ
@@ -84,7 +90,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """Look for an empty line before anything is read: what follows is the broker's."""
+        """Look for an empty line before reading: the bytes after it are the broker's."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)

@@ -25,17 +25,17 @@ class WakeUp:
         self._sleep = 0
         """The number of the last sleep."""
         self._told = -1
-        """The newest sleep that a byte was written for: one is enough."""
+        """The newest sleep for which a byte was written: one byte is enough."""
 
     def open(self, selector: selectors.BaseSelector) -> None:
-        """Make the pair; where that fails, `close` and the selector's end leave nothing open."""
+        """Create the pair; if that fails, `close` and the selector's end leave nothing open."""
         ours, theirs = self._pair = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         selector.register(ours.fileno(), selectors.EVENT_READ, None)
 
     def step_begins(self) -> None:
-        """From here on a wake-up asks for another step."""
+        """Note that from here on a wake-up requires another step."""
         self.pending = False
 
     def goes_to_sleep(self) -> None:
@@ -50,10 +50,10 @@ class WakeUp:
     def wake(self) -> None:
         """End the sleep. The input must have been recorded before: no wake-up is lost then."""
         self.pending = True
-        sleep = self._sleep  # read first: a byte for a sleep that is over only ends the next one
+        sleep = self._sleep  # read first: a byte for an earlier sleep only ends the next one
         if not self.sleeping or self._told == sleep:
             return
-        # `sleeping` stays: were it cleared here, an exception before the byte would lose a wake-up.
+        # `sleeping` isn't cleared here: an exception before the byte would then lose a wake-up.
         pair = self._pair
         if pair is not None:
             try:

@@ -1,7 +1,7 @@
-"""Workers as tasks of the event loop that runs them: coroutine functions.
+"""Run coroutine functions of workers as tasks of the event loop.
 
-In: records to work on. Out: outcomes. A task whose record goes to others is cancelled. Must not:
-decide what runs.
+In: records to process. Out: results. A task is cancelled if its record's partition goes to another
+member. Must not decide what runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkerTasks:
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
         self._owner: asyncio.Task[Any] | None = None
-        """Who runs the loop: the first to take outcomes, before there is anything to do."""
+        """The task that runs the loop: the first that requests results, before there are any."""
 
     @property
     def arrived(self) -> bool:
@@ -108,7 +108,7 @@ class WorkerTasks:
             self.busy[item].cancel()
 
     async def close(self) -> None:
-        """Cancel what is left, and let it end."""
+        """Cancel the remaining tasks, and wait for their end."""
         self.abandon(list(self.busy))
         if self.busy:
             await asyncio.wait(list(self.busy.values()), timeout=CLOSE_TIMEOUT)
@@ -118,7 +118,8 @@ class WorkerTasks:
     ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
         """Return a rebalance callback.
 
-        A task that closes the consumer of a run finds nothing to do in it, as a thread does.
+        If a worker's task closes the consumer of the run, the callback does nothing, as with
+        threads.
         """
 
         async def call(_: Any, partitions: list[TopicPartition]) -> None:
@@ -143,13 +144,13 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 if isawaitable(came):
                     came = await came
                 resume, given = flow.send, (now(), came)
-            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+            except GeneratorExit:  # the loop is closed: nothing can be awaited any more
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's: an action's has gone to the flow
+    except StopIteration as end:  # the flow's end: that of an action was raised in the flow
         result: T = end.value
         return result
     finally:
-        given = came = None  # an error's frames would hold it
+        given = came = None  # otherwise an error's frames would refer to it
         flow.close()

@@ -1,8 +1,8 @@
-"""Workers in threads: functions that block.
+"""Run blocking functions of workers in threads.
 
-In: records to work on, from the one thread that runs the loop. Out: outcomes, by a queue that
-signals don't tear. Threads are started when there is work for them, and are daemons: one that hangs
-doesn't hold up the program's end. Must not: decide what runs, or touch what the loop owns.
+In: records to process, from the one thread that runs the loop. Out: results, by a queue that
+signals can't damage. Threads are started when there is work for them, and are daemons: one that
+hangs doesn't delay the program's end. Must not decide what runs, or touch state of the loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WorkerThreads:
         self._jobs: SimpleQueue[tuple[Context, WorkItem] | None] = SimpleQueue()
         self._came: SimpleQueue[Outcome] = SimpleQueue()
         self._threads = self._out = 0
-        """Threads there are; items started whose outcomes weren't taken yet."""
+        """Number of threads; number of started items whose results weren't taken yet."""
         self._owner = threading.get_ident()
 
     @property
@@ -75,7 +75,7 @@ class WorkerThreads:
             # Here, so that a result which Ctrl-C took from the loop isn't waited for; and after the
             # result, so that a reader that sees no busy thread finds all of them.
             self.busy.pop(item, None)
-            del job, context, item  # nothing is held while it waits
+            del job, context, item  # don't keep them alive while waiting
             self._outcome()
 
     def _attempted(self, item: WorkItem) -> BaseException | None:
@@ -119,7 +119,7 @@ class WorkerThreads:
         """Do nothing: threads can't be cancelled."""
 
     def close(self) -> None:
-        """Each thread ends, once its work has."""
+        """Let each thread end after its current work."""
         for _ in range(self._threads):
             self._jobs.put(None)
 
@@ -128,8 +128,8 @@ class WorkerThreads:
     ) -> Callable[[Any, list[TopicPartition]], None]:
         """Return a rebalance callback.
 
-        A thread that closes the consumer of a run finds nothing to do in it: the decisions are the
-        run's, which ends by that.
+        If a worker's thread closes the consumer of the run, the callback does nothing: the run
+        decides about its records, and it ends thereby.
         """
 
         def call(_: Any, partitions: list[TopicPartition]) -> None:
@@ -159,7 +159,7 @@ def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 else:
                     raise
     finally:
-        given = None  # an error's frames would hold it
+        given = None  # otherwise an error's frames would refer to it
         flow.close()
 
 
@@ -171,11 +171,12 @@ def _do_steps(
 ) -> Never:
     """Call the functions that the flow yields until it ends, or another error is raised.
 
-    It is written as in `caller`, so that no signal comes between this loop and the flow.
+    It is written like the loop in `caller`, so that no signal is handled between this loop and the
+    flow.
     """
     try:
         while True:
             came = resume(given)()
             resume, given = flow.send, (now(), came)
     finally:
-        given = came = None  # an error's frames would hold it
+        given = came = None  # otherwise an error's frames would refer to it

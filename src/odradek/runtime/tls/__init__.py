@@ -1,1 +1,1 @@
-"""TLS: contexts as the configuration wants them, and the stores that their keys come from."""
+"""TLS: contexts from the configuration, and the stores with their keys."""

@@ -20,11 +20,11 @@ _BLOCK = re.compile(
     r"(?P<family>AES|ARIA|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
 )
 NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"))
-"""Signals in Java's lists; OpenSSL sends them by itself."""
+"""Signals in Java's lists, which OpenSSL always sends."""
 
 
 def openssl_name(name: str) -> str | None:
-    """OpenSSL's name of a suite of TLS 1.2, given either way; None where it can't be told."""
+    """Return OpenSSL's name of a TLS 1.2 suite for either kind of name; None if it isn't known."""
     match = _NAME.fullmatch(name)
     if match is None:
         return name if re.fullmatch(r"[A-Z0-9-]+", name) and "-" in name else None
@@ -40,10 +40,10 @@ def openssl_name(name: str) -> str | None:
     middle = "" if mode == "CBC" else f"-{mode.replace('_', '')}"
     prefix = _EXCHANGES[exchange]
     if family == "ARIA" and exchange == "ECDHE_RSA":
-        prefix = "ECDHE-"  # OpenSSL's one exception
+        prefix = "ECDHE-"  # OpenSSL's only exception
     return f"{prefix}{family}{bits}{middle}{f'-{mac}' if mac else ''}"
 
 
 def is_tls13(name: str) -> bool:
-    """Whether it is a suite of TLS 1.3: those say nothing of a key exchange."""
+    """Return whether it is a suite of TLS 1.3: their names contain no key exchange."""
     return name.startswith("TLS_") and "_WITH_" not in name and name not in NOT_SUITES

@@ -1,11 +1,11 @@
-"""Reads JKS, Java's own format of stores for keys and certificates.
+"""Read JKS, Java's format of stores for keys and certificates.
 
-In: a file's bytes, the store's password, the key's. Out: a `Store`. Must not: need Java, or hold a
-password or a key in a local when it raises.
+In: a file's bytes, the store's password, the key's. Out: a `Store`. Must not need Java, or have a
+password or a key in a local variable when it raises.
 
-A store is: magic, version, entries, and a SHA-1 digest over the password, a constant and all that
-came before. Keys are encrypted by a stream that SHA-1 makes of password and salt, as Java's class
-`KeyProtector` does; that is weak, and the only one JKS has.
+A store consists of: magic, version, entries, and a SHA-1 digest over the password, a constant and
+all bytes before. Keys are encrypted by a stream that SHA-1 creates from password and salt, as
+Java's class `KeyProtector` does; that is weak, but JKS has no other.
 """
 
 from __future__ import annotations

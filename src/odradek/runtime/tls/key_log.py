@@ -25,7 +25,7 @@ def key_log_path(value: str | None) -> str | None:
 
 
 def log_keys(context: ssl.SSLContext, path: str) -> None:
-    """Have a context write its keys to a file that is made for this user only."""
+    """Let a context write its keys to a file that is created for this user only."""
     try:
         os.close(append_privately(path))
         context.keylog_filename = path
@@ -37,7 +37,7 @@ def log_keys(context: ssl.SSLContext, path: str) -> None:
 
 
 def warn_of_key_log(path: str) -> None:
-    """Say what was asked for."""
+    """Warn that key logging was requested."""
     logger.warning(
         "%s: the keys of all TLS connections are written to %s. With this file, the traffic, "
         "including passwords, can be decrypted; don't use it in production",

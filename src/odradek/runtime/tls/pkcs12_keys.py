@@ -1,9 +1,9 @@
-"""Takes the private keys out of a PKCS12 store, for those who only want its certificates.
+"""Remove the private keys from a PKCS12 store, if only its certificates are needed.
 
-In: a store whose key has a password of its own, the store's password. Out: the same store without
-its keys, with a digest of its own, or None where that can't be done. `cryptography` reads a store
-whole, and so can't read one like that; Java, for trust, never looks at keys. Must not: take what
-the store's own digest doesn't vouch for.
+In: a store whose key has a separate password, the store's password. Out: the same store without its
+keys, with a new digest, or None if that is impossible. `cryptography` only reads a store as a
+whole, and so can't read one like that; Java, for trust, never reads keys. Must not accept content
+that the store's digest doesn't confirm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.secret import Secret
 SEQUENCE, OBJECT_IDENTIFIER, OCTETS, INTEGER, TAGGED = 0x30, 0x06, 0x04, 0x02, 0xA0
 DATA = bytes.fromhex("2a864886f70d010701")
 KEY_BAGS = frozenset(bytes.fromhex(f"2a864886f70d010c0a010{n}") for n in (1, 2))
-"""A key in clear, and an encrypted one."""
+"""A plain key, and an encrypted one."""
 HASHES = {
     bytes.fromhex("2b0e03021a"): ("sha1", 64),
     bytes.fromhex("608648016503040201"): ("sha256", 64),
@@ -73,7 +73,7 @@ def _without(part: tuple[int, bytes]) -> bytes:
 
 
 def _mac_key(name: str, block: int, password: Secret, salt: bytes, iterations: int) -> bytes:
-    """RFC 7292, B.2, for a key that is no longer than one digest."""
+    """Derive the key by RFC 7292, B.2, for a key that is no longer than one digest."""
     text = password.reveal().encode("utf-16-be", "surrogatepass") + b"\0\0"
     found = bytes([FOR_MAC]) * block + _filled(salt, block) + _filled(text, block)
     for _ in range(iterations):
@@ -91,7 +91,7 @@ def _filled(text: bytes, block: int) -> bytes:
 
 
 def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents, one after the other. Raises `ValueError` where one is cut off."""
+    """Yield tags and contents, one after the other. Raises `ValueError` if one is truncated."""
     at = 0
     while at < len(data):
         tag, length = data[at], data[at + 1]

@@ -1,6 +1,6 @@
-"""The keys and certificates that a file held, and why it can't be read.
+"""Define the content of a store: keys and certificates, and why it can't be read.
 
-In: certificates and keys as DER. Out: a `Store`, PEM. Must not: read files.
+In: certificates and keys as DER. Out: a `Store`, PEM. Must not read files.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Files with keys and certificates: PEM, PKCS12 and JKS, told apart by what is in them.
+"""Read files with keys and certificates: PEM, PKCS12 and JKS, recognized by their content.
 
 In: an option's name with the file it names, and passwords. Out: a `Store`: certificates as DER,
-keys as PEM. Must not: let anything but a `ConfigurationError` out, whatever a file holds, or put a
+keys as PEM. Must not raise anything but a `ConfigurationError`, whatever a file contains, or put a
 secret into it.
 
 The content decides, not `ssl.*store.type`: Java's own `keytool` has written PKCS12 for years into
-files that are called .jks, and Java reads them as what they are.
+files that are called .jks, and Java reads them by their content.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class StoreSource:
-    """A store as the configuration names it: options and what they are set to."""
+    """A store in the configuration: options and their values."""
 
     option: str
-    """As `ssl.truststore.location`; messages name it."""
+    """Such as `ssl.truststore.location`; messages name it."""
     path: str
     password: Secret | None = None
     key_password: Secret | None = None
 
     @property
     def password_option(self) -> str:
-        """The option that holds the store's password."""
+        """The option with the store's password."""
         return self.option.removesuffix(".location") + ".password"
 
     def problem(self, what: str) -> ConfigurationError:
@@ -59,10 +59,10 @@ class StoreSource:
 
 
 def tidy_pem(text: Secret) -> Secret:
-    """PEM with its lines as OpenSSL wants them; what isn't in a block is left out.
+    """Return PEM with the line breaks that OpenSSL needs; text outside of a block is left out.
 
-    Java takes blocks on one line, with spaces or nothing between: properties files and environment
-    variables leave them like that.
+    Java accepts blocks on one line, with spaces or nothing in between: properties files and
+    environment variables contain them like that.
     """
     return Secret("".join(_tidy_block(what, body) for what, body in _blocks(text.reveal())))
 
@@ -82,7 +82,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tidy_block(what: str, body: str) -> str:
-    """Headers may come before what is encoded, and aren't guessed where they aren't the usual."""
+    """Rebuild a block; its headers, if there are any, must have the usual form."""
     headers = _HEADERS.match(body)
     if headers is not None:
         body = body[headers.end() :]
@@ -109,7 +109,7 @@ def certificates_of(text: str, where: str) -> list[bytes]:
 
 
 def read_file(source: StoreSource) -> bytes:
-    """Read a whole file; what can't be read is a `ConfigurationError` with option and name."""
+    """Read a whole file; raise a `ConfigurationError` with option and name if that fails."""
     try:
         path = Path(source.path)
         if not stat.S_ISREG(path.stat().st_mode):
@@ -129,7 +129,7 @@ def read_file(source: StoreSource) -> bytes:
 
 
 def is_pem(source: StoreSource, data: bytes) -> bool:
-    """Whether the bytes are PEM; refuses what no reader here knows."""
+    """Return whether the bytes are PEM; raise for formats that can't be read here."""
     if OTHERS_MAGIC.get(data[:4]):
         raise source.problem(
             f"it is a {OTHERS_MAGIC[data[:4]]} store, which isn't supported. Convert it with: "

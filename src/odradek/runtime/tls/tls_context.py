@@ -75,7 +75,7 @@ def https_context(config: Config) -> ssl.SSLContext:
 
 
 class TlsContexts:
-    """The context of one client. Only the host's thread asks for it."""
+    """The context of one client. Only the host's thread uses it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -103,7 +103,8 @@ class TlsContexts:
         """
         try:
             self._context = build(self._config)
-        except Exception as error:  # descriptors may be short, or a mount away, for a moment
+        # file descriptors may be short, or a mount missing, for a moment
+        except Exception as error:
             if found != self._told:
                 self._told = found
                 what = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
@@ -152,7 +153,7 @@ def build(config: Config) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates"):
-        # As in Java, whatever the store holds is trusted: also a broker itself, or an issuer
+        # As in Java, all certificates in the store are trusted: also a broker's own, or an issuer
         # that another one has certified.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if _take_revoked(context, config["ssl.crl.location"]):
@@ -201,7 +202,7 @@ def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, 
 
 
 def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tuple[bool, bool]:
-    """Set the suites; say whether there are some of TLS 1.2 and some of TLS 1.3 among them.
+    """Set the suites; return whether some are of TLS 1.2, and whether some are of TLS 1.3.
 
     Python's `ssl` can't choose among the three of TLS 1.3, of which none is weak.
     """
@@ -290,7 +291,7 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
     def reveal() -> str:
         nonlocal asked
         asked = True
-        if password is None:  # without an answer here OpenSSL would ask the terminal
+        if password is None:  # without a callback here, OpenSSL would ask the terminal
             raise ConfigurationError(
                 f"{_place(config, where)}: the private key is encrypted: set ssl.key.password"
             )
@@ -333,7 +334,7 @@ def _place(config: Config, option: str) -> str:
 
 
 def _key_and_chain(config: Config) -> Secret:
-    """Key and certificates as one PEM text, wherever each of them comes from."""
+    """Return key and certificates as one PEM text, whatever their sources."""
     store = config["ssl.keystore.location"]
     if store is not None:
         warn_of_readers("ssl.keystore.location", store)
@@ -357,7 +358,7 @@ def _key_and_chain(config: Config) -> Secret:
     source = StoreSource("ssl.certificate.location", chain_file)
     if key is None:
         warn_of_readers("ssl.certificate.location", chain_file)
-        return checked_key(source, read_file(source))  # one file holds both
+        return checked_key(source, read_file(source))  # one file contains both
     certificates = read_file(source).decode("utf-8", "replace")
     return Secret(f"{key.reveal()}\n{certificates}\n")
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from odradek.runtime.hosts.tunnel import Tunnel
 
 CHUNK = 64 << 10
-"""Bytes handed to OpenSSL at once; it cuts them into records of 16 KiB."""
+"""Bytes passed to OpenSSL at once; it splits them into records of 16 KiB."""
 JOIN = 8 << 10
-"""Smaller buffers are joined, as each write makes a record of its own."""
+"""Smaller buffers are joined, as each write creates a separate record."""
 
 
 class TlsTransport(Transport):
@@ -46,7 +46,7 @@ class TlsTransport(Transport):
         self._ended = False
 
     def handshake(self) -> bool:
-        """Go on with the handshake. Raises `ssl.SSLError` with what is wrong, or `OSError`.
+        """Continue the handshake. Raises `ssl.SSLError` with the reason, or `OSError`.
 
         The file descriptor stays the same when the socket is wrapped.
         """
@@ -95,7 +95,7 @@ class TlsTransport(Transport):
         return self._broken is not None or self._ended or self._tls.pending() > 0
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Join small neighbours; large buffers stay where they are."""
+        """Join small adjacent buffers; large buffers aren't copied."""
         small: list[bytes | memoryview] = []
         for buffer in buffers:
             if memoryview(buffer).nbytes < JOIN:
@@ -106,7 +106,7 @@ class TlsTransport(Transport):
         super().queue([b"".join(small)])
 
     def flush(self) -> None:
-        """Write what OpenSSL takes. After a "want" it must be given the same bytes again."""
+        """Write as much as OpenSSL accepts. After a "want" it must get the same bytes again."""
         tls, queue, budget = self._encrypted(), self._queue, SEND_BUDGET
         self._write_wants_read = False
         while queue and budget > 0:

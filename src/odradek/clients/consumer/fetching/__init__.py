@@ -1,1 +1,1 @@
-"""Fetches: one at a time for each broker, and their records until they are handed out."""
+"""Fetches: one at a time for each broker, and their records until they are returned."""

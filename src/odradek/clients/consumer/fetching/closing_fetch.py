@@ -19,7 +19,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
 
 CLOSING_PATIENCE = 0.25
-"""Seconds that a close waits for it at most; without trouble it takes two round trips."""
+"""Maximum number of seconds that a close waits for it; it usually takes two round trips."""
 
 
 def close_sessions(

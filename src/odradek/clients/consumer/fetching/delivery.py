@@ -43,11 +43,11 @@ Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord[Any, Any]]]
 """Makes records of records, of as many as can be: none of the first raises why."""
 UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
-"""Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
+"""Rows after which the decoding of one Arrow batch stops, at the end of a Kafka record batch."""
 RECORD_ROWS = 8192
-"""The same for records as objects: what is decoded ahead of the caller stays small."""
+"""The same for records as objects: few are decoded ahead of the caller."""
 ITERATED_ROWS = 1024
-"""Records that an iteration makes at once."""
+"""Number of records that an iteration creates at once."""
 
 
 class Delivery:
@@ -76,7 +76,7 @@ class Delivery:
         engine.events.listen(self._note_disturbance)
 
     def convert_with(self, convert: Convert | None) -> None:
-        """Have records made of others before their position moves past them."""
+        """Convert records before their position moves past them."""
         self._convert = convert
 
     def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
@@ -92,11 +92,11 @@ class Delivery:
         return None if self._left_raw() else self._convert
 
     def take_over(self, old: Delivery) -> None:
-        """Convert as the delivery of an engine before this one did."""
+        """Convert like the delivery of the previous engine."""
         self._convert, self._left_raw = old._convert, old._left_raw
 
     def note_into(self, runs: Runs | None) -> None:
-        """Note there what is taken from now on, for a trace; None: nowhere."""
+        """Add returned records to `runs` from now on, for a trace; None: nowhere."""
         self._noted = runs
 
     def ready(self, of: Selection = None) -> bool:
@@ -108,7 +108,7 @@ class Delivery:
             return self._subscription.failed(of) is not None or (self._waiting.head(of) is not None)
 
     def records(self, most: int, now: float) -> list[ConsumerRecord[Any, Any]]:
-        """Decode and hand out at most `most` records."""
+        """Decode and return at most `most` records."""
         runs = self.runs(most, now)
         return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
 
@@ -136,7 +136,7 @@ class Delivery:
                 columns = entry.move(columns)
             except UNREADABLE as error:
                 if runs:
-                    break  # what came before it goes first; the next call meets it again
+                    break  # records before it are returned first; the next call raises the error
                 self._leave_out(entry, error, now)
             except KafkaError:
                 if runs:
@@ -154,9 +154,9 @@ class Delivery:
     def iterated(
         self, now: float, made: Callable[[list[ConsumerRecord]], list[R]]
     ) -> Iterator[R] | None:
-        """Hand out what `made` makes of the next records one by one: the position moves with each.
+        """Return an iterator over the next records, converted by `made`: each moves the position.
 
-        The iterator ends early where something else has moved the position meanwhile.
+        The iterator ends early if anything else has moved the position meanwhile.
         """
         entry = self._head()
         while entry is not None:
@@ -225,7 +225,7 @@ class Delivery:
                 raise self._engine.ended.with_traceback(None)
             self._subscription.raise_pending(of)
             group = self._group
-            # Nothing is handed out while a callback waits: it may be about these very records.
+            # No record is returned while a callback is pending, which may be about its partition.
             return None if group is not None and group.calls else self._waiting.head(of)
 
     def take_back(self) -> None:
@@ -240,7 +240,7 @@ class Delivery:
                     subscription.touch()
 
     def handed_over(self) -> None:
-        """Note that the caller has the records of the call, once nothing can interrupt any more."""
+        """Note that the caller has the call's records, once no interruption is possible."""
         self._subscription.hand_over.done()
 
     def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
@@ -273,7 +273,7 @@ class Delivery:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
                     return  # a seek, meanwhile
-                # As a seek does: asked again, brokers say which transactions count.
+                # Like a seek: brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()
                 state.move_to(min(behind, state.until))

@@ -1,8 +1,8 @@
-"""Track what one leader is asked for, from one fetch to the next.
+"""Track the partitions that one leader is asked for, from one fetch to the next.
 
-In: partitions that want a fetch, responses. Out: the content of the next request. Partitions
+In: partitions that need a fetch, responses. Out: the content of the next request. Partitions
 without news stay here, so that with thousands of them the cost of a fetch depends on the changes,
-not on their number. Must not: move positions, or know the network.
+not on their number. Must not move positions, or know the network.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from odradek.metadata.partitions import Partition
 
 Name = tuple[str, int]
 Part = tuple[PartitionState, int, int, Key, bytes]
-"""State, its generation, the offset asked for, the key on the wire, and the topic's id, also where
-the key has its name.
-"""
+"""State, its generation, the requested offset, the key on the wire, and the topic's id, even if the
+key contains its name."""
 SPARE_NAMES = 64
-"""Names of topics that may be kept here in excess of the partitions that are asked for."""
+"""Number of topic names that may be kept beyond those of the requested partitions."""
 
 
 class FetchRequestState(Sampled):
@@ -51,29 +50,29 @@ class FetchRequestState(Sampled):
         self.session = NoSession() if aside else FetchSession()
         self.version = -1
         self.doubted: PartitionState | None = None
-        """Partition that is asked for alone, because a response was too large."""
+        """Partition that is requested alone, because a response was too large."""
         self.leaders_only = False
-        """The last request asked for no advice whom to read."""
+        """Whether the last request didn't ask for a preferred replica."""
         self.under_way = False
-        """A request is unanswered."""
+        """Whether a request is in flight."""
         self.sent_at = 0.0
-        """When the last one went out."""
+        """Time at which the last request was sent."""
         self.outdated = False
-        """The metadata has changed since the request under way was sent."""
+        """Whether the metadata has changed since the request in flight was sent."""
         self.parts: dict[Name, Part] = {}
         self.wanted: dict[Key, Wanted] = {}
         self.names: dict[bytes, str] = {}
         self.changed = True
-        """`wanted` isn't what the request before was made of."""
+        """Whether `wanted` differs from the previous request."""
         self.doubtful: dict[Name, None] = {}
-        """Partitions that failed before, or were moved: an answer without news of them ends their
-        backoff, and means that their logs end where they did."""
+        """Partitions that failed before, or were moved: a response without news of them ends their
+        backoff, and means that their logs have no new records."""
         self._changes = -1
         self._kept: dict[PartitionState, None] = {}
 
     @property
     def nameless(self) -> bool:
-        """Something here has no topic id, so nothing can be named by it."""
+        """Whether a partition has no topic id, so that all must be named by topic name."""
         return bool(self.parts) and 0 <= self.version < TOPIC_IDS_FROM
 
     def begin(self, version: int) -> None:
@@ -103,7 +102,7 @@ class FetchRequestState(Sampled):
             self.doubtful[name] = None
 
     def _forget_names(self) -> None:
-        """Drop names of topics that are no longer asked for; answers about them are useless."""
+        """Drop names of topics that are no longer requested; responses about them are useless."""
         asked = {topic_id for *_, topic_id in self.parts.values()}
         self.names = {i: name for i, name in self.names.items() if i in asked}
 
@@ -157,7 +156,7 @@ class FetchRequestState(Sampled):
         return usual
 
     def forget_moved(self, changes: int) -> None:
-        """Leave out what a seek, a pause or a new assignment has made useless meanwhile."""
+        """Remove partitions whose request is useless after a seek, a pause or a new assignment."""
         if changes != self._changes:
             self._changes = changes
             for name, (state, generation, *_) in list(self.parts.items()):
@@ -182,7 +181,7 @@ class FetchRequestState(Sampled):
         return (state, offset) if state.generation == generation else None
 
     def release_all(self) -> list[PartitionState]:
-        """Ask for nothing; return the states that still wait."""
+        """Request no partitions any more; return the states that still wait."""
         found = [self.release(name) for name in list(self.parts)]
         self.outdated = False
         return [one[0] for one in found if one is not None]

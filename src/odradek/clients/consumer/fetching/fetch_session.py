@@ -1,11 +1,12 @@
-"""KIP-227: what a broker remembers of our fetches, so that only changes travel.
+"""Track the Fetch session of a broker (KIP-227), so that requests only contain changes.
 
-In: everything that is wanted of one broker now. Out: what the next request has to say, and how its
-answer's session fields are taken. With thousands of partitions this is the difference between
-some bytes and half a megabyte for each fetch, on both sides. Must not: know positions or states.
+In: all partitions that one broker is asked for now. Out: the content of the next request, and how
+the session fields of its response are handled. With thousands of partitions this is the difference
+between some bytes and half a megabyte for each fetch, on both sides. Must not know positions or
+states.
 
-Java's `FetchSessionHandler` sends what the broker has to forget as well, and so do we: a partition
-whose records wait here isn't wanted, and would else be answered again and again.
+Like Java's `FetchSessionHandler`, it also sends the partitions that the broker has to forget: those
+with buffered records aren't needed, and would otherwise be returned again and again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SESSION_ERRORS = frozenset(
 )
 _LAST_EPOCH = 2**31 - 1
 FINAL_EPOCH = -1
-"""Asks for the end of the session; without one, for an answer outside of any."""
+"""Epoch that ends a session; without a session, it requests a response outside of any."""
 
 
 class Said(TypedDict, total=False):
@@ -58,12 +59,12 @@ class FetchSession:
     def __init__(self) -> None:
         self.id = 0
         self.epoch = 0
-        """Of the next request; 0: it says everything, and asks for a new session."""
+        """Epoch of the next request; 0: a full request, which begins a new session."""
         self._known: Mapping[Key, Wanted] = {}
         self._by_id = False
 
     def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
-        """Return what the broker doesn't know yet: nothing if the last request is still valid."""
+        """Return the changes since the last request: none if it is still valid."""
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
             self.id, self.epoch = 0, 0
@@ -83,7 +84,7 @@ class FetchSession:
         return said
 
     def ends(self) -> Said:
-        """Return what lets the broker forget the session."""
+        """Return the fields that let the broker forget the session."""
         said: Said = {"session_id": self.id, "session_epoch": FINAL_EPOCH}
         self.id = 0
         self.reset()
@@ -105,7 +106,7 @@ class FetchSession:
         self.epoch = 0
 
     def refused(self, code: int) -> bool:
-        """Take an error of the session's own; say whether asking again at once is worth it."""
+        """Handle an error of the session; return whether an immediate retry is useful."""
         if code not in SESSION_ERRORS:
             self.reset()
             return False
@@ -113,11 +114,11 @@ class FetchSession:
         self.reset()
         if code == FetchSessionIdNotFoundError.code:
             self.id = 0
-        return incremental  # an error to a request that says everything would only come again
+        return incremental  # a full request would only fail again
 
 
 class NoSession(FetchSession):
-    """Each request says everything, and the broker remembers none of it."""
+    """No session: each request is a full one, and the broker remembers nothing."""
 
     __slots__ = ()
 

@@ -72,9 +72,9 @@ GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
 MUCH = 64 << 10
-"""Bytes of records from which on a broker has probably more, and is asked for it at once."""
+"""Size of a response from which on the broker probably has more records and is asked at once."""
 HOLDS = 0.02
-"""Seconds after which a fetch without an answer counts as held by its broker."""
+"""Seconds after which an unanswered fetch counts as held by its broker."""
 NOT_ASIDE = 0.25
 """Seconds until the next check whether a second connection is available."""
 
@@ -127,28 +127,28 @@ class Fetcher:
         )
         self.waiting = WaitingRecords(subscription, self._room)
         self._former = Sampled()
-        """Seconds from a fetch to its answer, of those that lead no more."""
+        """Response times of fetches, in seconds, for brokers that lead no partition any more."""
         self.fetched_bytes = 0
-        """Bytes of records that came since the beginning."""
+        """Number of fetched bytes since the beginning."""
         self._asked: dict[Address, FetchRequestState] = {}
         self._aside: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
-        """Whom to ask, as the snapshot that was seen last says: with thousands of partitions most
-        passes meet most of them again, while their leaders have a fetch under way."""
-        # The reasons to look again for what to ask for, see `advance`.
+        """Brokers to ask, by the snapshot seen last: with thousands of partitions most passes look
+        up most of them again, while their leaders have a fetch in flight."""
+        # The reasons to check again which partitions to request, see `advance`.
         self._changes = subscription.changes
         self._connections = -1
         self._seen: Cluster | None = None
-        """The assignment, the connections and the cluster at the last look."""
+        """The assignment, the connections and the cluster at the last check."""
         self._wake_at = math.inf
-        """When a backoff ends, or another time comes that makes a partition worth a look."""
+        """When a backoff ends, or a partition must be checked for another reason."""
         self._due = False
-        """Another reason: an answer, room for more, a leader that couldn't be asked yet."""
+        """Another reason: a response, free memory, a leader that couldn't be asked yet."""
         self._unasked = True
-        """A partition may be in no request. If none is, only requests are repeated: an answer
-        without news needs no look at 5,000 partitions."""
+        """Whether a partition may be in no request. Otherwise only requests are repeated: a
+        response without news doesn't need a check of 5,000 partitions."""
         self._reader_first = False
         """A reader that waits for records is to get them before the next fetch is sent."""
 
@@ -160,11 +160,11 @@ class Fetcher:
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Send a fetch to every leader that has none under way and isn't full; that is no move.
+        """Send a fetch to every leader without one in flight and with free memory.
 
-        Each reason to look again says whether all partitions are looked at, or only those that are
-        asked for already. Without a reason a step costs a few comparisons: a piece of an answer
-        came, say.
+        Each reason to check says whether all partitions are checked, or only those in requests.
+        Without a reason, as after a piece of a response, a step costs a few comparisons. Sending
+        doesn't count as a change that requires another turn.
         """
         subscription, network = self._subscription, self._network
         snapshot = self._metadata.snapshot
@@ -197,7 +197,7 @@ class Fetcher:
         return self._look(snapshot, now)
 
     def _look(self, snapshot: Cluster, now: float) -> bool:
-        """Ask each leader that can be asked now."""
+        """Send a request to each leader that can be asked now."""
         network = self._network
         all_of_them, self._unasked = self._unasked, True
         if not self._subscription.partitions:
@@ -207,7 +207,7 @@ class Fetcher:
         groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
-                groups.setdefault(address, [])  # what it was asked before is asked again
+                groups.setdefault(address, [])  # its previous partitions are requested again
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
@@ -249,14 +249,14 @@ class Fetcher:
         self._subscription.readable.notify()
 
     def halt(self) -> list[FetchRequestState]:
-        """Fetch nothing any more; return the states with a session at their broker."""
+        """Stop fetching; return the states with a session at their broker."""
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
 
     # Asking
 
     def _all_asked(self) -> list[FetchRequestState]:
-        """Any thread may ask."""
+        """Return the states of all brokers; callable in any thread."""
         return [*list(self._asked.values()), *list(self._aside.values())]
 
     def _trusted(
@@ -266,7 +266,10 @@ class Fetcher:
         parts: list[Part],
         now: float,
     ) -> bool:
-        """Whether it may be asked for these: by topics' names, only what is known to be ours."""
+        """Return whether a connection may be asked for these partitions.
+
+        By topic names, only one that is known to lead to the client's cluster.
+        """
         _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
         by_name = newest < TOPIC_IDS_FROM or bool(asked and asked.parts and asked.nameless)
         for _, topic, _ in parts:
@@ -281,7 +284,7 @@ class Fetcher:
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
-        if not parts or first is None or first.reader.amid:  # its answer comes
+        if not parts or first is None or first.reader.amid:  # its response arrives
             return False
         if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False
@@ -331,7 +334,7 @@ class Fetcher:
                         asked.release(key)
 
     def _candidates(self, now: float) -> tuple[list[PartitionState], list[PartitionState]]:
-        """Partitions without a position, and those to be fetched, who waited longest first."""
+        """Return partitions without a position, and those to fetch, longest waiting first."""
         lost: list[PartitionState] = []
         states: list[PartitionState] = []
         for state in self._subscription.partitions.values():
@@ -400,9 +403,9 @@ class Fetcher:
         return groups
 
     def _older(self, state: PartitionState, topic: Topic) -> bool:
-        """R-ID-4: a leader of an older epoch than the position's judges nothing of it."""
+        """Return whether the leader's epoch is too old to check the position (R-ID-4)."""
         if state.topic_id not in (NO_ID, topic.topic_id) and topic.topic_id != NO_ID:
-            return False  # another topic, whose epochs are its own
+            return False  # another topic, with separate epochs
         metadata = self._metadata
         return metadata.is_older(state.partition, state.fetch_epoch, state.topic_id)
 
@@ -474,7 +477,7 @@ class Fetcher:
         if version != asked.version:
             again = bool(asked.parts)
             asked.begin(version)
-            if again:  # what was released joins the others in the next turn
+            if again:  # released partitions join the others in the next turn
                 self._due = True
                 return True
         for state, topic, partition in parts:
@@ -495,7 +498,8 @@ class Fetcher:
             max_bytes=most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
-            replica_state=DEFAULT_REPLICA_STATE,  # one for all: it says that this is no replica
+            # shared by all requests: it means that the client isn't a replica
+            replica_state=DEFAULT_REPLICA_STATE,
             **asked.session.says(asked.wanted, version, changed=asked.changed),
         )
         asked.sent(now, leaders_only=leaders_only)
@@ -503,7 +507,7 @@ class Fetcher:
         # Applied as soon as the response has arrived, before flows look for it: so poll(0) finds
         # it.
         request.reply.when_done(partial(self._answered, asked))
-        return False  # nothing else moves by that
+        return False  # that changes nothing else
 
     # Answers
 
@@ -525,7 +529,7 @@ class Fetcher:
         if response.error_code:
             states = asked.release_all()
             if asked.session.refused(response.error_code):
-                return  # the broker has forgotten the session: the next request says everything
+                return  # the broker has forgotten the session: the next request is a full one
             error = error_for(response.error_code, f"Fetch from {asked.address}")
             self._replicas.give_up(states, now)
             for state in states:
@@ -654,7 +658,7 @@ class Fetcher:
             if not sound:
                 why = f"{address} named read replica {node}, which this client didn't ask for"
                 self._retry(state, KafkaError(why), now)
-            elif node < 0:  # advice alone proves nothing: the backoff continues after it
+            elif node < 0:  # a preferred replica alone proves nothing: the backoff continues
                 state.fetched_well()
             return
         found = survey(records, offset)
@@ -755,7 +759,7 @@ class Fetcher:
         if code == OffsetOutOfRangeError.code:
             if from_replica:
                 return  # it may be outdated: the leader knows whether the offset exists
-            if state.position != offset:  # first hand out what is buffered, then see again
+            if state.position != offset:  # return buffered records first, then check again
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":
                 self._resets.out_of_range(state)
@@ -790,5 +794,5 @@ class Fetcher:
         self._metadata.refused(state.partition, error, at=address)
 
     def _room(self) -> None:
-        """There is room again for what some leader has."""
+        """Note that memory became free for a leader's records."""
         self._due = self._unasked = True

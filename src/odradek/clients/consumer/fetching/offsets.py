@@ -38,7 +38,7 @@ _REPLICA_ID = -1  # an ordinary client
 
 
 class ListedOffset(NamedTuple):
-    """One answer; `offset` is -1 where no record is at or after the time."""
+    """One result; `offset` is -1 if no record is at or after the time."""
 
     offset: int
     timestamp_ms: int
@@ -64,7 +64,10 @@ class ListOffsetsCall:
         deadline: float = math.inf,
         still: Callable[[TopicPartition], bool] = lambda _: True,
     ) -> None:
-        """`found` is called once per partition; `still` says whether one is wanted any more."""
+        """Set the lookup; `found` is called once per partition.
+
+        `still` returns whether a partition is still needed.
+        """
         self._engine = brokers.engine
         self._network = brokers.network
         self._metadata = brokers.metadata
@@ -199,12 +202,12 @@ class ListOffsetsCall:
         for address, (reply, connection, partitions) in list(self._asked.items()):
             if reply.done:
                 del self._asked[address]
-                # A partition may have been taken away since: its answer is of no use.
+                # A partition may have been revoked since: its result is useless.
                 partitions = [p for p in partitions if p in self._left]
                 if not partitions:
                     continue
                 if connection.purpose == ASIDE and self._in_vain(connection, reply, now):
-                    continue  # asked again at once, and not there
+                    continue  # requested again at once, from another broker
                 if reply.error is not None:
                     self._failed(partitions, reply.error, address, now)
                 else:
@@ -293,7 +296,7 @@ class ListOffsetsCall:
 
     def _retry(self, partitions: list[TopicPartition], text: str, now: float) -> None:
         self._reasons.update(dict.fromkeys(partitions, text))
-        if now >= self._not_before:  # one backoff for all answers of one moment
+        if now >= self._not_before:  # one backoff for all responses of one moment
             self._not_before = self._backoff.failed(now)
             self._engine.events.emit(
                 now,

@@ -1,8 +1,8 @@
-"""The positions of partitions that have none: committed offsets, else `auto.offset.reset`.
+"""Look up positions of partitions without one: committed offsets, else `auto.offset.reset`.
 
 In: partitions without a position, positions outside of their logs. Out: positions, or errors for
-the next poll. A position that a reset found is remembered by the group (R-GR-6). Must not: fetch,
-or move a position that a seek has changed meanwhile.
+the next poll. The group commits a position that a reset found (R-GR-6). Must not fetch, or move a
+position that a seek has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 LOG_RANGE_TIMEOUT = 5.0
-"""Seconds for finding out where a log begins and ends, when that is only for an error's text."""
+"""Seconds for looking up the start and the end of a log, if only an error's text needs them."""
 
 
 class PositionResets:
@@ -152,7 +152,8 @@ class PositionResets:
             state.looked_up()
             self._subscription.fail(state, result, self._engine.now)
         elif by_duration and state.log_end is None:
-            state.looked_up(result.offset)  # the fetcher asks on in its next turn, for all at once
+            # the fetcher continues in its next turn, for all at once
+            state.looked_up(result.offset)
             return
         elif by_duration and state.log_end is not None and result.offset < 0:
             self._begin_at(state, state.log_end)
@@ -161,17 +162,17 @@ class PositionResets:
         self._subscription.readable.notify()
 
     def _begin_at(self, state: PartitionState, offset: int) -> None:
-        """Move a position to what a reset found, and have the group remember it (R-GR-6).
+        """Move a position to the offset of a reset, and let the group commit it (R-GR-6).
 
-        The beginning needn't be remembered: to reset to it again skips no record.
+        The beginning needn't be committed: a second reset to it skips no record.
         """
         state.move_to(offset)
         if self._group is not None and state.reset != EARLIEST:
             self._group.took(state, offset)
 
     def out_of_range(self, state: PartitionState) -> None:
-        """Let the next poll raise where a position is, and where the log begins and ends."""
-        state.fetch_from(None)  # nothing is asked meanwhile
+        """Let the next poll raise an error with the position and the range of the log."""
+        state.fetch_from(None)  # no request is sent meanwhile
         self._engine.start(self._log_range(state, state.generation))
 
     def _log_range(self, state: PartitionState, generation: int) -> Flow[None]:
@@ -185,7 +186,7 @@ class PositionResets:
                     self._brokers, self._missing, {partition: which}, self._isolation, deadline
                 )
                 log[which] = found[partition].offset
-            except KafkaError:  # the text will say "unknown"
+            except KafkaError:  # the text then contains "unknown"
                 break
         if state.generation != generation or position is None:
             return

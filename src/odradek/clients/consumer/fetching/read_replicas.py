@@ -1,8 +1,9 @@
-"""KIP-392: which replica each partition is read from, if not from its leader.
+"""Choose the replica from which each partition is read, if not from its leader (KIP-392).
 
-In: what leaders prefer for our rack, metadata, failures. Out: the broker to ask. Whatever is wrong
-with a replica, the leader is asked next, and for a while without naming our rack: else it would
-send us to the same replica again and again until it has noticed itself. Must not: send anything.
+In: preferred replicas of leaders for this client's rack, metadata, failures. Out: the broker to
+ask. After any failure of a replica the leader is asked next, and for a while without the client's
+rack: otherwise it would return the same replica again until it has noticed the failure itself. Must
+not send anything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from odradek.network.connection import Connection
 from odradek.network.network_client import NetworkClient
 
 LEADERS_ONLY = 5.0
-"""Seconds for which leaders aren't told our rack once a replica has failed."""
+"""Seconds for which leaders aren't told the client's rack after a replica has failed."""
 
 
 class ReadReplicas:
@@ -41,13 +42,13 @@ class ReadReplicas:
         """Rack in a fetch, unless it is only for leaders."""
         self._max_age: float = config["metadata.max.age.ms"]
         self.leaders_until = -math.inf
-        """Until when a fetch asks for no advice."""
+        """Time until which a fetch doesn't ask for a preferred replica."""
         network.on_suspect.append(self._suspected)
 
     def source(
         self, state: PartitionState, snapshot: Cluster, partition: Partition, now: float
     ) -> Broker | None:
-        """Whom to ask for a partition; None while it has no leader."""
+        """Return the broker to ask for a partition; None while it has no leader."""
         leader = snapshot.brokers.get(partition.leader)
         replica = state.replica
         if replica is None:
@@ -66,10 +67,11 @@ class ReadReplicas:
     def prefer(
         self, state: PartitionState, node: int, asked: Address, leaders_only: bool, now: float
     ) -> bool:
-        """Take the advice of whom was `asked`, in a fetch that wanted advice or not.
+        """Use the preferred replica that a broker returned, in a fetch that asked for one or not.
 
-        False where asking again at once is no use: the advice comes without being asked for, so it
-        would come each time, or from a replica, and two of them could send us to and fro.
+        Returns False if an immediate fetch is useless: the broker returned a replica without being
+        asked, so it would do so each time, or it is a replica itself, and two of them could
+        redirect the client to each other.
         """
         snapshot = self._metadata.snapshot
         name, number = state.partition.topic, state.partition.partition
@@ -98,7 +100,7 @@ class ReadReplicas:
         return silent or self._network.states.backoff_left(broker.address, now) > 0
 
     def give_up(self, states: Iterable[PartitionState], now: float) -> bool:
-        """Go back to the leaders of those that are read elsewhere; say whether there are any."""
+        """Read partitions from their leaders again; return whether any used a replica."""
         found = [s for s in states if s.replica is not None]
         for state in found:
             state.read_from(None)

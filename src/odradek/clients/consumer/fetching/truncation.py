@@ -44,7 +44,7 @@ FIRST_VERSION_FOR_CONSUMERS = 3
 """Before it, a client needed permissions on the whole cluster."""
 _REPLICA_ID = -1  # an ordinary client
 WHOSE_AGAIN = 1.0
-"""Seconds until it is looked whether a leader is known to be ours, where nothing says so before."""
+"""Seconds until the client checks again whether a leader belongs to its cluster."""
 
 
 EARLIER_TOPIC = (
@@ -128,7 +128,7 @@ class TruncationCheck:
                 state.fetch_epoch,
             )
             asked = self._asked.get(state)
-            # After a seek the leader is asked again once it has answered: an application that
+            # After a seek, the leader is asked again when it has answered: an application that
             # seeks in a loop would pile up requests at a silent one.
             if asked is None or asked.address != question.address:
                 groups.setdefault(leader.address, []).append((state, question))
@@ -147,7 +147,7 @@ class TruncationCheck:
     def _send(
         self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
     ) -> bool:
-        """Ask a leader; False where it can't be asked, so that nothing more is waited for."""
+        """Ask a leader; return False if that is impossible, so that nothing more is waited for."""
         _, newest = connection.versions.get(OffsetForLeaderEpochRequest.API_KEY, (0, -1))
         if newest < FIRST_VERSION_FOR_CONSUMERS:
             for state, question in parts:

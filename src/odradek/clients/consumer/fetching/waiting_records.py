@@ -46,12 +46,12 @@ class WaitingRecords:
     """The fetcher's buffer; its callers hold the host's lock."""
 
     def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
-        """`room` is called when a leader may be asked again."""
+        """Create the buffer; `room` is called when a leader may be asked again."""
         self._subscription = subscription
         self._room = room
         self.fetched: deque[CompletedFetch] = deque()
         self.paused: dict[PartitionState, deque[CompletedFetch]] = {}
-        """Entries that wait aside; the partition paused first comes first. All entries of a
+        """Entries of paused partitions; the partition paused first comes first. All entries of a
         partition are here, or all are in `fetched`."""
         self._gone: dict[str, Consumed] = {}
         """Records returned from entries that have been removed, by topic."""
@@ -60,7 +60,7 @@ class WaitingRecords:
         self._buffered: dict[Address, int] = {}
         self._aside: dict[Address, int] = {}
         self._share = 0
-        """Bytes of one leader above which it isn't asked for more."""
+        """Maximum number of buffered bytes of a leader; with more, it isn't asked again."""
         self._room_made = False
         self._seen = (subscription.changes, subscription.pauses)
         self._torn = False
@@ -106,7 +106,7 @@ class WaitingRecords:
         return address in self._buffered
 
     def full(self, address: Address) -> bool:
-        """Whether enough of this leader waits already. If not, what is paused makes room for it."""
+        """Return whether enough records of this leader are buffered; if not, free paused ones."""
         if self._buffered.get(address, 0) > self._share:
             return True
         for state in list(self.paused):
@@ -120,7 +120,7 @@ class WaitingRecords:
         return False
 
     def clear(self) -> None:
-        """Nothing is handed out any more."""
+        """Drop all records."""
         for entry in self._all():
             self._note_gone(entry)
         self.fetched.clear()
@@ -131,7 +131,7 @@ class WaitingRecords:
     # For metrics
 
     def consumed(self) -> dict[str, Consumed]:
-        """Return the sums of records that were handed out, by topic in use; any thread may ask."""
+        """Return the sums of returned records, by topic in use; callable in any thread."""
         found = dict(self._gone)
         for entry in self._all():
             _add(
@@ -147,7 +147,7 @@ class WaitingRecords:
         )
 
     def bytes_held(self) -> int:
-        """Bytes of what waits for the caller."""
+        """Return the number of buffered bytes."""
         return sum(entry.size for entry in self._all())
 
     def _all(self) -> list[CompletedFetch]:
@@ -159,7 +159,7 @@ class WaitingRecords:
         )
 
     def put_back(self, entry: CompletedFetch, to: DecodingProgress) -> bool:
-        """Take back what wasn't returned of an entry; return whether it is still buffered."""
+        """Put unreturned rows back into an entry; return whether it is still buffered."""
         records, size = entry.handed + entry.row, entry.at
         entry.put_back(to)
         if self.holds(entry):
@@ -171,7 +171,7 @@ class WaitingRecords:
     # For the caller of `poll()`
 
     def head(self, of: Selection = None) -> CompletedFetch | None:
-        """Return the next entry of these to hand out; drop those that a seek made useless."""
+        """Return the next entry of these partitions; drop entries that a seek made useless."""
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
@@ -300,7 +300,7 @@ class WaitingRecords:
         self._count(self._aside, entry.address, entry.size)
 
     def _sift(self, state: PartitionState) -> None:
-        """Forget what a seek made useless; the rest stays aside, for it may not be handed out."""
+        """Drop entries that a seek made useless; the others remain set aside."""
         entries = self.paused[state]
         if all(entry.valid for entry in entries):
             return
