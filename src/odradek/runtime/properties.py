@@ -64,7 +64,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 from odradek.common.tracebacks import shorten  # here: most programs see no error
 
                 shorten(error)
-                raise
+                raise error from error.__cause__  # not a mere `raise`: this frame is shown
 
         return construct  # type: ignore[return-value]
 

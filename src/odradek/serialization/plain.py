@@ -199,5 +199,5 @@ def _with_decimals(text: str, decimals: list[str]) -> str:
     """Put numbers where their marks are: Python's encoder knows no number but its own."""
     parts = text.split(f'"{_DECIMAL}"')
     if len(parts) != len(decimals) + 1:
-        raise ValueError(f"a string in it is {_DECIMAL!r}")
+        raise ValueError(f"the string {_DECIMAL!r} is reserved")
     return "".join(chain.from_iterable(zip_longest(parts, decimals, fillvalue="")))

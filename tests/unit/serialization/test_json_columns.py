@@ -148,7 +148,7 @@ def test_a_bad_row_fails_alone(validate: bool, beside: int) -> None:
     assert [at for at, one in enumerate(read.values.to_pylist()) if one is None] == list(wrong)
     for at, (_, told) in zip(wrong, bad, strict=False):
         assert told in read.errors[at]
-    assert "named by GUID" in read.errors[wrong[-2]]
+    assert "identified by a GUID" in read.errors[wrong[-2]]
     assert "Confluent's serializers" in read.errors[wrong[-1]]
 
 

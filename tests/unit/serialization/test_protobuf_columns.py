@@ -144,7 +144,7 @@ def test_a_bad_row_fails_alone(
         3: (written(registry, made["Other"](f_string="x")), "m.Other, not m.Order"),
         4: (good + b"\x08", "the data isn't a m.Order"),
         5: (b"\0\0\0\0" + bytes((avro,)) + b"\0", "type AVRO, not PROTOBUF"),
-        6: (b"\1" + bytes(16) + b"\0", "named by GUID"),
+        6: (b"\1" + bytes(16) + b"\0", "identified by a GUID"),
         7: (good[:5] + b"\x02\x20", "unknown message [16]"),
         8: (good[:5], "ends within the message indexes"),
         9: (written(registry, order(time={"seconds": 1 << 60})), "a column can't represent"),

@@ -276,7 +276,7 @@ class Explanation(Shown):
         if outage is None:
             return []
         kind = "no broker answers" if outage.total else "other brokers answer"
-        row = f"; outage {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
+        row = f"; {outage.in_a_row} outages in a row" if outage.in_a_row > 1 else ""
         dials = (
             (outage.dials_of_known, outage.attempts_of_known, KNOWN),
             (outage.dials_of_bootstrap, outage.attempts_of_bootstrap, BOOTSTRAP),

@@ -83,7 +83,7 @@ class RowSchemas:
         try:
             of, _ = schema_of(data)
             if of.id is None:
-                return NoSchema("its schema is named by GUID, which isn't supported for columns")
+                return NoSchema("its schema is identified by a GUID, which columns don't support")
             if self._instead is not None:
                 return self._instead
             found = self._use(self._registry.get_schema(of.id))

@@ -51,8 +51,8 @@ def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
     """
     if of.id is None:
         raise DeserializationError(
-            "its schema is named by GUID: pass the message's class, or read records that name it "
-            "by id"
+            "its schema is identified by a GUID: pass the message's class, or read records whose "
+            "schema is identified by an id"
         )
     schema, indexes = registry.get_schema(of.id), of.indexes or (0,)
     try:

@@ -94,7 +94,7 @@ class NamedBySchemas:
 
     def _why(self, of: SchemaId) -> str | None:
         if of.id is None:
-            return "its schema is named by GUID, which isn't supported for columns"
+            return "its schema is identified by a GUID, which columns don't support"
         try:
             names = messages_at(self._registry.get_schema(of.id), of.indexes or (0,))
         except (SchemaNotFoundError, InvalidSchemaError) as error:

@@ -51,7 +51,7 @@ def _referred(
                 raise InvalidSchemaError(
                     f"the schema needs more than {MOST_REFERENCES} other schemas",
                     None,
-                    "Combine some of them.",
+                    "Combine some of the schemas.",
                 )
             needed = registry.get_version(inner.subject, inner.version)
             open_ones.append((inner, needed))

@@ -168,7 +168,7 @@ class RegistryAvroDecoder:
         try:
             of, _ = schema_of(data)
             if of.id is None:
-                return NoSchema("its schema is named by GUID, which isn't supported for columns")
+                return NoSchema("its schema is identified by a GUID, which columns don't support")
             schema = self._registry.get_schema(of.id)
             if schema.schema_type != AVRO:
                 return NoSchema(f"its schema {of.id} has type {schema.schema_type}, not AVRO")

@@ -100,7 +100,7 @@ class Keeper:
         )  # fmt: skip
         with self._answered:
             self._answered.wait_for(lambda: call in self._answers or self._gone, _ANSWER_TIMEOUT_S)
-            answer = self._answers.pop(call, {"error": "the keeper process is gone"})
+            answer = self._answers.pop(call, {"error": "the brokers' parent process has ended"})
             if "error" in answer:
                 raise KeeperError(f"can't start {command[0]}: {answer['error']}")
             child = Child(answer["pid"], stdout, on_exit=on_exit)
@@ -145,7 +145,7 @@ class Keeper:
                 pipe.write(json.dumps(request).encode() + b"\n")
                 pipe.flush()
         except OSError as error:
-            raise KeeperError("the keeper process is gone") from error
+            raise KeeperError("the process that keeps the brokers running has ended") from error
 
     def _listen(self) -> None:
         pipe = self._process.stdout

@@ -82,7 +82,7 @@ class Security:
         if self.mutual_tls and not self.tls:
             raise ValueError("mutual_tls needs security=SSL or SASL_SSL")
         if self.acls and not (self.sasl or self.mutual_tls == "required"):
-            raise ValueError("acls need users that have names: SASL, or mutual_tls='required'")
+            raise ValueError("acls=True needs users with names: SASL, or mutual_tls='required'")
         if INNER_USER in self.users:
             raise ValueError(f"the user name {INNER_USER} is reserved for the brokers")
 
