@@ -134,7 +134,8 @@ def examples() -> Iterator[doctest.DocTest]:
         named = [(cls.__name__, cls)]
         named += [(f"{cls.__name__}.{n}", it) for n, it in public_members(cls).items()]
         for name, it in named:
-            for test in finder.find(it, name, globs={}) if inspect.getdoc(it) else ():
+            shown = ">>>" in (inspect.getdoc(it) or "")
+            for test in finder.find(it, name, globs={}) if shown else ():
                 awaited = re.search(r"\b(await|async) ", test.docstring or "")
                 if test.examples and not awaited and test.docstring not in seen:
                     seen.add(test.docstring)
