@@ -62,7 +62,8 @@ GROUPS = {
     "trap": ("doctor_command",),
     "fake": ("fake_cluster", "admin_commands"),
     "peers": ("hostile_peers",),
-    "errors": ("security_errors", "secure_changes"),
+    "changes": ("secure_changes",),
+    "errors": ("security_errors",),
     "guarded": ("rights", "admin_security"),
 }
 _PLACES = {
