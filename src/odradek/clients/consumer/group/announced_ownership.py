@@ -1,10 +1,10 @@
-"""The ownership of a group consumer's partitions, as its caller knows it.
+"""Track the ownership of a group consumer's partitions, as its caller knows it.
 
-The I/O thread loses partitions and joins again by itself while the caller still works on records
-from before. An operation of the caller counts for the ownership that was announced to it last: by
-on_assigned, or by `poll` where there is no such callback (R-ID-1, R-ID-2). In: partitions that were
-assigned, given back, lost; announcements. Out: the ownerships that a commit refers to, or its
-refusal. Must not: speak with the coordinator, or call callbacks.
+The I/O thread loses partitions and rejoins while the caller still processes earlier records. A call
+counts for the ownership that was last announced to the caller: by on_assigned, or by `poll` if
+there is no such callback (R-ID-1, R-ID-2). In: partitions that were assigned, revoked, lost;
+announcements. Out: the ownerships that a commit refers to, or its refusal. Must not communicate
+with the coordinator, or run callbacks.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class AskedCommit(NamedTuple):
-    """A commit, and what its caller knew when it called."""
+    """A commit, and the state that its caller knew when it called."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     ownerships: dict[TopicPartition, Ownership]
-    """Of partitions that the caller knows as its own, or that are assigned for the first time.
-    Offsets of other partitions are the coordinator's to judge."""
+    """Ownerships of partitions that the caller knows, or that are assigned for the first time. The
+    coordinator decides about offsets of other partitions."""
     older: frozenset[TopicPartition] = frozenset()
     """Partitions whose records are older than the ownership."""
     broken: bool = False
-    """It is about positions, and partitions of the caller were lost."""
+    """Whether it commits positions, and partitions of the caller were lost."""
     ids: Mapping[TopicPartition, bytes] = {}
-    """The ids of the offsets' topics; `NO_ID` where they aren't known (R-ID-3)."""
+    """The ids of the offsets' topics; `NO_ID` if unknown (R-ID-3)."""
     replaced: Mapping[TopicPartition, KafkaError] = {}
-    """Errors of offsets whose topic was deleted and created again. No request names these."""
+    """Errors of offsets whose topic was recreated. No request contains these."""
     topic_id: Callable[[str], bytes] | None = None
     """Returns a topic's id in the consumer's metadata at the moment of the call."""
     is_missing: Callable[[str], bool] | None = None
@@ -58,23 +58,25 @@ class AnnouncedOwnership:
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._known: dict[TopicPartition, Ownership] = {}
-        """The newest that was announced of each partition, also after its end: records of it may
-        still be in the caller's hands."""
+        """The newest announced ownership of each partition, even after its end: the caller may
+        still process records of it."""
         self._given_back: dict[TopicPartition, Ownership] = {}
-        """Given back in order; the next assignment decides whether their ownership has ended."""
+        """Partitions that were revoked cleanly; the next assignment decides whether their ownership
+        has ended."""
         self._former: set[TopicPartition] = set()
-        """Those that the caller gave up by leaving the group: it waits for no announcement."""
+        """Partitions that the caller gave up by leaving the group: it waits for no announcement."""
         self.broken = False
-        """Partitions that the caller knows as its own were lost, and none was announced since."""
+        """Whether partitions that the caller knows were lost, and none was announced since."""
         self.unannounced = False
-        """Partitions were assigned, and no callback will say so: the next `poll` does."""
+        """Whether partitions were assigned that no callback will announce, so that the next `poll`
+        does."""
         self.attended = False
-        """`poll` runs for the client's own reasons, and what it brings isn't the caller's to see.
-        """
+        """Whether `poll` runs for the client's own purposes, so that the caller sees nothing of
+        it."""
         self.losses = 0
-        """How often partitions were lost: an older announcement says nothing of the last loss."""
+        """Number of losses: an announcement before a loss isn't about it."""
         self._member = GroupIdentity()
-        """Who the consumer was when its caller last heard of its partitions."""
+        """The consumer's identity when its caller was last notified of its partitions."""
 
     # For the membership (in the engine's step)
 
@@ -96,7 +98,7 @@ class AnnouncedOwnership:
                 if state.partition in self._former:
                     self._note(state)
         for partition, ownership in back.items():
-            # A cooperative member gave these back in the generation in which it takes others.
+            # A cooperative member revoked these in the generation in which it gets others.
             if ownership.given_back_by == _key(member):
                 self._given_back[partition] = ownership
             else:
@@ -105,7 +107,7 @@ class AnnouncedOwnership:
             self._member = member
 
     def given_back(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
-        """Note a revocation in order.
+        """Note a clean revocation.
 
         With KIP-848 another member may own the partition before the next epoch of this one.
         """
@@ -129,7 +131,7 @@ class AnnouncedOwnership:
                 self.broken = True
 
     def left(self, states: Iterable[PartitionState]) -> None:
-        """End all: the caller has left its group by itself."""
+        """End all ownerships, because the caller has left its group."""
         self.lost(states)
         self._former.update(self._known)
         self.broken, self._member = False, GroupIdentity()
@@ -178,18 +180,17 @@ class AnnouncedOwnership:
     # For operations of the caller
 
     def member(self, now: GroupIdentity) -> GroupIdentity:
-        """Who the consumer is as far as its caller knows.
+        """Return the consumer's identity as its caller knows it.
 
-        After a loss it is still the member from before, which brokers refuse. Who isn't in the
-        group at all would be let pass: brokers check no offsets of a transaction that come without
-        member and generation (KIP-447).
+        After a loss that is the former member, which brokers refuse. Without member and generation,
+        brokers wouldn't check the offsets of a transaction at all (KIP-447).
         """
         return self._member if self.broken or now.generation < 0 else now
 
     def asked(self, offsets: Offsets, *, read: bool) -> AskedCommit:
         """Return the commit of these offsets with the ownerships that the caller means.
 
-        `read`: they are those of records, which may be older than what the caller was told since.
+        `read`: they are offsets of records, which may be older than the last announcement.
         """
         here = self._subscription.partitions
         found: dict[TopicPartition, Ownership] = {}

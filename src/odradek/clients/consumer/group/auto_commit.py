@@ -1,15 +1,14 @@
-"""Auto-commit: every auto.commit.interval.ms, before a revocation, and at the end.
+"""Commit automatically: every auto.commit.interval.ms, before a revocation, and at the end.
 
-In: what the caller is through with, partition by partition; offsets that resets found, which are
-committed at once: until then the next reader of a partition without records would begin later, and
-skip what comes in between (R-GR-6). Out: commits; what fails is logged, for the next one makes it
-good. Must not: commit what the caller may still be working on (R-GR-1): at
-least once is the promise, so records in the hands of a loop count only when it asks for more.
+In: the offsets up to which the caller has processed records, by partition; offsets that resets
+found, which are committed at once: otherwise the next reader of a partition without records would
+begin later, and skip records in between (R-GR-6). Out: commits; a failure is logged, and the next
+commit repeats it. Must not commit records that the caller may still process (R-GR-1): to keep at
+least once, the records of a loop only count when the caller requests more.
 
-The committed offset of a partition without new records is committed again within `RENEW_AFTER`,
-and at the end. Brokers count `offsets.retention.minutes` from an offset's last commit:
-with the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211)
-always.
+The committed offset of a partition without new records is committed again within `RENEW_AFTER`, and
+at the end. Brokers count `offsets.retention.minutes` from an offset's last commit: with the
+consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211) always.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from odradek.network.flow import START, Flow, Signal, Wait
 logger = logging.getLogger("odradek.consumer")
 
 UNKNOWN_FOR = 1.0
-"""Seconds for which a commit asks for a topic that its coordinator doesn't know. One that was
-deleted mustn't hold up a rebalance; what a new one missed, the next commit makes good."""
+"""Seconds for which a commit is retried if the coordinator doesn't know a topic. A deleted topic
+mustn't delay a rebalance; for a new one, the next commit succeeds."""
 RENEWAL_INTERVAL = 30.0
 """Seconds between two searches for commits that must be repeated."""
 
@@ -57,7 +56,7 @@ class AutoCommit:
         *,
         only_taken: bool = False,
     ) -> None:
-        """`only_taken`: commit nothing but offsets that resets found."""
+        """Set the group; with `only_taken`, only offsets that resets found are committed."""
         self._engine = engine
         self._subscription = subscription
         self._member = member
@@ -69,7 +68,7 @@ class AutoCommit:
         self._unsaved = False
         """A reset has found an offset since the last commit began."""
         self._interval: float = config["auto.commit.interval.ms"]
-        # While one commit is tried again and again, newer ones wait for it.
+        # While one commit is retried, newer ones wait for it.
         self._patience: float = max(self._interval, config["request.timeout.ms"])
         self._before_revocation: float = min(patience(config), config["max.poll.interval.ms"])
 
@@ -97,7 +96,7 @@ class AutoCommit:
                 renew_at = now + RENEWAL_INTERVAL
 
     def end(self) -> None:
-        """Commit nothing any more by itself."""
+        """Stop committing automatically."""
         self._ended = True
 
     def took(self) -> None:
@@ -110,7 +109,7 @@ class AutoCommit:
         return self._commit(self._last(states), now + self._before_revocation, now)
 
     def before_assignment(self) -> Flow[float]:
-        """Commit what another `assign` is about to take away; the caller doesn't wait for it."""
+        """Commit partitions that another `assign` will remove; the caller doesn't wait for it."""
         due = self._due(self._all())
 
         def commit() -> Flow[float]:
@@ -162,7 +161,8 @@ class AutoCommit:
         return self._subscription.partitions.values()
 
     def _due(self, states: Iterable[PartitionState]) -> Due:
-        # Without members a group's offsets expire one by one, so all are told again (as in Java).
+        # Without members a group's offsets expire one by one, so all are committed again (as in
+        # Java).
         every = not self._watch.active
         return {
             s: offset
@@ -184,7 +184,7 @@ class AutoCommit:
     def _expiring(self, due: Due, now: float) -> Iterator[PartitionState]:
         """Yield the idle partitions whose committed offsets must be renewed by now.
 
-        The time follows from a partition's name, so that one request doesn't have all of them.
+        The time depends on a partition's name, so that one request doesn't contain all of them.
         """
         for state in self._all():
             age = now - state.committed_since
@@ -193,10 +193,10 @@ class AutoCommit:
                 yield state
 
     def _renewals(self, states: Iterable[PartitionState]) -> Due:
-        """Return the offsets of these as they were committed.
+        """Return the offsets of these partitions as they were committed.
 
-        The caller may have committed less than it was handed. A renewal is left out if another
-        commit may have stored a newer offset: one under way, or one of a transaction.
+        The caller may have committed less than was returned to it. A renewal is left out if another
+        commit may have stored a newer offset: one in flight, or one of a transaction.
         """
         if self._commits.elsewhere:
             return {}

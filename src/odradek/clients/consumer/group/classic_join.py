@@ -1,7 +1,8 @@
-"""JoinGroup and SyncGroup: the two questions of every classic rebalance.
+"""Send JoinGroup and SyncGroup, the two requests of every classic rebalance.
 
-In: who asks (`ClassicIdentity`), what it can do and wants. Out: what the coordinator made of it.
-Errors that mean the end of the membership are raised as they are. Must not: touch what is owned.
+In: the member (`ClassicIdentity`), its protocols and subscription. Out: the coordinator's
+responses. Errors that end the membership are raised unchanged. Must not change the owned
+partitions.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from odradek.protocol.messages.sync_group import (
 )
 
 LONGEST_REASON = 255
-"""KIP-800: brokers refuse longer ones."""
+"""KIP-800: brokers refuse longer reasons."""
 NAMED = 5.0
-"""Seconds for which a member that leaves waits for the answer to its first JoinGroup."""
+"""Seconds for which a member that leaves waits for the response to its first JoinGroup."""
 GRACE = 5.0
 """Seconds beyond the rebalance timeout in which a broker has to answer."""
 R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
@@ -62,7 +63,7 @@ class ClassicIdentity:
 
 
 class Joining:
-    """The questions of one membership."""
+    """The join requests of one membership."""
 
     def __init__(
         self,
@@ -85,16 +86,17 @@ class Joining:
         """Last assignment and its generation, for assignors."""
         self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
-        """A first JoinGroup, until its answer says who this is."""
+        """A first JoinGroup, until its response contains the member id."""
         self._leaves = False
-        """The member leaves: a JoinGroup that was sent may be answered, and none is sent again."""
+        """Whether the member leaves: a JoinGroup in flight may be answered, but isn't sent
+        again."""
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
         """Note the member's last assignment and its generation, for sticky assignors."""
         self.last, self.last_generation = assigned, generation
 
     def join(self, topics: Sequence[str], reason: str) -> Flow[JoinGroupResponse]:
-        """Join, for as long as it takes: until all members have joined, or the group is stable."""
+        """Join, without a time limit: until all members have joined, or the group is stable."""
         yield START
         group, identity = self._group, self._identity
 
@@ -130,7 +132,7 @@ class Joining:
                 yield Wait((), self._engine.now + self._pause)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
-        """Join in a flow of its own: a leaving consumer still learns its id (`learn_id`)."""
+        """Join in a separate flow: a leaving consumer still learns its id (`learn_id`)."""
         self._unnamed = asked = self._engine.start(ask)
         yield Wait((asked,), math.inf)
         self._unnamed = None
@@ -180,7 +182,7 @@ class Joining:
         return answer.assignment
 
     def _ask(self, what: str, body: Callable[[float], AnyRequest], response: type[R]) -> Flow[R]:
-        """Ask the coordinator, who answers when all members have come."""
+        """Send a request to the coordinator, which answers when all members have joined."""
         return self._group.coordinator.ask(
             what,
             body,

@@ -36,8 +36,8 @@ from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
 logger = logging.getLogger("odradek.consumer")
 
 TOPICS_TIMEOUT = 5.0
-"""Seconds that the group is kept waiting for metadata of topics; those that come later make it
-rebalance again."""
+"""Seconds for which the group waits for metadata of topics; topics found later cause another
+rebalance."""
 MISSING_FIRST, MISSING_MOST = 0.5, 10.0
 """Seconds between metadata requests for a missing topic: the first, and after many."""
 GONE_AFTER = 10.0
@@ -97,7 +97,7 @@ class Leader:
     def _assign(
         self, assignor: Assignor, subscriptions: Mapping[str, MemberSubscription], cluster: Cluster
     ) -> Flow[Assignments]:
-        """Run the assignor: Kafka's own ones here, a user's in a thread of its own.
+        """Run the assignor: Kafka's built-in ones here, a user's in a worker thread.
 
         It may be slow or never end, and the client continues meanwhile. But the group waits, and
         removes its leader at the end of the session.
@@ -137,7 +137,7 @@ class Leader:
         self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
-        """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
+        """Lead without assigning (KIP-814): a static leader returned, nothing changes."""
         yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
@@ -160,7 +160,7 @@ class Leader:
         """Why the group should rebalance, judged by the snapshot of now."""
         snapshot = self._metadata.snapshot
         if not self._counts or snapshot is None:
-            self._gone_since = math.inf  # with nothing known nothing is missing
+            self._gone_since = math.inf  # if nothing is known, nothing is missing
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:

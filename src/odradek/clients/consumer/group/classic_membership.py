@@ -52,10 +52,10 @@ logger = logging.getLogger("odradek.consumer")
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
 LOOK_TIMEOUT = 10.0
-"""Seconds for the description of the group that a static member asks for when it returns."""
+"""Timeout of the group's description that a static member requests when it returns, in seconds."""
 LEAVE_TIMEOUT = 5.0
-"""Seconds for leaving without being asked, as a courtesy to the others: the session
-timeout does the same, only later. `close()` may take as long as its caller allows."""
+"""Seconds for leaving without a request of the caller, as a courtesy to the other members: the
+session timeout has the same effect, only later. `close()` may take as long as its caller allows."""
 
 
 JOINING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
@@ -100,13 +100,14 @@ class ClassicMembership(Life):
         self._beat_at = math.inf
         self._sent_at = -math.inf
         self._expires = math.inf
-        """When the session is over unless a heartbeat is answered."""
+        """When the session ends unless a heartbeat is answered."""
         self._doubtful = False
-        """It is over, as far as this side can tell: nothing is handed out. Losing the partitions
-        at once would read records twice after each outage of the whole cluster, in which no
-        session ends; handing out more would read them twice if others have the partitions."""
+        """Whether the session has ended, as far as the client knows: then no records are returned.
+        If the partitions were lost at once, records would be read twice after each outage of the
+        whole cluster, in which no session ends; if more were returned, they would be read twice if
+        others have the partitions."""
         self._holding = False
-        """The consumer leaves as soon as its offsets are committed."""
+        """Whether the consumer leaves as soon as its offsets are committed."""
         self._running: Completion[None] | None = None
         self._revoking: Completion[float] | None = None
 
@@ -139,7 +140,7 @@ class ClassicMembership(Life):
         return self._revoking is not None and not self._revoking.done
 
     def hold(self) -> None:
-        """Begin no join any more, and send heartbeats until `leave`.
+        """Begin no further join, and send heartbeats until `leave`.
 
         A join in flight is finished if partitions are owned: as soon as the coordinator has begun
         the next generation, it only accepts their offsets from members of that one.
@@ -190,7 +191,7 @@ class ClassicMembership(Life):
         yield from self._hold()
 
     def _rebalance(self, reason: str) -> Flow[None]:
-        """From giving back to taking over; several times when the group changes meanwhile."""
+        """Rebalance, from revoking to the new assignment; again if the group changes meanwhile."""
         engine, identity = self._engine, self._identity
         while True:
             yield from self._prepare()
@@ -225,8 +226,8 @@ class ClassicMembership(Life):
     def _look_for_unowned(self, generation: int) -> Flow[None]:
         """Rebalance once if this static member returned and a partition has no owner.
 
-        The subscription that is sent then has another generation and other owned partitions than
-        the first one, and the coordinator begins a rebalance for it.
+        The subscription that it sends then has another generation and other owned partitions than
+        the first one, so the coordinator begins a rebalance.
         """
         now = yield START
         partition = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
@@ -249,7 +250,7 @@ class ClassicMembership(Life):
         yield from self._give_back(gone)
 
     def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
-        """Own what is assigned, and nothing else."""
+        """Own the assigned partitions, and no others."""
         if self._holding:
             yield START
             return
@@ -269,9 +270,10 @@ class ClassicMembership(Life):
             self.rejoin("partitions were revoked", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
-        """Leave the group as a static member that came back with another subscription.
+        """Leave the group as a static member that returned with another subscription.
 
-        Its coordinator kept its place and its assignment (KIP-345), and doesn't rebalance for it.
+        Its coordinator kept its membership and its assignment (KIP-345), and doesn't rebalance for
+        it.
         """
         yield from self._give_back(self._group.owned())
         reason, now = "the subscription of this static member has changed", self._engine.now
@@ -384,11 +386,11 @@ class ClassicMembership(Life):
             self.rejoin("the group is rebalancing", self._engine.now)
 
     def _answered(self, asked: Completion[HeartbeatResponse]) -> Flow[bool]:
-        """Wait for the answer, however long; False when the consumer leaves meanwhile."""
+        """Wait for the response without a limit; return False if the consumer leaves meanwhile."""
         try:
             while not asked.done:
                 now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
-                if self._running is None:  # in this step, perhaps the one that brought the answer
+                if self._running is None:  # in this step, perhaps together with the response
                     return False
                 if not (asked.done or self._doubtful) and now >= self._expires:
                     self._doubt()
@@ -407,7 +409,7 @@ class ClassicMembership(Life):
         self._move(MemberEvent.SESSION_EXPIRED, text, self._engine.now)
 
     def _trust(self, event: MemberEvent | None = None) -> None:
-        """Hand records out again: the group knows this member, or it has nothing left."""
+        """Return records again: the group knows this member, or the member has no partitions."""
         if self._doubtful:
             self._doubtful = False
             self._subscription.resume()
@@ -449,7 +451,7 @@ class ClassicMembership(Life):
             )
         self._move(MemberEvent.POLL_OVERDUE, text, now)
         now = yield from self._lose_all(now)
-        # At once: who closes the consumer meanwhile beats for no generation that is given up.
+        # At once: a consumer that is closed meanwhile sends no heartbeat for a former generation.
         self._identity.forget(member_id=False)
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
         self._identity.forget()
@@ -464,14 +466,14 @@ class ClassicMembership(Life):
         now = yield from self._lose_all(now)
         self._group.failed(error)
         self._identity.forget(member_id=False)
-        # The others may be waiting for it: a leader whose assignor failed divides nothing.
+        # Other members may wait for it: a leader whose assignor failed assigns nothing.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
         self._identity.forget()
 
     def _mishap(self, error: KafkaError) -> Flow[None]:
-        """Join again after an error that says nothing about this member; the next poll raises it.
+        """Join again after an error that isn't about this member; the next poll raises it.
 
-        It keeps its partitions, as far as it knows: until its session is over.
+        It keeps its partitions, as far as it knows: until its session ends.
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
@@ -487,13 +489,13 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float) -> Flow[float]:
         self._leader.step_down()
-        # Also without partitions: what was given back for this rebalance isn't this member's again.
+        # Even without partitions: those revoked for this rebalance may not be this member's again.
         now = yield from self._group.lose(self._group.owned())
         self._trust()
         return now
 
     def _say_goodbye(self, reason: str, deadline: float, *, static: bool = False) -> Flow[None]:
-        """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""
+        """Send LeaveGroup. KIP-345: static members remain in the group until their session ends."""
         group, identity = self._group, self._identity
         yield START
         if group.instance_id is not None and not static:

@@ -42,7 +42,7 @@ def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
 
 
 def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
-    """Read the group of `send_offsets_to_transaction`: what a consumer says it is, or an id."""
+    """Read the group of `send_offsets_to_transaction`: a consumer's group metadata, or an id."""
     if isinstance(given, str):
         return ConsumerGroupMetadata(group_id(given))
     if not isinstance(given, ConsumerGroupMetadata):

@@ -1,8 +1,9 @@
-"""The order of a group's commits: first come, first served.
+"""Order a group's commits: first come, first served.
 
-In: a commit, when it is asked for and when it has ended, however that comes about. Out: its turn.
-One at a time: an older commit that is repeated never overwrites a newer one. Thousands may wait:
-each waits for its own turn, so a commit that ends wakes one of them. Must not: know what they say.
+In: a commit, when it is requested and when it has ended, for any reason. Out: its turn. There is
+one commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
+wait: each waits for its turn alone, so the end of a commit wakes one of them. Must not know their
+content.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from odradek.network.flow import Completion
 
 
 class CommitQueue:
-    """Who commits now, and who is next."""
+    """The running commit, and those that wait."""
 
     def __init__(self) -> None:
         self._line: deque[Completion[None]] = deque()
-        """The first one has its turn."""
+        """Waiting commits; the first one runs."""
         self._gone: set[Completion[None]] = set()
-        """Those that didn't wait for it: taken out when they come to the front."""
+        """Commits that stopped waiting; they are removed when they come to the front."""
 
     def __len__(self) -> int:
         return len(self._line) - len(self._gone)
 
     def enter(self) -> Completion[None]:
-        """Stand at the end; what is given is done when it is this one's turn."""
+        """Enter the queue; the result is completed when it is this commit's turn."""
         turn: Completion[None] = Completion()
         self._line.append(turn)
         if len(self._line) == 1:

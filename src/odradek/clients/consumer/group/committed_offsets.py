@@ -57,12 +57,12 @@ INSTANCES_FROM = 7
 TOPIC_IDS_FROM = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
-"""And UNKNOWN_TOPIC_ID."""
+"""And of UNKNOWN_TOPIC_ID."""
 UNKNOWN_FOR = 5.0
-"""Seconds for which a commit asks for a topic that its coordinator doesn't know: it may be new.
-Other commits wait for it, so not for as long as its caller would wait."""
+"""Seconds for which a commit is retried if the coordinator doesn't know a topic, which may be new.
+Other commits wait for it, so it doesn't take its caller's whole timeout."""
 LOOK_AGAIN = 0.1
-"""Seconds between two looks at metadata that a commit by name waits for."""
+"""Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a topic that was unknown to the coordinator may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
@@ -73,17 +73,17 @@ OVERTAKEN = (
     FencedMemberEpochError,
     RebalanceInProgressError,
 )
-"""A rebalance came between: with the new generation it may work."""
+"""There was a rebalance in between: a retry in the new generation may succeed."""
 
 
 class OffsetCommitByName(OffsetCommitRequest):
-    """For topics whose ids weren't known when the caller committed."""
+    """Commits topics whose ids weren't known when the caller committed."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
 
 
 class _NothingToSendError(KafkaError):
-    """All offsets that are left were refused before a request went out."""
+    """All remaining offsets were refused before a request was sent."""
 
 
 class CommittedOffsets:
@@ -98,7 +98,7 @@ class CommittedOffsets:
         identity: Callable[[], GroupIdentity],
         timeout: Timeout,
     ) -> None:
-        """`identity`: who asks or commits now."""
+        """Set the group; `identity` returns the present member."""
         self._engine = engine
         self.metadata = metadata
         self._timeout = timeout
@@ -111,9 +111,9 @@ class CommittedOffsets:
         """Seconds from a commit to its answer."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """When a topic was first and last met as unknown: of commits in a row only one waits."""
+        """When a topic was first and last found unknown: of successive commits only one waits."""
         self._missing: dict[str, float] = {}
-        """When a commit by name was last refused as its topic was missing in newer metadata."""
+        """When a commit by name was last refused because newer metadata lacks its topic."""
 
     @property
     def now(self) -> float:
@@ -137,11 +137,11 @@ class CommittedOffsets:
         return lookup.run(deadline)
 
     def timeout(self, what: str, now: float) -> KafkaError:
-        """Return the error of a call whose time is up."""
+        """Return the error of a call that timed out."""
         return self._timeout(what, now, ())
 
     def topic_id(self, topic: str) -> bytes:
-        """Return the topic's id in the current metadata, `NO_ID` where it isn't known."""
+        """Return the topic's id in the current metadata, `NO_ID` if it is unknown."""
         snapshot = self.metadata.snapshot
         found = None if snapshot is None else snapshot.topics.get(topic)
         return NO_ID if found is None else found.topic_id
@@ -201,7 +201,7 @@ class CommittedOffsets:
             del self._missing[old]
 
     def met_as_missing(self, topic: str) -> None:
-        """Metadata that was asked for by a commit doesn't contain the topic."""
+        """Note that metadata requested by a commit doesn't contain the topic."""
         self._missing[topic] = self.now
 
     def is_missing_still(self, topic: str) -> bool:
@@ -241,7 +241,7 @@ class CommittedOffsets:
 
 
 class _Commit:
-    """One commit: who asked for it, and what of it the group hasn't taken yet."""
+    """One commit: its caller's request, and the offsets that the group hasn't accepted yet."""
 
     unknown_for = UNKNOWN_FOR
 
@@ -258,7 +258,7 @@ class _Commit:
         self._accepted = accepted
         self._sent = stored.identity()
         self._over: list[TopicPartition] = []
-        """Partitions that were left out, as their ownership has ended."""
+        """Partitions that were left out because their ownership has ended."""
         self._ids = {p: topic_id for p, topic_id in asked.ids.items() if topic_id != NO_ID}
         """Topic ids by partition; partitions without one go by name."""
         self._names = {topic_id: p.topic for p, topic_id in self._ids.items()}
@@ -273,9 +273,9 @@ class _Commit:
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
-        """Ask until all is taken, or some of it can't be; raise the error of what failed."""
+        """Retry until all is accepted or refused; raise the error of failed offsets."""
         ask = self._stored.coordinator.ask
-        while self._left:  # twice where some topics' ids are known and others' aren't
+        while self._left:  # two requests if only some topics' ids are known
             self._member()
             with suppress(_NothingToSendError):
                 yield from ask(
@@ -329,7 +329,7 @@ class _Commit:
         return True
 
     def _doubt(self, topic: str) -> None:
-        """Send nothing more by name before a metadata answer that is asked for from now on."""
+        """Send nothing more by name before the response to a metadata request from now on."""
         self._doubted = self._stored.metadata.next_question
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
@@ -433,8 +433,8 @@ class _Commit:
     def _member(self) -> GroupIdentity:
         """Leave out partitions whose ownership has ended, and return who commits the others.
 
-        Partitions that were given back for a rebalance are committed in the generation before: if
-        the group is in a newer one already, another member may own them.
+        Partitions that were revoked for a rebalance are committed in the former generation: if the
+        group is in a newer one already, another member may own them.
         """
         now = self._stored.identity()
         if not self._still(now):

@@ -48,7 +48,7 @@ BUILT_IN: Mapping[str, Callable[[], Assignor]] = {
     "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
-"""By the names that `partition.assignment.strategy` knows; one object for each consumer."""
+"""Assignors by their names in `partition.assignment.strategy`; one object for each consumer."""
 
 
 class AssignorError(KafkaError, ValueError):
@@ -134,7 +134,7 @@ def _checked(
     members: Mapping[str, MemberSubscription],
     topics: Mapping[str, int],
 ) -> Assignments:
-    """Refuse what would read a partition twice, or that a member couldn't carry out."""
+    """Refuse an assignment that has a partition twice, or that a member can't carry out."""
     owner: dict[TopicPartition, str] = {}
     checked: Assignments = {member: [] for member in members}
     if strange := next((m for m in given if m not in members), None):

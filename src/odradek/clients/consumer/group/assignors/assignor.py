@@ -32,9 +32,9 @@ class RebalanceProtocol(IntEnum):
     """
 
     EAGER = 0
-    """It gives up all of them."""
+    """A member revokes all partitions before it joins again."""
     COOPERATIVE = 1
-    """It keeps them all, and gives up those that the new assignment has taken away."""
+    """A member keeps its partitions, and revokes those that the new assignment lacks."""
 
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
@@ -73,7 +73,7 @@ class Assignor(Protocol):
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """EAGER, or COOPERATIVE if `assign` never reassigns what another member still owns."""
+        """EAGER, or COOPERATIVE if `assign` never moves what another member still owns."""
 
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]

@@ -1,8 +1,8 @@
-"""`range`: each topic is cut into runs of partitions, in the order of its members.
+"""Implement `range`: each topic is divided into runs of partitions, in the order of its members.
 
 In: members and partition counts, racks if there are any. Out: for topics with equal counts and
 equal subscribers the same partition numbers for each member, so that they can be joined; with racks
-(KIP-881) the same guarantees, and partitions with a replica near their member where they allow it.
+(KIP-881) the same guarantees, and replicas in the members' racks as far as they allow that.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _racks_of(topic: str, count: int, racks: PartitionRacks) -> PartitionRacks:
 
 
 class _TopicShares:
-    """One topic while it is divided: what is left, and what each member may still get."""
+    """One topic while it is divided: unassigned partitions, and each member's share left."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _TopicShares:
         self.racks_matter = racks_matter(frozenset(member_racks.values()), racks)
         self.member_racks = member_racks
         self.racks = racks
-        # A dict keeps the order, and takes out of its middle what racks decide on.
+        # A dict is ordered, and partitions that racks decide are removed from its middle.
         self.left = dict.fromkeys(TopicPartition(topic, n) for n in range(count))
         self._given = dict.fromkeys(members, 0)
         self._each, self._one_more = divmod(count, len(members))
@@ -121,7 +121,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
     """Assign partitions to members in their racks, those of equal topics alike."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for share in shares:
-        # Topics whose racks aren't known count as having no partitions in common with others.
+        # Topics with unknown racks count as having no partitions in common with others.
         known = share.count if share.racks and share.member_racks else 0
         alike.setdefault((tuple(share.members), known), []).append(share)
     for (_, count), group in alike.items():

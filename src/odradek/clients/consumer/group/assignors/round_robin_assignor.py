@@ -1,7 +1,7 @@
-"""`roundrobin`: all partitions of all topics are dealt to the members in turn.
+"""Implement `roundrobin`: all partitions of all topics are assigned to the members in turn.
 
-In: members and partition counts. Out: numbers of partitions that differ by at most one where all
-members subscribe to the same topics; a member that doesn't subscribe to a topic is passed over.
+In: members and partition counts. Out: numbers of partitions that differ by at most one if all
+members subscribe to the same topics; a member that doesn't subscribe to a topic is skipped.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class StickyAssignor:
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Assignments:
-        """Balance, starting from what members say that they had."""
+        """Balance, starting from the assignments that members report."""
         claims = {m: _claim_in_user_data(s.user_data) for m, s in members.items()}
         return _share(members, topics, claims, self.partition_racks)
 
@@ -102,10 +102,10 @@ class CooperativeStickyAssignor:
     def _aimed_at(
         self, group: object, members: Mapping[str, MemberSubscription]
     ) -> Assignments | None:
-        """Where the last round led to, if the same group is still on the way there, or has arrived.
+        """Return the target of the last round, if the group is the same and on its way to it.
 
-        Found again from what is owned between two rounds it could be another one each time, and the
-        group would never settle.
+        Computed again from the ownership between two rounds, the target could differ each time, and
+        the group would never become stable.
         """
         if self._aim is None or self._aim[0] != group:
             return None
@@ -135,14 +135,14 @@ def _generation(subscription: MemberSubscription) -> int:
 
 
 def _claim_in_user_data(data: bytes | None) -> Claim:
-    """Read what a `sticky` member was given last; its oldest layout has no generation."""
+    """Read the last assignment of a `sticky` member; its oldest layout has no generation."""
     if not data:
         return (), NO_GENERATION
     view = as_bytes_view(data)
     try:
         partitions, pos = read_partitions(view, 0)
     except (WireError, StructError, IndexError, UnicodeDecodeError):
-        return (), NO_GENERATION  # another assignor's words: such a member starts from nothing
+        return (), NO_GENERATION  # another assignor's data: the member starts from nothing
     if len(view) - pos < _int32.size:
         return partitions, NO_GENERATION
     return partitions, max(NO_GENERATION, _int32.unpack_from(view, pos)[0])
@@ -155,7 +155,7 @@ def _share(
     partition_racks: PartitionRacks,
 ) -> Assignments:
     order = sorted(members, key=java_order)
-    # Topics without partitions must not make subscriptions look different.
+    # Topics without partitions must not make subscriptions differ.
     subscribed = {m: frozenset(t for t in members[m].topics if topics.get(t)) for m in order}
     kept = _valid(order, subscribed, topics, claims)
     read = {t: topics[t] for t in frozenset[str]().union(*subscribed.values())}

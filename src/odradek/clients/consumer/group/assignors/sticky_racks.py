@@ -44,7 +44,7 @@ class Nearness:
         return sum(self.near(member, p) for member, found in given.items() for p in found)
 
     def neighbours(self, partition: TopicPartition) -> int:
-        """How many members are near it: who has few has to choose first."""
+        """Return the number of members near a partition: those with few choose first."""
         return sum(self._members[rack] for rack in self._racks[partition])
 
     def first(self, partition: TopicPartition, members: Sequence[str], start: int) -> int:
@@ -72,14 +72,14 @@ def nearness(
 
 
 class _Quotas:
-    """Who still gets how much: `each`, and one more for some."""
+    """Members that may get more partitions: up to `each`, and some one more."""
 
     def __init__(self, members: Sequence[str], count: int) -> None:
         self.each, self._one_more = divmod(count, len(members))
         self.most = self.each + (self._one_more > 0)
         self.under: list[str] = []
         self.even: list[str] = []
-        """They have just `each`, and may get one more."""
+        """Members with exactly `each` partitions, which may get one more."""
         self.given: Assignments = {}
 
     def begin(self, member: str, mine: Sequence[TopicPartition]) -> None:
@@ -95,7 +95,7 @@ class _Quotas:
             self._one_more_given()
 
     def give(self, line: list[str], at: int, partition: TopicPartition) -> bool:
-        """Assign to `line[at]`; says whether that member stays in the line."""
+        """Assign a partition to `line[at]`; return whether that member remains in the line."""
         member = line[at]
         self.given[member].append(partition)
         count = len(self.given[member])

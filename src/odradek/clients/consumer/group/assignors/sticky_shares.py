@@ -1,9 +1,9 @@
-"""How the sticky assignors balance: from what members may keep to what each of them gets.
+"""Balance for the sticky assignors: from the partitions that members may keep to all assignments.
 
 In: members in order, topics with their partition counts, and valid claims. Out: each member's
-partitions. Where all subscribe to the same topics the result is exact: numbers that differ by at
-most one, and as few moves as that takes. Else partitions wander along chains of members, from one
-that has more to one that has at least two less, until no such chain is left.
+partitions. If all subscribe to the same topics the result is exact: numbers that differ by at most
+one, with the fewest moves. Otherwise partitions move along chains of members, from one that has
+more to one that has at least two less, until no such chain is left.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def share_alike(
         for partition in (TopicPartition(topic, n) for n in range(topics[topic]))
         if partition not in taken
     )
-    # In turns, until each has its part; then one more for some of them.
+    # In turns, until each has `each` partitions; then one more for some of them.
     turns: deque[str] = deque(needy)
-    extra: Iterator[str] = iter(even)  # reads on while it grows
+    extra: Iterator[str] = iter(even)  # continues while the list grows
     for partition in free:
         member = turns.popleft() if turns else next(extra)
         given[member].append(partition)
@@ -98,7 +98,7 @@ def _deal(
     far: Mapping[TopicPartition, str],
     racks: Nearness | None,
 ) -> Assignments:
-    """Share, from what each keeps; what is in `far` goes to one that is nearer, if there is one."""
+    """Balance from the kept partitions; those in `far` move to a nearer member, if there is one."""
     shares = _Shares(members, subscribed, racks)
     for member, partitions in kept.items():
         for partition in partitions:
@@ -142,7 +142,7 @@ def _share_near(
 
 
 class _Shares:
-    """Who holds what, while it is balanced."""
+    """Partitions by member, while they are balanced."""
 
     def __init__(
         self,
@@ -154,7 +154,8 @@ class _Shares:
         self._racks = racks
         self.subscribed = subscribed
         self.held: dict[str, dict[str, dict[TopicPartition, bool]]] = {m: {} for m in members}
-        """By member and topic; true for what wasn't its own before, and so may go at no cost."""
+        """By member and topic; true for partitions that the member didn't have before, which move
+        at no cost."""
         self.load = dict.fromkeys(members, 0)
         self.takers: dict[str, list[str]] = {}
         for member in members:
@@ -187,9 +188,9 @@ class _Shares:
         self.add(taker, partition, loose=True)
 
     def fill_up(self) -> None:
-        """Let those that have least take from those that have most, while both share a topic.
+        """Move partitions from members with the most to those with the least that share a topic.
 
-        It does nearly all of the work, at one look at a member for each move in common cases.
+        This does nearly all of the work, with one check of a member for each move in common cases.
         """
         levels: dict[int, dict[str, None]] = {}
         for member in self.members:
