@@ -49,6 +49,7 @@ BY_NAME = {
     "endpoint_identification": literal(("https", "none", "")),
     "gzip_level": "int",
     "idle_time": "int",
+    "instance_id": "str",
     "names": TEXTS,
     "pairs": "Mapping[str, str] | str",
     "partitioner": f"{literal(PARTITIONERS)} | PartitionFunction",

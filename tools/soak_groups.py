@@ -11,13 +11,14 @@ import argparse
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 from odradek.testing.jars import DEFAULT_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
 
-from tests.soak.group_soak import KINDS, GroupPlan, as_json, run  # noqa: E402
+from tests.soak import group_soak, mixed_soak  # noqa: E402
 
 
 def main() -> None:
@@ -33,28 +34,42 @@ def main() -> None:
     parser.add_argument(
         "--kafka", nargs="+", default=[DEFAULT_VERSION, "3.9.2"], help="versions of the brokers"
     )
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
-    parser.add_argument("--members", type=int, default=3, help="of each group")
+    parser.add_argument("--mixed", action="store_true", help="with members of other clients")
+    parser.add_argument("--kinds", nargs="+", help="only these groups, by protocol or assignor")
+    parser.add_argument("--members", type=int, default=3, help="of each group, without --mixed")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "soak-groups.json")
     chosen = parser.parse_args()
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    reports = []
+    reports: list[str] = []
+    failed = False
     for version in chosen.kafka:
         print(f"{chosen.minutes:g} minutes on Kafka {version}, seed {chosen.seed}", flush=True)
-        plan = GroupPlan(
-            seconds=chosen.minutes * 60,
-            seed=chosen.seed,
-            kafka=version,
-            kinds=tuple(chosen.kinds),
-            members=chosen.members,
-            folder=chosen.json.with_suffix("") / version,
-        )
-        reports.append(run(plan, lambda line: print(line, flush=True)))
-        print(as_json(reports[-1]), flush=True)
-        chosen.json.write_text("[" + ",\n".join(map(as_json, reports)) + "]\n")
-    ok = all(report.ok for report in reports)
-    print(f"{'no record lost, no offset moved back' if ok else 'FAILED'}: {chosen.json}")
-    sys.exit(0 if ok else 1)
+        given: dict[str, Any] = {
+            "seconds": chosen.minutes * 60,
+            "seed": chosen.seed,
+            "kafka": version,
+            "folder": chosen.json.with_suffix("") / version,
+        }
+        if chosen.kinds:
+            given["kinds"] = tuple(chosen.kinds)
+        if chosen.mixed:
+            mixed = mixed_soak.run(mixed_soak.MixedPlan(**given), say)
+            ok, text = mixed.ok, mixed_soak.as_json(mixed)
+        else:
+            plan = group_soak.GroupPlan(**given, members=chosen.members)
+            report = group_soak.run(plan, say)
+            ok, text = report.ok, group_soak.as_json(report)
+        print(text, flush=True)
+        reports.append(text)
+        failed = failed or not ok
+        chosen.json.write_text("[" + ",\n".join(reports) + "]\n")
+    print(f"{'FAILED' if failed else 'no record lost, no offset moved back'}: {chosen.json}")
+    sys.exit(1 if failed else 0)
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ class Javas(Member):
         self._jvm.say("stop", self.name)
 
     def _heard(self, what: str, words: list[str]) -> None:
-        numbers = [] if what == "error" else [int(w) for w in words]
+        numbers = [] if what == "error" else [int(w.rpartition("-")[2]) for w in words]
         self._observed.tell(self.name, what, numbers, " ".join(words))
 
 

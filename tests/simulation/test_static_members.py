@@ -15,6 +15,7 @@ from odradek.simulation.brokers import broker_handlers
 from odradek.simulation.logs.topics import SimulatedTopic
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+BOTH = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
@@ -24,9 +25,9 @@ def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
 
 
 def settle(scene: Scene, members: list[Consumer], wanted: list[TopicPartition]) -> float:
-    """Poll until each partition has one owner, and return the seconds that it took."""
-    started = scene.world.now
-    while owners(members) != dict.fromkeys(wanted, 1):
+    """Poll until each partition has one owner and each member some; return the seconds it took."""
+    started, each_once = scene.world.now, dict.fromkeys(wanted, 1)
+    while owners(members) != each_once or not all(m.assignment() for m in members):
         assert scene.world.now < started + 15.0, owners(members)
         for member in members:
             member.poll(0.1)
@@ -82,7 +83,73 @@ def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, l
     made["a"].close()
     again = scene.member("c", group_instance_id="a", **given)
     again.subscribe(["t", "u"])
-    settle(scene, [again, made["b"]], [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)])
+    settle(scene, [again, made["b"]], BOTH)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_static_member_that_returns_for_fewer_topics_gives_up_the_others(
+    strategy: str, leads: bool
+) -> None:
+    scene = Scene()
+    scene.cluster.create_topic("u", 2)
+    given = {"partition.assignment.strategy": strategy}
+    a = scene.member("a", group_instance_id="a", **given)
+    b = scene.member("b", group_instance_id="b", **given)
+    members = [a, b] if leads else [b, a]
+    for n, member in enumerate(members):
+        member.subscribe(["t", "u"])
+        settle(scene, members[: n + 1], BOTH)
+    a.close()
+    again = scene.subscribed("c", group_instance_id="a", **given)
+    settle(scene, [again, b], BOTH)
+    assert {p.topic for p in again.assignment()} <= {"t"}
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
+    strategy: str, leads: bool
+) -> None:
+    scene = Scene()
+    given = {"partition.assignment.strategy": strategy}
+    made = {}
+    for name in ["a", "b"] if leads else ["b", "a"]:
+        made[name] = scene.member(name, group_instance_id=name, **given)
+        if name == "a":
+            made[name].subscribe(pattern="t|u")
+        else:
+            made[name].subscribe(["t"])
+        settle(scene, list(made.values()), PARTITIONS)
+    made["a"].close()
+    scene.cluster.create_topic("u", 2)
+    again = scene.member("c", group_instance_id="a", **given)
+    again.subscribe(pattern="t|u")
+    settle(scene, [again, made["b"]], BOTH)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_static_member_returns_for_a_topic_that_is_created_later(
+    strategy: str, leads: bool
+) -> None:
+    """The coordinator doesn't rebalance when it returns, so no leader knows the new topic."""
+    scene = Scene()
+    given = {"partition.assignment.strategy": strategy}
+    made = {}
+    for name in ["a", "b"] if leads else ["b", "a"]:
+        made[name] = scene.subscribed(name, group_instance_id=name, **given)
+        settle(scene, list(made.values()), PARTITIONS)
+    made["a"].close()
+    again = scene.member("c", group_instance_id="a", **given)
+    again.subscribe(["t", "u"])
+    settle(scene, [again, made["b"]], PARTITIONS)
+    until = scene.world.now + 30.0
+    while scene.world.now < until:
+        again.poll(0.2)
+        made["b"].poll(0.2)
+    scene.cluster.create_topic("u", 2)
+    settle(scene, [again, made["b"]], BOTH)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -102,16 +169,15 @@ def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned(
 def test_the_restart_of_a_static_leader_does_not_rebalance_the_group() -> None:
     scene = Scene()
     scene.cluster.create_topic("u", 2)
-    wanted = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
     a = scene.subscribed("a", group_instance_id="a")
     settle(scene, [a], PARTITIONS)
     b = scene.member("b", group_instance_id="b")
     b.subscribe(["t", "u"])
-    settle(scene, [a, b], wanted)
+    settle(scene, [a, b], BOTH)
     generation = b.group_metadata().generation_id
     a.close()
     again = scene.subscribed("c", group_instance_id="a")
-    settle(scene, [again, b], wanted)
+    settle(scene, [again, b], BOTH)
     until = scene.world.now + 20.0
     while scene.world.now < until:
         again.poll(0.2)

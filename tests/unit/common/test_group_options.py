@@ -96,3 +96,34 @@ def test_what_the_other_protocol_has(protocol: str, name: str, value: object) ->
 def test_heartbeats_come_within_the_session() -> None:
     with pytest.raises(ConfigurationError, match="below session.timeout.ms"):
         config(heartbeat__interval__ms=5000, session__timeout__ms=5000)
+
+
+@pytest.mark.parametrize("name", ["a", "worker-1", "A.b_c-9", "...", "x" * 249, " trimmed "])
+def test_instance_ids_that_java_accepts(name: str) -> None:
+    assert config(group__instance__id=name)["group.instance.id"] == name.strip()
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "é", "a/b", "a b", "a\n.b", "x:1", "x" * 250, "x" * 300, "٣", "🙂"]
+)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_instance_ids_that_java_refuses(name: str, protocol: str) -> None:
+    """A cluster with other members of Java's rule, and tools, could not name such a member."""
+    with pytest.raises(ConfigurationError) as raised:
+        config(group__id="g", group__protocol=protocol, group__instance__id=name)
+    told = str(raised.value)
+    assert told.startswith("group.instance.id must be 1 to 249 letters")
+    assert f"not {name!r:.80}. Set" in told
+    assert told.endswith("for example group.instance.id=worker-1")
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_instance_id_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="group.instance.id must be a non-empty str"):
+        config(group__instance__id=name)
+
+
+@pytest.mark.parametrize("name", ["group.id", "client.id", "client.rack"])
+def test_names_that_java_does_not_check(name: str) -> None:
+    for value in (".", "..", "é", "a/b", "x" * 300):
+        assert Config(CONSUMER, {**BROKER, name: value})[name] == value

@@ -148,7 +148,7 @@ def test_a_flag_takes_its_values_in_any_form(name: str) -> None:
 
 
 OTHERS: dict[str, Any] = {
-    "text": "a text",
+    "text": "a-text",
     "path": "/a/path",
     "PEM text": CERTIFICATE,
     "secret text": "a password",

@@ -77,13 +77,33 @@ def _assignor(name: str, value: Any) -> Any:
     return value
 
 
+class AnyName(str):
+    """A `group.instance.id` for the package of another client, which accepts any text."""
+
+    __slots__ = ()
+
+
+@reads("text", "1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores")
+def instance_id(name: str, value: Any) -> str:
+    """Read a `group.instance.id`, which Java's client checks like a topic name."""
+    from odradek.common.topic_names import is_topic_name  # most consumers aren't static
+
+    found = sent_name(name, value)
+    if isinstance(value, AnyName) or is_topic_name(found):
+        return found
+    raise ConfigurationError(
+        f"{name} must be {instance_id.values}, and neither . nor .., not {found!r:.80}. Set a "
+        f"fixed name for each member, for example {name}=worker-1"
+    )
+
+
 GROUP_OPTIONS = owned(
     OF_CONSUMERS,
     unset("group.id", sent_name, "high").says(
         "The consumer joins this group: it shares the partitions of its topics with the other "
         "members, and commits offsets to the group."
     ),
-    unset("group.instance.id", sent_name, "medium", "KIP-345").says(
+    unset("group.instance.id", instance_id, "medium", "KIP-345").says(
         "A member with this name is static: if it restarts within session.timeout.ms, it gets "
         "its partitions back without a rebalance. Each member needs a different name."
     ),

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from odradek.common.options.group import AnyName
 from odradek.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from odradek.compat.aiokafka.errors import KafkaConfigurationError
 
@@ -209,6 +210,9 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     if found["client_id"] is None:
         del found["client_id"]
     found |= {name: given[name] for name in SAME_OF_CONSUMERS}
+    instance = given["group_instance_id"]
+    if isinstance(instance, str):
+        found["group_instance_id"] = AnyName(instance) if instance.strip() else None
     found["allow_auto_create_topics"] = True
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"

@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.options.group import AnyName
 from odradek.common.options.habits import CURES
 from odradek.common.options.spellings import ALIASES, REFUSED, RESETS
 from odradek.common.options.table import OPTIONS
@@ -168,7 +169,9 @@ def _as_text_says(name: str, value: Any) -> Any:
     if kind == "boolean":
         return _WORDS.get(str(value).strip().lower(), value)
     if kind == "text" and isinstance(value, int | UUID):
-        return str(value)
+        value = str(value)
+    if name == "group.instance.id" and isinstance(value, str):
+        return AnyName(value) if value.strip() else None
     if name == _LINGER:  # librdkafka alone takes fractions of a millisecond
         with suppress(TypeError, ValueError, OverflowError):
             return math.ceil(float(value)) if float(value) >= 0 else value

@@ -71,6 +71,12 @@ def test_a_consumer_has_their_defaults() -> None:
     assert list(config["partition.assignment.strategy"]) == ["roundrobin"]
 
 
+@pytest.mark.parametrize("name", ["a", ".", "..", "é", "a/b", "x" * 300, "", " "])
+def test_instance_ids_are_not_checked_as_java_checks_them(name: str) -> None:
+    config = of_consumer(group_id="board", group_instance_id=name)
+    assert config["group.instance.id"] == (name.strip() or None)
+
+
 def test_idempotence_is_acknowledged_by_all_and_tried_for_as_long_as_it_takes() -> None:
     config = of_producer(enable_idempotence=True, request_timeout_ms=1000)
     assert (config["acks"], config["enable.idempotence"]) == (-1, True)

@@ -46,6 +46,17 @@ def test_a_consumer_has_their_defaults() -> None:
     assert (found.store_offsets, found.commit_every, found.partition_eof) == (True, None, False)
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        *((name, name) for name in ("a", ".", "..", "é", "a/b", "x" * 300)),
+        *((7, "7"), ("", None), (" ", None)),
+    ],
+)
+def test_instance_ids_are_not_checked_as_java_checks_them(theirs: Any, ours: str | None) -> None:
+    assert of(CONSUMER, group__instance__id=theirs)[1]["group.instance.id"] == ours
+
+
 @pytest.mark.parametrize(("session", "heartbeat"), [("1000", 0.333), (3001, 3), (2, 0.001)])
 def test_a_short_session_has_heartbeats(session: Any, heartbeat: float) -> None:
     assert of(CONSUMER, session__timeout__ms=session)[1]["heartbeat.interval.ms"] == heartbeat

@@ -221,19 +221,28 @@ class ClassicMembership(Life):
         self._move(MemberEvent.SYNCED, generation, now)
         yield from self._take(decode_assignment(assigned).partitions, topics)
         if returns:
-            engine.start(self._look_for_unowned(identity.generation))
+            unknown = [] if joined.leader == identity.member_id else topics
+            engine.start(self._look_for_unowned(identity.generation, unknown))
 
-    def _look_for_unowned(self, generation: int) -> Flow[None]:
+    def _look_for_unowned(self, generation: int, unknown: list[str]) -> Flow[None]:
         """Rebalance once if this static member returned and a partition has no owner.
 
-        The subscription that it sends then has another generation and other owned partitions than
-        the first one, so the coordinator begins a rebalance.
+        Do so as well if one of the `unknown` topics, to which the leader may not know that this
+        member subscribes, doesn't exist yet: the leader wouldn't notice that it is created. The
+        subscription that is sent then has another generation and other owned partitions than the
+        first one, so the coordinator begins a rebalance.
         """
         now = yield START
-        partition = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
+        found = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
+        reason = None if found is None else f"{found} has no owner"
+        snapshot = self._metadata.snapshot
+        if reason is None and snapshot is not None:
+            missing = next((t for t in unknown if snapshot.topic(t) is None), None)
+            if missing is not None:
+                reason = f"the leader may not look for topic {missing}, which doesn't exist"
         same = self.state is MemberState.STABLE and self.generation == generation
-        if partition is not None and same:
-            self.rejoin(f"{partition} has no owner", self._engine.now)
+        if reason is not None and same:
+            self.rejoin(reason, self._engine.now)
 
     def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
         if joined.skip_assignment:

@@ -1,4 +1,4 @@
-"""What Kafka's own assignors give, written by `tools/assignor_vectors.py`."""
+"""Assignments of Java's assignors, as `tools/assignor_vectors.py` recorded them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.assignor_vectors import STICKY, claims, worse
 
 from odradek.clients.consumer.group.assignors import MemberSubscription, find, user_data
 from odradek.clients.consumer.group.embedded_protocol import (
@@ -72,3 +73,22 @@ def test_both_records_are_read_and_written_as_java_writes_them(group: dict[str, 
         assert len(again.user_data or b"") == len(read.user_data or b"")
         assignment = bytes.fromhex(said["given"])
         assert encode_assignment(decode_assignment(assignment).partitions) == assignment
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda g: g["assignor"])
+def test_members_get_nothing_worse_than_from_java(group: dict[str, Any]) -> None:
+    """Balance, racks and former owners count in this order; claims that are newer win."""
+    assert worse(group) == []
+
+
+def test_the_recorded_groups_have_claims_that_contradict_each_other() -> None:
+    for name in STICKY:
+        several = [
+            generations
+            for group in GROUPS
+            if group["assignor"] == name
+            for generations in claims(group).values()
+            if len(generations) > 1
+        ]
+        assert any(len(set(found.values())) > 1 for found in several)
+        assert any(len(set(found.values())) < len(found) for found in several)

@@ -1,0 +1,37 @@
+"""Odradek's assignors beside Java's on random groups.
+
+Groups have racks, members with different subscriptions, earlier ownership, and claims of several
+generations that contradict each other.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tools.assignor_vectors import (
+    ask_java,
+    determined,
+    let_java_settle,
+    random_group,
+    totals,
+    worse,
+)
+
+GROUPS = 400
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_no_group_gets_anything_worse_than_from_java(assignor: str, seed: int) -> None:
+    rng = random.Random(f"{assignor}/{seed}")
+    groups = ask_java(random_group(rng, assignor) for _ in range(GROUPS))
+    for group in groups:
+        group["determined"] = determined(group)
+    let_java_settle(groups)
+    assert {n: found for n, group in enumerate(groups) if (found := worse(group))} == {}
+    mine, java = totals(groups)
+    assert mine.imbalance <= java.imbalance
+    assert mine.kept >= java.kept
+    assert mine.near >= 0.98 * java.near  # Odradek leaves more partitions where they are

@@ -1,0 +1,208 @@
+"""Topics and partitions that come while a group runs, on real brokers beside Java's consumer.
+
+Judged is that each partition gets exactly one owner, long before `metadata.max.age.ms` (5 minutes):
+if static members return with other subscriptions (KIP-345), if partitions are added while the
+static leader is away (KIP-814), and if topics that only one member subscribes to are created later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from tests.interop.group_members import Jvm
+from tests.interop.test_mixed_groups import JAVA_NAMES
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.testing import LocalCluster
+
+SOON = 40.0
+"""Seconds. Sessions are 30 s, so that no member is only found by its end; the rest is slack."""
+STRATEGIES = pytest.mark.parametrize(
+    "strategy", ["range", "cooperative-sticky", pytest.param("sticky", marks=pytest.mark.long)]
+)
+LEADERS = pytest.mark.parametrize("leader", ["ours", "java"])
+
+
+@pytest.fixture(scope="module", params=["4.4", pytest.param("3.9", marks=pytest.mark.long)])
+def brokers(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    settings = {"auto.create.topics.enable": "false"}
+    with LocalCluster(brokers=1, version=request.param, config=settings) as running:
+        yield running
+
+
+class Group:
+    """Members of one group: Odradek's, which the test polls, and Java's in their own process."""
+
+    def __init__(self, brokers: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
+        self.brokers, self.jvm, self.strategy = brokers, jvm, strategy
+        self.name = f"group-of-{topic}"
+        self.members: dict[str, Consumer | set[str]] = {}
+        """Consumers, and what Java's members own."""
+        self.errors: list[str] = []
+
+    def config(self, name: str, *, static: bool, java: bool = False) -> dict[str, Any]:
+        names = f"org.apache.kafka.clients.consumer.{JAVA_NAMES[self.strategy]}"
+        return {
+            "bootstrap.servers": self.brokers.bootstrap_servers,
+            "group.id": self.name,
+            "session.timeout.ms": 30_000,
+            "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": names if java else self.strategy,
+            **({"group.instance.id": name} if static else {}),
+        }
+
+    def ours(self, name: str, *topics: str, static: bool = False, pattern: str = "") -> None:
+        consumer = Consumer(self.config(name, static=static))
+        self.members[name] = consumer
+        if pattern:
+            consumer.subscribe(pattern=pattern)
+        else:
+            consumer.subscribe(topics)
+
+    def java(self, name: str, *topics: str) -> None:
+        owned = self.members[name] = set[str]()
+
+        def heard(what: str, words: list[str]) -> None:
+            if what == "assigned":
+                owned.update(words)
+            elif what in ("revoked", "lost"):
+                owned.difference_update(words)
+            elif what == "error":
+                self.errors.append(" ".join(words))
+
+        key = f"{self.name}-{name}"
+        self.jvm.listeners[key] = heard
+        config = self.config(name, static=False, java=True)
+        self.jvm.say("start", key, ",".join(topics), *(f"{k}={v}" for k, v in config.items()))
+
+    def start(self, client: str, name: str, *topics: str) -> None:
+        (self.ours if client == "ours" else self.java)(name, *topics)
+
+    def close(self, name: str) -> None:
+        member = self.members.pop(name)
+        if isinstance(member, Consumer):
+            member.close()
+        else:
+            self.jvm.say("stop", f"{self.name}-{name}")
+
+    def owners(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, member in self.members.items():
+            owned = (
+                {str(p) for p in member.assignment()} if isinstance(member, Consumer) else member
+            )
+            for partition in list(owned):
+                found.setdefault(partition, []).append(name)
+        return found
+
+    def settle(self, counts: Mapping[str, int], members: int = 0) -> None:
+        """Poll until each partition of these topics has one owner, in all `members` or more."""
+        wanted = sorted(f"{topic}-{n}" for topic, count in counts.items() for n in range(count))
+        begun = time.monotonic()
+        while True:
+            for member in self.members.values():
+                if isinstance(member, Consumer):
+                    member.poll(0.05)
+            owners = self.owners()
+            each_once = sorted(owners) == wanted and all(len(n) == 1 for n in owners.values())
+            if each_once and len({name for names in owners.values() for name in names}) >= members:
+                return
+            assert not self.errors
+            assert time.monotonic() < begun + SOON, owners
+            if not any(isinstance(m, Consumer) for m in self.members.values()):
+                time.sleep(0.05)
+
+
+@pytest.fixture
+def group(
+    brokers: LocalCluster, jvm: Jvm, topic: str, request: pytest.FixtureRequest
+) -> Iterator[Group]:
+    made = Group(brokers, jvm, topic, request.getfixturevalue("strategy"))
+    yield made
+    for name in list(made.members):
+        made.close(name)
+
+
+@STRATEGIES
+@LEADERS
+@pytest.mark.parametrize("change", ["more", "fewer", "other", "pattern"])
+def test_a_static_member_that_returns_with_another_subscription(
+    group: Group, topic: str, strategy: str, leader: str, change: str
+) -> None:
+    t, u = f"{topic}-t", f"{topic}-u"
+    group.brokers.create_topic(t, partitions=4)
+    if change != "pattern":
+        group.brokers.create_topic(u, partitions=2)
+    first, both = {t: 4}, {t: 4, u: 2}
+    group.start(leader, "leader", t)
+    group.settle(first)
+    if change == "pattern":
+        group.ours("a", static=True, pattern=f"{topic}-.")
+    else:
+        group.ours("a", *((t, u) if change == "fewer" else (t,)), static=True)
+    group.settle(both if change == "fewer" else first, members=2)
+    group.close("a")
+    if change == "pattern":
+        group.brokers.create_topic(u, partitions=2)
+        group.ours("a", static=True, pattern=f"{topic}-.")
+    else:
+        after = {"more": (t, u), "fewer": (t,), "other": (u,)}[change]
+        group.ours("a", *after, static=True)
+    group.settle(first if change == "fewer" else both)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("others", [False, True])
+def test_partitions_that_are_added_while_the_static_leader_is_away(
+    group: Group, topic: str, strategy: str, others: bool
+) -> None:
+    group.brokers.create_topic(topic, partitions=2)
+    group.ours("a", topic, static=True)
+    group.settle({topic: 2})
+    if others:
+        group.java("b", topic)
+        group.settle({topic: 2}, members=2)
+    group.close("a")
+    with Admin(bootstrap_servers=group.brokers.bootstrap_servers) as admin:
+        admin.create_partitions({topic: 5})
+    group.ours("a", topic, static=True)
+    group.settle({topic: 5})
+
+
+@STRATEGIES
+@LEADERS
+@pytest.mark.parametrize("follower", ["ours", "java"])
+def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
+    group: Group, topic: str, strategy: str, leader: str, follower: str
+) -> None:
+    t, u = f"{topic}-t", f"{topic}-u"
+    group.brokers.create_topic(t, partitions=2)
+    group.start(leader, "leader", t)
+    group.settle({t: 2})
+    group.start(follower, "follower", t, u)
+    group.settle({t: 2}, members=2)
+    group.brokers.create_topic(u, partitions=2)
+    group.settle({t: 2, u: 2})
+
+
+@STRATEGIES
+@LEADERS
+def test_a_static_member_returns_for_a_topic_that_is_created_later(
+    group: Group, topic: str, strategy: str, leader: str
+) -> None:
+    """No rebalance has told the leader of the new subscription."""
+    t, u = f"{topic}-t", f"{topic}-u"
+    group.brokers.create_topic(t, partitions=2)
+    group.start(leader, "leader", t)
+    group.settle({t: 2})
+    group.ours("a", t, static=True)
+    group.settle({t: 2}, members=2)
+    group.close("a")
+    group.ours("a", t, u, static=True)
+    group.settle({t: 2})
+    group.brokers.create_topic(u, partitions=2)
+    group.settle({t: 2, u: 2})

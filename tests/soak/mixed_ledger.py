@@ -1,0 +1,147 @@
+"""Records and commits of a mixed group, and the faults that they show.
+
+In: written records, the reports of members, committed offsets. Out: partitions that aren't read to
+their ends or have not one owner, and texts of faults. Must not: know clusters or processes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+OURS = ("ours", "asyncio")
+MOST_TOLD = 10
+"""Records that were read again, of one group, that are reported one by one."""
+
+
+class Member:
+    """One consumer from its start to its end, and what it has reported."""
+
+    def __init__(self, name: str, client: str, static: str, topics: list[str]) -> None:
+        self.name, self.client, self.static, self.topics = name, client, static, topics
+        self.owned: set[str] = set()
+        self.disorderly_at: float | None = None
+        """Time of the first fault: from then on, records may be read again."""
+        self.closing = self.ended = False
+        self.held = threading.Event()
+        self.held.set()
+        self.trouble = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is a consumer of Odradek."""
+        return self.client in OURS
+
+    def subscribes(self, topic: str) -> bool:
+        """Return whether it subscribes to the topic; patterns match all topics of the group."""
+        return topic in self.topics or self.topics[0].startswith("^")
+
+    def disorderly(self, at: float) -> None:
+        """Note a fault: what this member read from now on, or hasn't committed, may be repeated."""
+        if self.disorderly_at is None:
+            self.disorderly_at = at
+
+    def heard(self, kind: str, at: float, said: Mapping[str, Any]) -> None:
+        """Take a report of the member's program, other than of records."""
+        if kind == "assigned":
+            self.owned.update(said["partitions"])
+        elif kind in ("revoked", "lost"):
+            self.owned.difference_update(said["partitions"])
+        elif kind == "held":
+            self.held.set()
+        elif kind == "ended":
+            self.ended = True
+            self.owned.clear()
+            self.held.set()
+        if kind in ("lost", "holds", "refused", "error"):
+            self.disorderly(at)
+        if kind in ("refused", "error"):
+            self.trouble = said["error"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.client}{', static' if self.static else ''})"
+
+
+class Ledger:
+    """Records of one group's topics: written, read and committed."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.ends: dict[str, int] = {}
+        """The number of records written to each partition."""
+        self.unread: dict[str, set[int]] = defaultdict(set)
+        """Offsets of each partition that no member has read."""
+        self.reads: dict[tuple[str, int], list[tuple[float, Member]]] = defaultdict(list)
+        """By partition and offset, in the order of reports."""
+        self._committed: dict[str, int] = {}
+
+    def create(self, topic: str, numbers: Iterable[int]) -> None:
+        """Add partitions."""
+        self.ends |= {f"{topic}-{n}": 0 for n in numbers}
+
+    def topics(self) -> list[str]:
+        """Return the topics that exist."""
+        return sorted({p.rpartition("-")[0] for p in self.ends})
+
+    def write(self, partition: str) -> int:
+        """Note a record that is about to be written, and return its offset."""
+        offset = self.ends[partition]
+        self.unread[partition].add(offset)
+        self.ends[partition] += 1
+        return offset
+
+    def read(self, member: Member, at: float, partition: str, offset: int) -> None:
+        """Note a record that a member has read."""
+        self.reads[partition, offset].append((at, member))
+        self.unread[partition].discard(offset)
+
+    def left(self, members: Sequence[Member]) -> dict[str, str]:
+        """Return the partitions that aren't read to their ends, or have not one owner.
+
+        Partitions of topics that no member subscribes to may have neither readers nor owners.
+        """
+        read = {t for t in self.topics() if any(m.subscribes(t) for m in members)}
+        found = {}
+        for partition, end in self.ends.items():
+            if partition.rpartition("-")[0] not in read:
+                continue
+            unread = len(self.unread[partition])
+            owners = [str(m) for m in members if partition in m.owned]
+            if unread or len(owners) != 1:
+                found[partition] = f"{unread} of {end} unread, owners {owners}"
+        return found
+
+    def again(self) -> Iterator[tuple[Member, str]]:
+        """Return the first reader and a description of each record that was read again."""
+        for (partition, offset), reads in list(self.reads.items()):
+            (first_at, first), *others = sorted(reads, key=lambda read: read[0])
+            for at, member in others:
+                text = f"{partition}:{offset} was read by {first} at {first_at:.3f}"
+                yield first, f"{text}, and again by {member} at {at:.3f}"
+
+    def read_again(self) -> list[str]:
+        """Return faults: records of members of Odradek without a fault that were read again."""
+        found = [text for first, text in self.again() if first.ours and first.disorderly_at is None]
+        more = [f"{len(found)} records were read again in all"] if len(found) > MOST_TOLD else []
+        return [f"{self.group}: {text}" for text in (*found[:MOST_TOLD], *more)]
+
+    def committed(self, partition: str, now: int, *, final: bool = False) -> list[str]:
+        """Compare a committed offset with the one of before, with the end, and at last with both.
+
+        `final` is the time after all members have closed in order.
+        """
+        before, end = self._committed.get(partition, 0), self.ends[partition]
+        self._committed[partition] = now
+        reads = self.reads.get((partition, end - 1), [])
+        last = max(reads, key=lambda read: read[0])[1] if reads else None
+        found = []
+        if now < before:
+            found.append(f"the committed offset moved back from {before} to {now}; last: {last}")
+        if now > end:
+            found.append(f"{now} was committed, beyond the end {end}")
+        orderly = last is not None and last.ours and last.disorderly_at is None
+        if final and orderly and now != end and not self.unread[partition]:
+            found.append(f"{last} closed in order, but {now} of {end} is committed")
+        return [f"{self.group}, {partition}: {text}" for text in found]

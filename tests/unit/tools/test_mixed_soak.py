@@ -1,0 +1,78 @@
+"""The judge of `make soak-groups ARGS=--mixed` finds each kind of fault, and no other."""
+
+from __future__ import annotations
+
+import pytest
+from tests.soak.mixed_ledger import MOST_TOLD, Ledger, Member
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    made = Ledger("g")
+    made.create("t-a", range(2))
+    for partition in ("t-a-0", "t-a-1"):
+        for _ in range(20):
+            made.write(partition)
+    return made
+
+
+def member(name: str, client: str = "ours", *topics: str) -> Member:
+    return Member(name, client, "", list(topics) or ["t-a"])
+
+
+def read(ledger: Ledger, reader: Member, partition: str, at: float = 1.0) -> None:
+    for offset in range(20):
+        ledger.read(reader, at, partition, offset)
+
+
+def test_a_partition_without_an_owner_or_with_two_is_found(ledger: Ledger) -> None:
+    a, b = member("a"), member("b", "java")
+    for partition in ("t-a-0", "t-a-1"):
+        read(ledger, a, partition)
+    a.heard("assigned", 1.0, {"partitions": ["t-a-0", "t-a-1"]})
+    assert ledger.left([a, b]) == {}
+    b.heard("assigned", 2.0, {"partitions": ["t-a-1"]})
+    assert list(ledger.left([a, b])) == ["t-a-1"]
+    a.heard("revoked", 3.0, {"partitions": ["t-a-0", "t-a-1"]})
+    assert list(ledger.left([a, b])) == ["t-a-0"]
+
+
+def test_a_lost_record_is_found(ledger: Ledger) -> None:
+    a = member("a", "ours", "^t-.*")
+    a.heard("assigned", 1.0, {"partitions": ["t-a-0", "t-a-1"]})
+    read(ledger, a, "t-a-0")
+    assert list(ledger.left([a])) == ["t-a-1"]
+    assert ledger.left([member("b", "ours", "t-b")]) == {}
+
+
+@pytest.mark.parametrize("fault", ["lost", "holds", "error", None])
+@pytest.mark.parametrize("client", ["ours", "asyncio", "java"])
+def test_records_may_be_read_again_after_a_fault(
+    ledger: Ledger, client: str, fault: str | None
+) -> None:
+    a, b = member("a", client), member("b")
+    read(ledger, a, "t-a-0")
+    if fault is not None:
+        a.heard(fault, 1.5, {"partitions": [], "error": "text"})
+    a.heard("ended", 1.9, {})
+    read(ledger, b, "t-a-0", at=2.0)
+    found = ledger.read_again()
+    assert len(list(ledger.again())) == 20
+    if a.ours and fault is None:
+        assert len(found) == MOST_TOLD + 1
+        assert "t-a-0:0 was read by a (ours) at 1.000, and again by b" in found[0].replace(
+            client, "ours"
+        )
+    else:
+        assert found == []
+
+
+def test_committed_offsets_only_move_forward_and_to_the_end(ledger: Ledger) -> None:
+    a = member("a")
+    read(ledger, a, "t-a-0")
+    assert ledger.committed("t-a-0", 10) == []
+    assert "moved back from 10 to 9" in ledger.committed("t-a-0", 9)[0]
+    assert "beyond the end 20" in ledger.committed("t-a-0", 21)[0]
+    ledger.committed("t-a-0", 0)
+    assert "19 of 20 is committed" in ledger.committed("t-a-0", 19, final=True)[0]
+    assert ledger.committed("t-a-0", 20, final=True) == []
