@@ -1,7 +1,8 @@
 """The verbs that applications do themselves: leave, die, stop polling, be stopped, subscribe again.
 
 In: arguments of a schedule. Out: `APPLICATION`, the table that `faults` joins with its own. They
-are for members of groups; to other clients nothing happens. Must not: know what a member does then.
+are for members of groups and their topics; to other clients nothing happens. Must not: know what a
+member does then.
 """
 
 from __future__ import annotations
@@ -50,4 +51,8 @@ APPLICATION: dict[str, Verb] = {
     ),
     "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
     "subscribe_anew": Verb("let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")),
+    "quiet": Verb(
+        "let no records be written to the group's topics for that time",
+        {"seconds": _LONG}, lambda stage, a: stage.be_quiet(**a), 0,
+    ),
 }  # fmt: skip

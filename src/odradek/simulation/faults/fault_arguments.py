@@ -52,8 +52,14 @@ class Stage:
     """Clusters that are nobody's; connections may be led there."""
     members: dict[str, Any] = field(default_factory=dict)
     """The members of a group by name, as `application_verbs` calls them."""
+    quiet_until: float = 0.0
+    """No records are written to the topics of a group before this time."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often faults took effect, by what they did."""
+
+    def be_quiet(self, seconds: float) -> None:
+        """Let no records be written to the topics of a group for this time."""
+        self.quiet_until = max(self.quiet_until, self.world.now + seconds)
 
     def replace_cluster(self, **how: Any) -> None:
         """Let the front door lead to a different cluster with the same topics."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 COMMIT_TIMEOUT = 3.0
+HASTY = (0.5, 3.0)
+"""Timeouts of commits besides those of the client."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
@@ -24,6 +26,8 @@ class Habits:
     """Records of one poll."""
     commits: bool = False
     """It commits by itself after each poll; else the client does."""
+    besides: float = 0.0
+    """Of one whose client commits: the share of polls after which the application commits, too."""
     pattern: str | None = None
     raises: bool = False
     """Some of its callbacks fail."""

@@ -7,7 +7,7 @@ good. Must not: commit what the caller may still be working on (R-GR-1): at
 least once is the promise, so records in the hands of a loop count only when it asks for more.
 
 The committed offset of a partition without new records is committed again within `RENEW_AFTER`,
-and at the end. Brokers count `offsets.retention.minutes` from an offset's last commit:
+and at the end (R-GR-3). Brokers count `offsets.retention.minutes` from an offset's last commit:
 with the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211)
 always.
 """

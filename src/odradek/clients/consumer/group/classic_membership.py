@@ -22,6 +22,7 @@ from odradek.clients.consumer.group.classic_join import (
 )
 from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
+from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.group.unowned_partitions import find_unowned
@@ -51,8 +52,6 @@ logger = logging.getLogger("odradek.consumer")
 
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
-LOOK_TIMEOUT = 10.0
-"""Seconds for the description of the group that a static member asks for when it returns."""
 LEAVE_TIMEOUT = 5.0
 """Seconds for leaving without being asked, as a courtesy to the others: the session
 timeout does the same, only later. `close()` may take as long as its caller allows."""
@@ -87,8 +86,11 @@ class ClassicMembership(Life):
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
         self._pause: float = config.backoff("retry.backoff").base
+        self._patience = patience(config)
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
         """Unexpected errors since it was last stable."""
+        self._looks = Backoff(config.backoff("retry.backoff"), rng)
+        """Failed searches for partitions without an owner."""
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
@@ -229,10 +231,21 @@ class ClassicMembership(Life):
         the first one, and the coordinator begins a rebalance for it.
         """
         now = yield START
-        partition = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
-        same = self.state is MemberState.STABLE and self.generation == generation
-        if partition is not None and same:
-            self.rejoin(f"{partition} has no owner", self._engine.now)
+        group = self._group
+        while self.state is MemberState.STABLE and self.generation == generation:
+            try:
+                partition = yield from find_unowned(group, self._metadata, now + self._patience)
+            except KafkaError as error:
+                logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
+                if is_refusal(error) or self._engine.ended is not None:
+                    return
+                now = yield Wait((), self._looks.failed(self._engine.now))
+                continue
+            self._looks.succeeded()
+            same = self.state is MemberState.STABLE and self.generation == generation
+            if partition is not None and same:
+                self.rejoin(f"{partition} has no owner", self._engine.now)
+            return
 
     def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
         if joined.skip_assignment:
