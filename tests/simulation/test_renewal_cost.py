@@ -9,16 +9,14 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
-from tests.simulation.group_scene import PROTOCOLS
 from tests.simulation.scene import Stage
 
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.auto_commit import RENEWAL_INTERVAL
 from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
-from odradek.record import read_header
-from odradek.record.columns import CREATE_TIME
-from odradek.record.reference import encode
+from odradek.common.types import TopicPartition
 
 PARTITIONS = 10_000
 MOST_CALLS, MOST_BYTES = 400, 30
@@ -64,9 +62,8 @@ def idle(stage: Stage, client: Consumer, seconds: float) -> None:
         assert client.poll(0) == []
 
 
-@PROTOCOLS
 def test_ten_thousand_idle_partitions_are_renewed_in_small_parts(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[Sent] = []
     build = CommittedOffsets.commit_request
@@ -78,18 +75,15 @@ def test_ten_thousand_idle_partitions_are_renewed_in_small_parts(
 
     monkeypatch.setattr(CommittedOffsets, "commit_request", built)
     stage = Stage(partitions=0)
-    topic = stage.cluster.create_topic("many", PARTITIONS)
-    data = encode([(0, 1, CREATE_TIME, b"k", b"v", ())])
-    header = read_header(memoryview(data))
-    for partition in topic.partitions:
-        partition.log.commit(partition.log.append(data, header, partition.leader_epoch))
-    client = stage.consumer(group_id="g", group_protocol=protocol)
+    stage.cluster.create_topic("many", PARTITIONS)
+    with stage.client(Admin, mode="messages") as admin:
+        admin.alter_group_offsets("g", {TopicPartition("many", n): 0 for n in range(PARTITIONS)})
+    given = {"group_protocol": "consumer", "fetch_max_wait_ms": 20_000}
+    client = stage.consumer(mode="messages", group_id="g", **given)
     client.subscribe(["many"])
-    left = PARTITIONS
-    while left:
-        left -= len(client.poll(1.0))
-    idle(stage, client, RENEW_AFTER)  # the first period begins with one commit of all
-    sent.clear()
+    states = client._engine.subscription.partitions
+    while len(states) < PARTITIONS or any(s.position is None for s in states.values()):
+        client.poll(1.0)
     with calls_counted() as calls:
         idle(stage, client, RENEW_AFTER)
     assert len(set().union(*(one.partitions for one in sent))) == PARTITIONS

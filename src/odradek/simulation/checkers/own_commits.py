@@ -7,7 +7,7 @@ late. Must not: make commits.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.common.types import TopicPartition
@@ -22,30 +22,37 @@ class OwnCommits:
         """`budget`: the seconds of an orderly close in which its commit must succeed."""
         self._ledger = ledger
         self._budget = budget
-        self._begun: dict[TopicPartition, tuple[Stint | None, bytes | None, int]] = {}
-        """The offset of the last commit of each partition, with its ownership and topic id."""
+        self._begun: dict[TopicPartition, tuple[Stint | None, bytes | None, int, bool]] = {}
+        """The last commit of each partition: ownership, topic id, offset, whether it was the
+        caller's, perhaps repeated by the client."""
         self._due: dict[TopicPartition, int] | None = None
         """While the member closes: the offsets after its last records, by the topic's life."""
         self._closing_since = 0.0
         self._warnings = 0
 
-    def begins(self, member: MemberView, commit: AskedCommit, *, asked: bool) -> Violation | None:
+    def begins(
+        self, member: MemberView, commit: AskedCommit, renewed: Container[TopicPartition] | None
+    ) -> Violation | None:
         """Note a commit; return a violation if the client sets the group back by itself.
 
-        R-GR-3: after a commit of the caller, or one in doubt, no older offset is committed again.
+        `renewed`: None if the caller asked for the commit, else the partitions whose offset is the
+        last one that was committed (R-GR-3). After a commit of the caller that failed, the client
+        may go back to what the caller is through with, but no renewal may replace it.
         """
         ledger = self._ledger
         stints = ledger.stints.get(member.name, {})
         found = None
         for partition, offset in commit.offsets.items():
             now = stints.get(partition), commit.ids.get(partition)
-            *before, last = self._begun.get(partition, (None, None, 0))
-            if not asked and before == [*now] and offset.offset < last:
+            *before, last, asked = self._begun.get(partition, (None, None, 0, False))
+            back = before == [*now] and offset.offset < last
+            if renewed is not None and back and (partition in renewed or not asked):
                 found = Violation(
                     f"{ledger.now}: {member.name} commits {partition} at {offset.offset} by itself "
                     f"after it has begun a commit at {last}"
                 )
-            self._begun[partition] = *now, offset.offset
+            repeated = asked and before == [*now] and offset.offset == last
+            self._begun[partition] = *now, offset.offset, renewed is None or repeated
         return found
 
     def closes(self, member: MemberView) -> None:
@@ -68,13 +75,13 @@ class OwnCommits:
     def closed(self, member: MemberView) -> Violation | None:
         """Return a violation if an orderly close has left out records that weren't fenced.
 
-        Unless the schedule has faults that refuse commits, a WARNING is no excuse.
+        If the schedule has no faults that refuse commits, neither a WARNING nor time that is up is
+        an excuse.
         """
         ledger, due = self._ledger, self._due
         self._due = None
-        warned = ledger.warnings() > self._warnings
         late = ledger.now - self._closing_since >= self._budget
-        if due is None or late or (warned and not ledger.gentle):
+        if due is None or (not ledger.gentle and (late or ledger.warnings() > self._warnings)):
             return None
         ledger.hits["orderly close within its time"] += 1
         for place, offset in due.items():

@@ -31,7 +31,8 @@ from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
-LEAVE_TIMEOUT = 10.0
+LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
+"""Timeouts of an orderly close: the second one if nothing but late answers can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
 """Seconds of an orderly close for its last commit."""
 
@@ -125,7 +126,11 @@ class MemberDriver(ReadingDriver):
         def begun(
             asked: AskedCommit, *given: Any, unasked: bool = False, **more: Any
         ) -> Committing:
-            wrong = self.own_commits.begins(self, asked, asked=not unasked)
+            states = self.engine.subscription.partitions
+            renewed = {
+                p for p, o in asked.offsets.items() if p in states and states[p].committed is o
+            }
+            wrong = self.own_commits.begins(self, asked, renewed if unasked else None)
             self.violations += [wrong] if wrong is not None else []
             return commit(asked, *given, unasked=unasked, **more)
 
@@ -336,10 +341,11 @@ class MemberDriver(ReadingDriver):
         through = self._back or not self._besides()
         if self.auto_commits and through:
             self.own_commits.closes(self)
+        timeout = PATIENT_LEAVE if self.ledger.gentle else LEAVE_TIMEOUT
         flow = (
-            consumer.unsubscribe(LEAVE_TIMEOUT)
+            consumer.unsubscribe(timeout)
             if self._back
-            else consumer.leave_and_close(LEAVE_TIMEOUT, through=through)
+            else consumer.leave_and_close(timeout, through=through)
         )
         self.caller.begin(
             f"{self.name}: leave", flow, lambda _: self._left(), lambda error: self._left(error)

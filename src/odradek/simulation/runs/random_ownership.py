@@ -136,12 +136,19 @@ def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
         Fault(at, rng.choice(("leave", "leave", "die")), {"client": away.name, "back": back}),
         Fault(when, "grow_topic", {"count": rng.randint(1, 3), **named}),
     ]
+    if _protocol(schedule) == "classic" and rng.random() < 0.3:
+        slow = {"api": "DescribeGroups", "seconds": rng.choice((3.0, 12.0, 25.0))}
+        faults.append(Fault(at, "slow_api", slow))
     return _with_faults(schedule, faults, at + back + 1.0)
+
+
+def _protocol(schedule: Schedule) -> str:
+    return str(schedule.clients[0].config.get("group.protocol", "classic"))
 
 
 def _late(rng: random.Random, schedule: Schedule) -> Schedule:
     """Answers of the group's coordinator are late while members join and close."""
-    protocol = str(schedule.clients[0].config.get("group.protocol", "classic"))
+    protocol = _protocol(schedule)
     at = _in(rng, 0.5, max(1.0, schedule.heal_at - 4.0))
     faults = [
         Fault(at, "slow_api", {"api": api, "seconds": rng.choice(SOON)})
