@@ -1,19 +1,22 @@
-"""Committed offsets of idle partitions don't expire while the group is used."""
+"""R-GR-3: committed offsets of idle partitions don't expire while the group is used."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 from tests.simulation.produce_script import every_broker
 
+from odradek import AsyncConsumer, AsyncWorkers, ConsumerRecord
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
 from odradek.protocol.messages.offset_commit import API as COMMIT
 from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.testing import KafkaSimulation
 
 RETENTION = 900.0
 QUIET = {"fetch_max_wait_ms": 20_000}
@@ -97,6 +100,62 @@ def test_a_program_that_commits_by_itself_renews_its_commits_itself() -> None:
     a.close()
     scene.world.advance(20.0)
     assert scene.committed() == [None] * 4
+
+
+@PROTOCOLS
+def test_commits_of_all_positions_renew_idle_partitions(protocol: str) -> None:
+    scene = expiring(protocol)
+    a = scene.subscribed(enable_auto_commit=False)
+    while sum(len(a.poll(0.5)) for _ in range(3)):
+        pass
+    for _ in range(3):
+        a.commit()
+        idle(scene, a, RETENTION)
+    a.commit()
+    a.close()
+    scene.world.advance(RETENTION - 60.0)
+    assert sum(o or 0 for o in scene.committed()) == 40
+
+
+@PROTOCOLS
+def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
+    with KafkaSimulation(seed=1) as simulation:
+        settings = simulation.cluster.group_settings
+        settings.offsets_retention, settings.offsets_check_interval = RETENTION, 10.0
+        simulation.create_topic("in", partitions=2)
+        for partition in (0, 1):
+            simulation.produce("in", [b"1"], partition=partition)
+        given = {
+            "bootstrap.servers": simulation.bootstrap_servers,
+            "group.id": "g",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        done: list[int] = []
+
+        async def work(record: ConsumerRecord) -> None:
+            done.append(record.partition)
+
+        async def main() -> None:
+            consumer = AsyncConsumer(given)
+            workers = AsyncWorkers(consumer, work)
+
+            async def run() -> None:
+                async with consumer:
+                    await workers.run("in")
+
+            task = asyncio.create_task(run())
+            await asyncio.sleep(2 * RETENTION)
+            workers.stop()
+            await task
+            await asyncio.sleep(RETENTION - 60.0)
+
+        simulation.run(main())
+        assert sorted(done) == [0, 1]
+        stable = [shard.committed("g").stable for shard in simulation.cluster.groups.shards()]
+        kept = {p.partition: c.offset for found in stable for p, c in found.items()}
+        assert kept == {0: 1, 1: 1}
 
 
 @PROTOCOLS

@@ -8,10 +8,11 @@ import pytest
 from tests.simulation.group_scene import PARTITIONS, Scene
 
 from odradek.api.consumer import Consumer
-from odradek.common.errors.kafka import TopicAuthorizationError
+from odradek.common.errors.kafka import TopicAuthorizationError, UnknownServerError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 from odradek.simulation.brokers import broker_handlers
+from odradek.simulation.brokers.disturbances import answer_error, slow_api
 from odradek.simulation.logs.topics import SimulatedTopic
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
@@ -67,6 +68,26 @@ def test_a_restart_within_a_batch_leaves_no_partition_to_nobody(orderly: bool) -
         scene.world.hosts["a"].freeze()  # as good as killed
     again = scene.subscribed("c", group_instance_id="a", **COOPERATIVE)
     settle(scene, [again, b], PARTITIONS)
+
+
+@pytest.mark.parametrize("fault", ["late", "refused"])
+def test_a_group_that_is_described_late_keeps_no_partition_without_an_owner(fault: str) -> None:
+    scene = Scene()
+    a = scene.subscribed("a", group_instance_id="a")
+    settle(scene, [a], PARTITIONS)
+    a.close()
+    scene.cluster.add_partitions("t", 2)
+    again = scene.member("c", group_instance_id="a")
+    if fault == "late":
+        slow_api(scene.cluster, "DescribeGroups", 25.0)
+    else:
+        answer_error(scene.cluster, "DescribeGroups", UnknownServerError.code, 12)
+    again.subscribe(["t"])
+    until = scene.world.now + (26.0 if fault == "late" else 15.0)
+    while scene.world.now < until:
+        again.poll(0.5)
+    scene.cluster.heal()
+    settle(scene, [again], [TopicPartition("t", p) for p in range(6)])
 
 
 @pytest.mark.parametrize("leads", [True, False])

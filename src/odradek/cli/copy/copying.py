@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.api.consumer import Consumer
 from odradek.cli.copy.planning import CopiedTopics, CopyPlan
 from odradek.cli.copy.writers import CopyWriter
+from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.errors import (
     AbortableTransactionError,
     ConfigurationError,
@@ -66,11 +67,16 @@ class Copying:
         self.books = books
         self._clock = clock
         self._failed = 0
+        self._renew_at = 0.0
+        """When to commit the positions even if none has changed, so that they don't expire."""
 
     def run(self, ends: dict[int, int] | None) -> None:
-        """Copy to the ends, or forever; records of an unfinished step aren't counted."""
+        """Copy to the ends, or forever; records of an unfinished step aren't counted.
+
+        At least one step is committed, also if no record is new.
+        """
         self._seek(ends)
-        while ends is None or any(self.books.positions[p] < end for p, end in ends.items()):
+        while ends is None or not self._renew_at or self._is_behind(ends):
             try:
                 self._step(ends)
                 self._failed = 0
@@ -85,6 +91,9 @@ class Copying:
             except KafkaError:
                 self._make_sure()
                 raise
+
+    def _is_behind(self, ends: dict[int, int]) -> bool:
+        return any(self.books.positions[p] < end for p, end in ends.items())
 
     def _make_sure(self) -> None:
         """Raise the state of a deleted or recreated topic instead of its various errors.
@@ -136,12 +145,14 @@ class Copying:
 
     def _commit(self) -> None:
         books, found = self.books, self._found()
-        if found != books.positions:
+        moved = found != books.positions
+        if moved or self._clock() >= self._renew_at:
             self._writer.commit(found)
+            self._renew_at = self._clock() + RENEW_AFTER
             books.positions = found
             books.records += books.open_records
             books.bytes += books.open_bytes
-            books.steps += 1
+            books.steps += moved
             books.open_records = books.open_bytes = 0
         lags = [lag for lag in self._consumer.lag().values() if lag is not None]
         books.lag = sum(lags) if lags else None

@@ -106,11 +106,16 @@ class Complaints(logging.Handler):
     """Collects exceptions that a client survived but logged: each is a bug, also at its end."""
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self.violations: list[Violation] = []
+        self.repeats = 0
+        """Warnings that records will be read again."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a log record with a traceback."""
+        """Keep a log record with a traceback, and count warnings of repeated records."""
+        self.repeats += "will be read again" in record.msg
+        if record.levelno < logging.ERROR:
+            return
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             text = f"logged: {record.getMessage()}: {type(error).__name__}: {error}"

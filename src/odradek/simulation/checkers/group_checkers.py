@@ -6,20 +6,26 @@ nothing, or a `Violation`. It holds for both protocols. Must not change the obse
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.zombie_leader import committed_to_zombies
 from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupShard
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
+
+RENEWED_WITHIN = 120.0
+"""Seconds by which faults may delay the renewal of a committed offset."""
 
 
 class MemberView(Protocol):
@@ -39,6 +45,10 @@ class MemberView(Protocol):
 
     def lost(self, partition: TopicPartition) -> bool:
         """Return whether the client lost the partition and the application doesn't know."""
+
+    @property
+    def auto_commits(self) -> bool:
+        """Whether its client commits by itself."""
 
     def position(self, partition: TopicPartition) -> int | None:
         """Return the client's position; None if it has none."""
@@ -108,6 +118,12 @@ class GroupLedger:
     be returned; a position that was lost before it was committed is looked up again."""
     hits: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
+    gentle: bool = False
+    """No fault refuses commits, or makes the group forget a member that lives."""
+    warnings: Callable[[], int] = lambda: 0
+    """How often clients have warned that records will be read again."""
+    kept: dict[TopicPartition, float] = field(default_factory=dict)
+    """When a member with auto-commit last owned a partition, as far as its coordinator knew."""
     _known_lives: dict[str, str] = field(default_factory=dict)
 
     # Topics that are deleted and recreated
@@ -365,6 +381,10 @@ class GroupLedger:
                 self.committers.setdefault(place, {})[member_id] = self.now
             self.owed_from.setdefault(place, committed.offset)
 
+    def reached(self, place: TopicPartition) -> int:
+        """Return the highest committed offset, before late commits have set it back."""
+        return max(self.taken.get(place, (0, None))[0], self.set_back.get(place, 0))
+
     def shard(self) -> GroupShard | None:
         """Return the coordinator's state, if the group has a coordinator now."""
         groups = self.cluster.groups
@@ -408,6 +428,7 @@ class GroupLedger:
         shard = self.shard()
         if shard is None:
             return
+        self._check_kept(shard)
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
                 continue  # its topic was deleted, and its offsets are about to be
@@ -418,6 +439,29 @@ class GroupLedger:
             self._check_in_hand(partition, committed.offset, shard)
         if self.violations:
             raise self.violations[0]
+
+    def _check_kept(self, shard: GroupShard) -> None:
+        """Check that no committed offset expires while a member with auto-commit owns its partition.
+
+        Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal.
+        """
+        retention = shard.settings.offsets_retention
+        if retention == math.inf:
+            return
+        for name, stints in self.stints.items():
+            member = self.members[name]
+            if member.auto_commits and self.is_member(member.identity[0]):
+                self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
+        stored = shard.committed(self.group_id).stable
+        for topic in self.cluster.topics:
+            life = self.life(topic)
+            for index in range(len(self.cluster.topics[topic].partitions)):
+                place, partition = TopicPartition(life, index), TopicPartition(topic, index)
+                gone = place in self.taken and partition not in stored
+                since = self.now - self.kept.get(place, -math.inf)
+                if gone and since < retention - RENEW_AFTER - RENEWED_WITHIN:
+                    text = f"{place} has expired {since:.0f} s after its last owner"
+                    self.violations.append(Violation(f"{self.now}: the committed offset of {text}"))
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
         """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
@@ -470,6 +514,23 @@ class GroupLedger:
                     f"{place} at {offset} wasn't returned again: the member that processed it died"
                 )
         return ""
+
+    def orphans(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """Return the partitions without an owner, with the generation of the stable group."""
+        shard = self.shard()
+        group = shard.groups.get(self.group_id) if shard is not None else None
+        if group is None or not group.members:
+            return {}
+        if isinstance(group, ConsumerProtocolGroup):
+            generation = group.epoch
+        elif group.state is ClassicState.STABLE:
+            generation = group.generation
+        else:
+            return {}
+        owned = {p for stints in self.stints.values() for p in stints}
+        there = self.cluster.topics
+        places = [TopicPartition(t, n) for t in topics for n in range(len(there[t].partitions))]
+        return dict.fromkeys((p for p in places if p not in owned), generation)
 
     def verify(self, topic: str) -> None:
         """Check that every record of the log was returned, unchanged."""

@@ -1,7 +1,8 @@
 """Define the faults of applications: leave, die, stop polling, be stopped, resubscribe.
 
 In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. They apply
-to members of groups and have no effect on other clients. Must not know how a member reacts.
+to members of groups and their topics and have no effect on other clients. Must not know how a
+member reacts.
 """
 
 from __future__ import annotations
@@ -50,4 +51,8 @@ APPLICATION: dict[str, Verb] = {
     ),
     "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
     "subscribe_anew": Verb("let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")),
+    "quiet": Verb(
+        "let no records be written to the group's topics for that time",
+        {"seconds": _LONG}, lambda stage, a: stage.be_quiet(**a), 0,
+    ),
 }  # fmt: skip

@@ -52,8 +52,14 @@ class Stage:
     """Other clusters, to which connections may be misrouted."""
     members: dict[str, Any] = field(default_factory=dict)
     """The members of a group by name, for `application_verbs`."""
+    quiet_until: float = 0.0
+    """No records are written to the topics of a group before this time."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often faults had an effect, by effect."""
+
+    def be_quiet(self, seconds: float) -> None:
+        """Let no records be written to the topics of a group for this time."""
+        self.quiet_until = max(self.quiet_until, self.world.now + seconds)
 
     def replace_cluster(self, **how: Any) -> None:
         """Let the front door connect to a different cluster with the same topics."""

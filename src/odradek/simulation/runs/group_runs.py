@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Collection
 
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
@@ -24,7 +25,7 @@ from odradek.simulation.logs.partition_log import check_batch
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.held_records import HoldingDriver
 from odradek.simulation.runs.processing_workload import ProcessorDriver
-from odradek.simulation.runs.runs import Run
+from odradek.simulation.runs.runs import EXPIRY_INTERVAL, Run
 from odradek.simulation.runs.schedule import (
     GROUP_ID,
     GROUPED,
@@ -42,8 +43,17 @@ SETTLED_WITHIN = 120.0
 LEFT_WITHIN = 20.0
 """The current poll and commit end first."""
 LOOK_EVERY = 0.5
-ORDERLY = frozenset(("leave", "grow_topic"))
+OWNED_WITHIN = 35.0
+"""Virtual seconds beyond the members' timeouts until each partition of a stable group has an owner:
+the description that a static member asks for when it returns may be late by 25 s."""
+ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
+REPEATS = frozenset(("raises", "retries", "besides"))
+"""Habits with which `poll` may return a record to an application twice."""
+GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
+"""Faults after which each commit of an orderly close is accepted in time, if answers are late by no
+more than `SLOW` seconds."""
+SLOW = 5.0
 
 
 class Seat:
@@ -124,13 +134,18 @@ class GroupRun(Run):
         self.processes = any(c.kind == PROCESSOR for c in schedule.clients)
         self.inputs = list(schedule.topics) if self.processes else [TOPIC, *schedule.topics]
         configs = [c.config for c in schedule.clients]
+        slow = [f.arguments["seconds"] for f in schedule.faults if f.verb == "slow_api"]
         self.ledger = GroupLedger(
             GROUP_ID,
             cluster,
             hits=self.stage.hits,
             by_id=any(c.get("group.protocol") == "consumer" for c in configs),
             latest=any(c.get("auto.offset.reset") == "latest" for c in configs),
+            gentle=self._has_only(GENTLE) and max(slow, default=0.0) <= SLOW,
+            warnings=lambda: self.complaints.repeats,
         )
+        self._orphans: dict[TopicPartition, tuple[int, float]] = {}
+        """The generation in which a partition has no owner, and since when."""
         groups.observers.append(self.ledger.commits)
         self.history = History()
         self.members: list[MemberDriver] = []
@@ -169,6 +184,9 @@ class GroupRun(Run):
     def write(self, rng: random.Random) -> None:
         """Append some records now, and again until the faults end."""
         if self.world.now >= self.schedule.heal_at:
+            return
+        if self.world.now < self.stage.quiet_until:
+            self.world.at(self.stage.quiet_until, lambda: self.write(rng))
             return
         for topic in self.inputs:
             there = self.stage.cluster.topics.get(topic)
@@ -227,11 +245,14 @@ class GroupRun(Run):
         (Processors may time out after the markers of their last transactions, and abort.)
         """
         habits = [c.habits for c in self.schedule.clients]
+        calm = self._has_only(ORDERLY) and not self.processes
+        return calm and not any(h.get(name) for h in habits for name in REPEATS)
+
+    def _has_only(self, verbs: Collection[str]) -> bool:
         schedule = self.schedule
-        orderly = {f.verb for f in schedule.faults} <= ORDERLY and not schedule.link.loss
+        only = {f.verb for f in schedule.faults} <= {*verbs} and not schedule.link.loss
         # (In a run with SASL, brokers may refuse all credentials for some time.)
-        calm = orderly and schedule.session is None and not self.processes
-        return calm and not any(h.get("raises") or h.get("retries") for h in habits)
+        return only and schedule.session is None
 
     def _advance(self, until: float) -> None:
         while self.world.now < until:
@@ -260,10 +281,40 @@ class GroupRun(Run):
                 free[0].begin()
             for driver in self.members:
                 driver.hurry()
-            if self.world.now >= end:
+            orphan = self._orphan()
+            if orphan or self.world.now >= end:
                 who = "; ".join(self._explain(d) for d in self.members if not d.over)
-                raise Violation(f"{SETTLED_WITHIN:.0f} s after the last fault {missing}: {who}")
+                what = orphan or f"{SETTLED_WITHIN:.0f} s after the last fault {missing}"
+                raise Violation(f"{what}: {who}")
             self._advance(self.world.now + LOOK_EVERY)
+
+    def _orphan(self) -> str:
+        """Describe a partition without an owner, though its group is stable for long enough."""
+        now, before = self.world.now, self._orphans
+        self._orphans = {
+            place: before[place]
+            if before.get(place, (None,))[0] == generation
+            else (generation, now)
+            for place, generation in self.ledger.orphans(self.inputs).items()
+        }
+        for place, (generation, since) in self._orphans.items():
+            if now - since > self._owned_within:
+                return (
+                    f"{place} has had no owner for {now - since:.0f} s, though the group is stable "
+                    f"in generation {generation}"
+                )
+        return ""
+
+    @property
+    def _owned_within(self) -> float:
+        """Timeouts of members, after which a rebalance may have to wait for one of them."""
+        longest = 0.0
+        for client in self.schedule.clients:
+            config = settings(client)
+            names = {"max.poll.interval.ms", "session.timeout.ms", "metadata.max.age.ms"}
+            given = [config[name] for name in sorted(names & client.config.keys())]
+            longest = max(longest, sum(given))
+        return OWNED_WITHIN + longest
 
     def _missing(self) -> str:
         for topic in self.inputs:
@@ -320,6 +371,8 @@ class GroupRun(Run):
 
         The positions of idle partitions must be committed, too.
         """
+        if "offsets_retention" in self.schedule.cluster:
+            self._advance(self.world.now + 2 * EXPIRY_INTERVAL)
         for topic in self.inputs if self._commits_by_itself else ():
             if missing := self._uncommitted(topic):
                 raise Violation(f"all members have left in order, and {missing}")

@@ -12,23 +12,29 @@ from typing import Any
 from weakref import ref
 
 from odradek.clients.caller_flow import CallerFlow
-from odradek.clients.consumer.group.consumer_group import ConsumerGroup
-from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.clients.consumer.group.consumer_group import LEAVING_SHARE, ConsumerGroup
+from odradek.clients.consumer.group.group_commits import Committing
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.checkers.own_commits import OwnCommits
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller
-from odradek.simulation.runs.habits import COMMIT_TIMEOUT, Habits
+from odradek.simulation.runs.habits import COMMIT_TIMEOUT, HASTY, Habits
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
-LEAVE_TIMEOUT = 10.0
+LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
+"""Timeouts of an orderly close: the second one if nothing but late answers can delay it."""
+COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
+"""Seconds of an orderly close for its last commit."""
 
 
 class ApplicationError(Exception):
@@ -63,6 +69,7 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = -1
         """The highest generation in which a callback was called."""
         self._idle_until = 0.0
+        self.own_commits = OwnCommits(ledger, COMMITTED_WITHIN)
         super().__init__(stage, client, mode, checkers)
 
     @property
@@ -87,6 +94,11 @@ class MemberDriver(ReadingDriver):
         return self.config["group.instance.id"] is not None
 
     @property
+    def auto_commits(self) -> bool:
+        """Whether its client commits by itself."""
+        return bool(self.config["enable.auto.commit"])
+
+    @property
     def stays(self) -> bool:
         """Whether it is running and won't leave."""
         return not self.over and (self._back or not self._leaving)
@@ -104,13 +116,27 @@ class MemberDriver(ReadingDriver):
 
     def begin(self) -> None:
         """Subscribe, and begin to poll."""
-        lose = self.group.lose
+        lose, commit = self.group.lose, self.group.commits.commit
 
         def noted(partitions: Collection[TopicPartition]) -> Flow[float]:
             self._lost.update(dict.fromkeys(partitions))
+            self.own_commits.loses(partitions)
             return lose(partitions)
 
+        def begun(
+            asked: AskedCommit, *given: Any, unasked: bool = False, **more: Any
+        ) -> Committing:
+            states = self.engine.subscription.partitions
+            renewed = {
+                p for p, o in asked.offsets.items() if p in states and states[p].committed is o
+            }
+            wrong = self.own_commits.begins(self, asked, renewed if unasked else None)
+            self.violations += [wrong] if wrong is not None else []
+            return commit(asked, *given, unasked=unasked, **more)
+
         self.group.lose = noted  # type: ignore[method-assign]  # revoking isn't excused
+        if self.auto_commits:
+            self.group.commits.commit = begun  # type: ignore[method-assign]
         self._subscribe()
 
     def _subscribe(self) -> None:
@@ -145,7 +171,12 @@ class MemberDriver(ReadingDriver):
     def hurry(self) -> None:
         """Let the application poll again and work fast."""
         self.habits = replace(
-            self.habits, work=0.05, most=100, holds=min(0.05, self.habits.holds), retries=0.0
+            self.habits,
+            work=0.05,
+            most=100,
+            holds=min(0.05, self.habits.holds),
+            retries=0.0,
+            besides=0.0,
         )
         if self._idle_until > self.world.now and not self._frozen:
             self._idle_until = 0.0
@@ -247,12 +278,20 @@ class MemberDriver(ReadingDriver):
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
         """Process the records that `poll` returned, and poll again."""
-        if not self.habits.commits:
+        if not (self.habits.commits or self.habits.besides):
             self.ledger.works_on(self, first)
         if records and self.habits.commits:
             self._before_next_poll("commit", self.consumer.commit(None, COMMIT_TIMEOUT))
+        elif records and self._besides():
+            some = records[: self.rng.randint(1, len(records))]
+            ends = {r.topic_partition: OffsetAndMetadata(r.offset + 1) for r in some}
+            commit = self.consumer.commit(ends, self.rng.choice(HASTY))
+            self._before_next_poll("commit besides", commit)
         else:
             self._later(self.rng.uniform(0.0, self.habits.work))
+
+    def _besides(self) -> bool:
+        return self.habits.besides > 0.0 and self.rng.random() < self.habits.besides
 
     def _before_next_poll(self, what: str, flow: CallerFlow[Any]) -> None:
         """Run the application's calls, and poll again when they have ended."""
@@ -298,8 +337,16 @@ class MemberDriver(ReadingDriver):
         self._polling = True
         self.ledger.works_on(self, {})
         consumer = self.consumer
-        leave = consumer.unsubscribe if self._back else consumer.leave_and_close
-        flow = leave(LEAVE_TIMEOUT)
+        # An exception ends a `with` block before the application is through with its records.
+        through = self._back or not self._besides()
+        if self.auto_commits and through:
+            self.own_commits.closes(self)
+        timeout = PATIENT_LEAVE if self.ledger.gentle else LEAVE_TIMEOUT
+        flow = (
+            consumer.unsubscribe(timeout)
+            if self._back
+            else consumer.leave_and_close(timeout, through=through)
+        )
         self.caller.begin(
             f"{self.name}: leave", flow, lambda _: self._left(), lambda error: self._left(error)
         )
@@ -307,6 +354,8 @@ class MemberDriver(ReadingDriver):
     def _left(self, error: Exception | None = None) -> None:
         if error is not None and not isinstance(error, KafkaError | ApplicationError):
             raise error
+        if (wrong := self.own_commits.closed(self)) is not None:
+            self.violations.append(wrong)
         if self.consumer.closed:
             self._end()
         elif self._back:

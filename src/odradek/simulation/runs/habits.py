@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 COMMIT_TIMEOUT = 3.0
+HASTY = (0.5, 3.0)
+"""Timeouts of commits besides those of the client."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
@@ -24,6 +26,8 @@ class Habits:
     """Maximum number of records per poll."""
     commits: bool = False
     """Whether the application commits after each poll; otherwise the client does."""
+    besides: float = 0.0
+    """Share of polls after which an application commits although its client commits, too."""
     pattern: str | None = None
     raises: bool = False
     """Whether some of its callbacks fail."""

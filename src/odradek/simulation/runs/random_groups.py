@@ -16,6 +16,7 @@ from typing import Any
 from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.faults.verbs import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
 from odradek.simulation.runs.random_identities import with_identities
+from odradek.simulation.runs.random_ownership import with_ownership
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
     CUTS,
@@ -50,6 +51,8 @@ REMOVALS = (25, 69, 110)
 and, if the error was false, with its old epoch: then its old records can't be distinguished from
 new ones, and no transaction can be exact. Other ledgers allow reading twice."""
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
+STATIC = 0.25
+"""The share of static members."""
 AIMED = 0.7
 """Share of hostile responses in the APIs of groups and transactions."""
 WRITES: tuple[dict[str, Any], ...] = (
@@ -70,11 +73,6 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     grows = rng.random() < 0.2
     if grows:  # by default a leader checks every five minutes
         common["metadata.max.age.ms"] = rng.choice([2000, 20000])
-    # A static leader that returns is told to skip the assignment (KIP-814). It can't know that the
-    # topic has grown since, nor that the first half of a cooperative assignment had revoked
-    # partitions: no member would have them until the next rebalance.
-    cooperative = "cooperative" in common.get("partition.assignment.strategy", "")
-    static = 0.0 if grows or cooperative else 0.25
     raises = rng.random() < 0.1
     count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
     isolation = derived_rng(seed, "isolation")
@@ -84,7 +82,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         config, habits = dict(client.config), dict(client.habits)
         if writes:  # exactly once holds for both levels: the inputs have no transactions
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
-        if rng.random() < static:
+        if rng.random() < STATIC:
             config["group.instance.id"] = f"instance-{number}"
         if raises:
             habits["raises"] = True
@@ -107,7 +105,8 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         _cluster(rng, writes=writes),
     )
     schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
-    return with_identities(schedule, seed, short=short)
+    schedule = with_identities(schedule, seed, short=short)
+    return schedule if writes else with_ownership(schedule, seed, short=short)
 
 
 def _common(rng: random.Random) -> dict[str, Any]:

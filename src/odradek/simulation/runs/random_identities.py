@@ -63,15 +63,9 @@ def _protocol(schedule: Schedule) -> str:
 def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
     """Return whether no topic may be recreated in this group.
 
-    A classic static leader that returns must not assign partitions (KIP-814), and so misses topics
-    that were created meanwhile. Below transaction.version 2, transactions identify topics by name
-    only, as in `BY_NAME`.
+    Below transaction.version 2, transactions name topics by name only, as in `BY_NAME`.
     """
-    by_name = writes and schedule.cluster["transaction_version"] < WITH_IDS
-    if _protocol(schedule) == "consumer":
-        return by_name
-    static = any("group.instance.id" in c.config for c in schedule.clients)
-    return static or by_name
+    return writes and schedule.cluster["transaction_version"] < WITH_IDS
 
 
 def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:

@@ -51,7 +51,9 @@ LOSSY_WITHIN = 3 * CONVERGED_WITHIN
 """The same if links still lose frames: each lost response may cost as much as a silent connection,
 and two in a row occurred once in 190,701 schedules."""
 BEGINS_WITHIN = 2.0
-"""Seconds within which calls begin if responses are slow."""
+"""Seconds within which calls are made whose answers take their time."""
+EXPIRY_INTERVAL = 10.0
+"""Seconds between two searches for offsets that have expired, if they expire at all."""
 WRITTEN_BEFORE = 3
 """Records in each partition before the first client starts."""
 
@@ -198,6 +200,9 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
     groups, transactions = cluster.group_settings, cluster.transactions
     groups.initial_rebalance_delay = given.get("initial_rebalance_delay", 0.0)
     groups.strict_epochs = bool(given.get("strict_epochs", False))
+    if "offsets_retention" in given:
+        groups.offsets_retention = given["offsets_retention"]
+        groups.offsets_check_interval = EXPIRY_INTERVAL
     if "release" in given:
         release_of_all(cluster, str(given["release"]))
     if "coordinators" in given:

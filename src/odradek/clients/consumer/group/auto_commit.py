@@ -6,9 +6,10 @@ begin later, and skip records in between (R-GR-6). Out: commits; a failure is lo
 commit repeats it. Must not commit records that the caller may still process (R-GR-1): to keep at
 least once, the records of a loop only count when the caller requests more.
 
-The committed offset of a partition without new records is committed again within `RENEW_AFTER`, and
-at the end. Brokers count `offsets.retention.minutes` from an offset's last commit: with the
-consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211) always.
+The committed offset of a partition without new records is committed again within `RENEW_AFTER`,
+and at the end (R-GR-3). Brokers count `offsets.retention.minutes` from an offset's last commit:
+with the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211)
+always.
 """
 
 from __future__ import annotations

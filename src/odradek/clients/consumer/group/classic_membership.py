@@ -22,6 +22,7 @@ from odradek.clients.consumer.group.classic_join import (
 )
 from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
+from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.group.unowned_partitions import find_unowned
@@ -51,8 +52,6 @@ logger = logging.getLogger("odradek.consumer")
 
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
-LOOK_TIMEOUT = 10.0
-"""Timeout of the group's description that a static member requests when it returns, in seconds."""
 LEAVE_TIMEOUT = 5.0
 """Seconds for leaving without a request of the caller, as a courtesy to the other members: the
 session timeout has the same effect, only later. `close()` may take as long as its caller allows."""
@@ -87,8 +86,11 @@ class ClassicMembership(Life):
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
         self._pause: float = config.backoff("retry.backoff").base
+        self._patience = patience(config)
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
         """Unexpected errors since it was last stable."""
+        self._looks = Backoff(config.backoff("retry.backoff"), rng)
+        """Failed searches for partitions without an owner."""
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
@@ -233,16 +235,27 @@ class ClassicMembership(Life):
         first one, so the coordinator begins a rebalance.
         """
         now = yield START
-        found = yield from find_unowned(self._group, self._metadata, now + LOOK_TIMEOUT)
-        reason = None if found is None else f"{found} has no owner"
-        snapshot = self._metadata.snapshot
-        if reason is None and snapshot is not None:
-            missing = next((t for t in unknown if snapshot.topic(t) is None), None)
-            if missing is not None:
-                reason = f"the leader may not look for topic {missing}, which doesn't exist"
-        same = self.state is MemberState.STABLE and self.generation == generation
-        if reason is not None and same:
-            self.rejoin(reason, self._engine.now)
+        group = self._group
+        while self.state is MemberState.STABLE and self.generation == generation:
+            try:
+                found = yield from find_unowned(group, self._metadata, now + self._patience)
+            except KafkaError as error:
+                logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
+                if is_refusal(error) or self._engine.ended is not None:
+                    return
+                now = yield Wait((), self._looks.failed(self._engine.now))
+                continue
+            self._looks.succeeded()
+            reason = None if found is None else f"{found} has no owner"
+            snapshot = self._metadata.snapshot
+            if reason is None and snapshot is not None:
+                missing = next((t for t in unknown if snapshot.topic(t) is None), None)
+                if missing is not None:
+                    reason = f"the leader may not look for topic {missing}, which doesn't exist"
+            same = self.state is MemberState.STABLE and self.generation == generation
+            if reason is not None and same:
+                self.rejoin(reason, self._engine.now)
+            return
 
     def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
         if joined.skip_assignment:

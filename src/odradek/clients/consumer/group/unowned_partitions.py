@@ -8,8 +8,6 @@ to more topics, or if topics have grown, only this search shows it. Must not: re
 
 from __future__ import annotations
 
-import logging
-
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
 from odradek.clients.consumer.group.membership import Group
 from odradek.common.errors import KafkaError
@@ -19,8 +17,6 @@ from odradek.metadata.metadata import Metadata
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
-logger = logging.getLogger("odradek.consumer")
-
 STABLE = "Stable"
 
 
@@ -28,7 +24,7 @@ def find_unowned(group: Group, metadata: Metadata, deadline: float) -> Flow[Topi
     """Return a partition that members subscribe to and none is assigned, if there is one.
 
     Topics that aren't in the metadata of this consumer are left out. In a group that isn't stable,
-    a rebalance assigns all partitions anyway.
+    a rebalance assigns all partitions anyway. Raises the error of a group that can't be described.
     """
     yield START
 
@@ -36,26 +32,22 @@ def find_unowned(group: Group, metadata: Metadata, deadline: float) -> Flow[Topi
         code = answer.groups[0].error_code if answer.groups else 0
         return error_for(code) if code else None
 
-    try:
-        answer = yield from group.coordinator.ask(
-            f"members of group {group.group_id!r}",
-            lambda _: DescribeGroupsRequest([group.group_id]),
-            DescribeGroupsResponse,
-            check,
-            deadline,
-        )
-        described = answer.groups[0] if answer.groups else None
-        if described is None or described.group_state != STABLE:
-            return None
-        topics: set[str] = set()
-        owned: set[TopicPartition] = set()
-        for m in described.members:
-            who = m.group_instance_id, m.member_id
-            topics.update(decode_subscription(m.member_metadata, *who).topics)
-            owned.update(decode_assignment(m.member_assignment).partitions)
-    except KafkaError as error:
-        logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
+    answer = yield from group.coordinator.ask(
+        f"members of group {group.group_id!r}",
+        lambda _: DescribeGroupsRequest([group.group_id]),
+        DescribeGroupsResponse,
+        check,
+        deadline,
+    )
+    described = answer.groups[0] if answer.groups else None
+    if described is None or described.group_state != STABLE:
         return None
+    topics: set[str] = set()
+    owned: set[TopicPartition] = set()
+    for m in described.members:
+        who = m.group_instance_id, m.member_id
+        topics.update(decode_subscription(m.member_metadata, *who).topics)
+        owned.update(decode_assignment(m.member_assignment).partitions)
     snapshot = metadata.snapshot
     for topic in sorted(topics):
         found = snapshot.topic(topic) if snapshot is not None else None

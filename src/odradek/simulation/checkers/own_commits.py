@@ -1,0 +1,95 @@
+"""Checks of the commits of one group member whose client commits by itself (`enable.auto.commit`).
+
+In: commits as the client begins them, the beginnings and ends of orderly closes. Out: violations.
+`GroupLedger` has the coordinator's side, which can't tell a renewal from a request that arrives
+late. Must not: make commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.common.types import TopicPartition
+from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, Stint
+from odradek.simulation.checkers.invariants import Violation
+
+
+class OwnCommits:
+    """The commits of one member, from its first one to its last close."""
+
+    def __init__(self, ledger: GroupLedger, budget: float) -> None:
+        """`budget`: the seconds of an orderly close in which its commit must succeed."""
+        self._ledger = ledger
+        self._budget = budget
+        self._begun: dict[TopicPartition, tuple[Stint | None, bytes | None, int, bool]] = {}
+        """The last commit of each partition: ownership, topic id, offset, whether it was the
+        caller's, perhaps repeated by the client."""
+        self._due: dict[TopicPartition, int] | None = None
+        """While the member closes: the offsets after its last records, by the topic's life."""
+        self._closing_since = 0.0
+        self._warnings = 0
+
+    def begins(
+        self, member: MemberView, commit: AskedCommit, renewed: Container[TopicPartition] | None
+    ) -> Violation | None:
+        """Note a commit; return a violation if the client sets the group back by itself.
+
+        `renewed`: None if the caller asked for the commit, else the partitions whose offset is the
+        last one that was committed (R-GR-3). After a commit of the caller that failed, the client
+        may go back to what the caller is through with, but no renewal may replace it.
+        """
+        ledger = self._ledger
+        stints = ledger.stints.get(member.name, {})
+        found = None
+        for partition, offset in commit.offsets.items():
+            now = stints.get(partition), commit.ids.get(partition)
+            *before, last, asked = self._begun.get(partition, (None, None, 0, False))
+            back = before == [*now] and offset.offset < last
+            if renewed is not None and back and (partition in renewed or not asked):
+                found = Violation(
+                    f"{ledger.now}: {member.name} commits {partition} at {offset.offset} by itself "
+                    f"after it has begun a commit at {last}"
+                )
+            repeated = asked and before == [*now] and offset.offset == last
+            self._begun[partition] = *now, offset.offset, renewed is None or repeated
+        return found
+
+    def closes(self, member: MemberView) -> None:
+        """Note what an orderly close must commit: all that was returned and isn't lost."""
+        ledger = self._ledger
+        self._closing_since, self._warnings = ledger.now, ledger.warnings()
+        fenced = not ledger.is_member(member.identity[0])
+        stints = {} if fenced else ledger.stints.get(member.name, {})
+        self._due = {
+            TopicPartition(stint.life, partition.partition): stint.next_offset
+            for partition, stint in stints.items()
+            if stint.next_offset is not None and not member.lost(partition)
+        }
+
+    def loses(self, partitions: Collection[TopicPartition]) -> None:
+        """Expect no commit of these any more."""
+        for partition in partitions if self._due else ():
+            self._due.pop(self._ledger.place(partition), None)
+
+    def closed(self, member: MemberView) -> Violation | None:
+        """Return a violation if an orderly close has left out records that weren't fenced.
+
+        If the schedule has no faults that refuse commits, neither a WARNING nor time that is up is
+        an excuse.
+        """
+        ledger, due = self._ledger, self._due
+        self._due = None
+        late = ledger.now - self._closing_since >= self._budget
+        if due is None or (not ledger.gentle and (late or ledger.warnings() > self._warnings)):
+            return None
+        ledger.hits["orderly close within its time"] += 1
+        for place, offset in due.items():
+            found = ledger.reached(place)
+            if place.topic == ledger.life(place.topic.partition("#")[0]) and found < offset:
+                return Violation(
+                    f"{ledger.now}: {member.name} has closed in order within "
+                    f"{ledger.now - self._closing_since:.1f} s; {place} was returned up to "
+                    f"{offset}, and is committed up to {found}"
+                )
+        return None

@@ -1,0 +1,60 @@
+"""The search finds faults of groups that were mended (issue 48), with the code as it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.test_explore import REGRESSIONS
+
+from odradek.clients.consumer.group.auto_commit import AutoCommit
+from odradek.clients.consumer.group.classic_leader import Leader
+from odradek.clients.consumer.group.classic_membership import ClassicMembership
+from odradek.clients.consumer.partition_state import PartitionState
+from odradek.network.flow import START, Flow
+from odradek.simulation.runs.explore import run_schedule
+from odradek.simulation.runs.schedule import load
+
+
+def _nothing(*_: Any) -> Flow[None]:
+    yield START
+
+
+def _forget_debts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClassicMembership, "_look_for_unowned", _nothing)
+    patch.setattr(Leader, "_note_withheld", lambda *_: None)
+
+
+def _cancel_joins(patch: pytest.MonkeyPatch) -> None:
+    def hold(self: ClassicMembership) -> None:
+        self._stop()
+        self._running = self._engine.start(self._hold())
+
+    patch.setattr(ClassicMembership, "hold", hold)
+
+
+def _renew_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AutoCommit, "_renewals", lambda *_: {})
+
+
+def _renew_beside_doubt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionState, "commit_in_doubt", lambda *_: None)
+
+
+FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "each_partition_of_a_stable_group_has_an_owner": (_forget_debts, "has had no owner for"),
+    "an_orderly_close_beside_a_join_commits": (_cancel_joins, "has closed in order"),
+    "no_offset_of_an_idle_partition_expires": (_renew_nothing, "has expired"),
+    "a_renewal_never_lowers_an_offset": (_renew_beside_doubt, "by itself after it has begun"),
+}
+"""By recorded schedule: the code of before, and what the checkers say of it."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_before_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the schedule holds: `test_explore.py` runs all that are recorded."""
+    broken, words = FAULTS[name]
+    broken(monkeypatch)
+    outcome = run_schedule(load(REGRESSIONS / f"{name}.json"))
+    assert words in str(outcome.violation)
