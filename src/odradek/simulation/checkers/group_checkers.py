@@ -441,7 +441,7 @@ class GroupLedger:
             raise self.violations[0]
 
     def _check_kept(self, shard: GroupShard) -> None:
-        """Check that no committed offset expires while a member with auto-commit owns its partition.
+        """Check that no committed offset expires while an auto-committing member owns it.
 
         Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal.
         """
