@@ -303,8 +303,8 @@ class MetadataUpdater:
             if self._rebootstraps:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
             return RebootstrapRequiredError("the broker requires a rebootstrap")
+        # an error of any kind: other brokers are asked
         if response.error_code:
-            # of any kind: other brokers are asked
             return KafkaError(str(error_for(response.error_code)))
         if not response.brokers:
             return KafkaError("the response contains no brokers")
