@@ -16,7 +16,7 @@ from odradek.protocol.messages.offset_commit import API as COMMIT
 from odradek.simulation.coordinators.committed_offsets import Committed
 
 RETENTION = 900.0
-QUIET = {"fetch_max_wait_ms": 20_000}
+QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
 """Of consumers that read nothing for long: few fetches."""
 
 
