@@ -19,7 +19,7 @@ from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.testing import KafkaSimulation
 
 RETENTION = 900.0
-QUIET = {"fetch_max_wait_ms": 20_000}
+QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
 """Of consumers that read nothing for long: few fetches."""
 
 

@@ -80,7 +80,8 @@ def test_what_is_unreleased_belongs_to_the_version(release: ModuleType, checkout
 def test_what_is_public_is_written_down(
     release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, done = subprocess.run, []
+    run = subprocess.run
+    done: list[Any] = []
 
     def once(*words: Any, **options: Any) -> Any:
         """Run the tool the first time: it takes seconds, and nothing that it reads changes."""
