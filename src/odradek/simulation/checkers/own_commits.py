@@ -69,8 +69,9 @@ class OwnCommits:
 
     def loses(self, partitions: Collection[TopicPartition]) -> None:
         """Expect no commit of these any more."""
-        for partition in partitions if self._due else ():
-            self._due.pop(self._ledger.place(partition), None)
+        due = self._due or {}
+        for partition in partitions:
+            due.pop(self._ledger.place(partition), None)
 
     def closed(self, member: MemberView) -> Violation | None:
         """Return a violation if an orderly close has left out records that weren't fenced.
