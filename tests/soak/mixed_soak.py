@@ -140,6 +140,9 @@ class MixedGroup:
         )
         self._jvm = jvm
         self._rng = random.Random(f"{plan.seed}/{kind}")
+        self._growing = False
+        """Partitions are added in this step. A static leader of another client that returns to the
+        group doesn't notice them (KIP-814), so only Odradek returns to static places meanwhile."""
         self._serial = 0
         self._changed = threading.Condition()
         self._log = (plan.folder / f"{kind}.jsonl").open("w")
@@ -273,9 +276,9 @@ class MixedGroup:
     def _fill(self, place: int) -> None:
         """Start a member; a static place keeps its topics, unless Odradek returns to it."""
         client = self._rng.choice(KINDS[self.kind])
-        if self._rng.random() < 0.4:
-            client = "ours"
         before = self._before.get(place)
+        if self._rng.random() < 0.25 or (before is not None and self._growing):
+            client = "ours"
         static = before is not None or self._rng.random() < 0.5
         topics = self._topics_for(client)
         if before is not None and client not in OURS:
@@ -393,6 +396,7 @@ class MixedGroup:
         chosen = self._rng.choices(ACTIONS, k=self._rng.choice((1, 1, 2, 3)))
         if not self.live() or (len(self.live()) == 1 and self._rng.random() < 0.7):
             chosen.insert(0, "join")
+        self._growing = not {"partitions", "topic"}.isdisjoint(chosen)
         for action in chosen:
             self.actions[action] += 1
             self._write(2)
