@@ -25,6 +25,7 @@ class Member:
     name: str
     identity: tuple[str, int] = ("", 1)
     static: bool = False
+    auto_commits: bool = False
     gone: set[TopicPartition] = field(default_factory=set)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
