@@ -273,7 +273,8 @@ class _Batch:
             if partition in found or not one.rows:
                 continue
             if one.transaction is not None:
-                _, *identity = one.transaction
+                t = one.transaction
+                identity = t.producer_id, t.epoch, t.version_2
                 found[partition] = Entry(partition, *identity, *one.content)
             elif no_ledger:  # 0.2 has committed it
                 found[partition] = Entry(partition, *NO_TRANSACTION, *one.content)
