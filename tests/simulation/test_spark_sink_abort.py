@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -74,11 +75,11 @@ class Job:
         ).write(iter([rows]))
 
     def commit(self, messages: Sequence[SinkCommit | None], batch: int = 0) -> None:
-        given = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
+        given: Any = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
         commit_batch(self.options, messages, batch=batch, **given)
 
     def abort(self, messages: Sequence[SinkCommit | None], batch: int = 0) -> None:
-        given = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
+        given: Any = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
         abort_batch(self.options, messages, batch=batch, **given)
 
     def prepared(self) -> PreparedTransaction:
@@ -150,8 +151,8 @@ def test_coordinators_that_crash_delay_the_end_but_dont_change_it(version: int) 
     scene = job.scene
     for number in scene.cluster.brokers:
         at = scene.world.now + 0.05 * number
-        scene.world.at(at, lambda n=number: scene.cluster.crash(n))
-        scene.world.at(at + 4.0, lambda n=number: scene.cluster.restart(n))
+        scene.world.at(at, partial(scene.cluster.crash, number))
+        scene.world.at(at + 4.0, partial(scene.cluster.restart, number))
     job.commit(messages)
     assert scene.visible() == [0, 1, 2, 3]
 

@@ -9,6 +9,7 @@ test; run by one, which kills it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -19,9 +20,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek.spark import write_batch
+from odradek.spark import KafkaDataSource, write_batch
 from odradek.testing import ensure_java_environment
-from pyspark_odradek import DefaultSource
 
 
 def dawdle(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
@@ -47,11 +47,11 @@ def rows(spark: SparkSession, folder: str) -> DataFrame:
 def main(master: str, topic: str, folder: str, kind: str) -> None:
     config = json.loads(sys.stdin.read())
     ensure_java_environment()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     spark = (
         builder.master(master)
         .config("spark.ui.enabled", "false")
-        .config("spark.pyspark.python", sys.executable)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "512m")
@@ -61,7 +61,7 @@ def main(master: str, topic: str, folder: str, kind: str) -> None:
         .config("spark.sql.shuffle.partitions", "12")
         .getOrCreate()
     )
-    spark.dataSource.register(DefaultSource)
+    spark.dataSource.register(KafkaDataSource)
     options = {f"kafka.{name}": value for name, value in config.items()}
     options |= {"topic": topic, "delivery": "exactly_once"}
     sink = rows(spark, folder).writeStream

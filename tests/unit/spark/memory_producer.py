@@ -176,7 +176,7 @@ class Sent:
 class MemoryProducer:
     ended: KafkaError | None = None
 
-    def __init__(self, log: MemoryLog, name: str | None, timeout: float) -> None:
+    def __init__(self, log: MemoryLog, name: str | None, timeout: float = 60.0) -> None:
         self.log, self.name, self._timeout = log, name, timeout
         self.identity = (-1, -1)
         self._open = False

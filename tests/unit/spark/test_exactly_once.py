@@ -164,7 +164,8 @@ def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
 
 def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> None:
     run_batch(log, ["a", "b"], ["c"])
-    for parts in (["c", "a"], ["b"]), (["a", "b", "c"],), (["a"], ["b"], [], ["c"]):
+    plans: list[tuple[Rows, ...]] = [(["c", "a"], ["b"]), (["a", "b", "c"],)]
+    for parts in [*plans, (["a"], ["b"], [], ["c"])]:
         again = run_batch(log, *parts, run="later")
         assert [m.skipped for m in again] == [bool(rows) for rows in parts]
     run_batch(log, ["d"], batch=1)
@@ -411,7 +412,8 @@ def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: Memo
 
 def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) -> None:
     of_02(log, 2, 5, batch=3)
-    for parts in (["a"],), (["a"], [], []):
+    plans: list[tuple[Rows, ...]] = [(["a"],), (["a"], [], [])]
+    for parts in plans:
         messages = [write(log, rows, p, batch=3) for p, rows in enumerate(parts)]
         with pytest.raises(ReplayError, match=r"'odradek-query-sink-2' wrote 5 rows .* resolve"):
             commit(log, messages, batch=3)

@@ -23,8 +23,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from odradek.cli.console.waiting import ending
 from odradek.cli.frame.commands import Bootstrap, CommandConfig, CommandProperty, ProfileName
 from odradek.cli.frame.overviews import overview
+from odradek.cli.frame.results import as_document
 from odradek.cli.frame.settings import Flags
 
 app = overview("Run SQL from topics to topics, files or tables, with Spark.")
@@ -127,7 +129,7 @@ def resolve(
 
     Example: odradek pipeline resolve state/checkpoints/copy --bootstrap-server host:9092
     """
-    with _ending():
+    with _ending(), ending("odradek pipeline resolve"), as_document(json=json):
         from odradek.cli.pipeline.resolving import resolved
 
         flags = Flags(bootstrap_server, command_config, tuple(command_property or ()))
