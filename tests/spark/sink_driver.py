@@ -59,6 +59,7 @@ def main(master: str, topic: str, folder: str, kind: str) -> None:
         .config("spark.log.level", "ERROR")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .config("spark.sql.shuffle.partitions", "12")
+        .config("spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b")
         .getOrCreate()
     )
     spark.dataSource.register(KafkaDataSource)

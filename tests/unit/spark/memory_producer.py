@@ -33,7 +33,7 @@ ANYWHERE = TopicPartition("t", 0)
 
 @dataclass
 class Pending:
-    """What an open transaction has written."""
+    """Rows and offsets of an open transaction."""
 
     rows: list[Row] = field(default_factory=list)
     offsets: dict[str, Offsets] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class MemoryLog:
         return int(next(self.ids))
 
     def state(self, name: str) -> TransactionMetadata | None:
-        """What is known of an id now; a transaction that is open for too long is aborted."""
+        """Return the state of an id; a transaction that is open for too long is aborted."""
         found = self.known.get(name)
         ongoing = found is not None and found.state is State.ONGOING
         if found and ongoing and self.clock.now() >= found.started + found.timeout:

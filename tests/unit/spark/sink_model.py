@@ -65,7 +65,7 @@ class Actor:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.killed = self.done = False
         self.frozen_until = 0
-        """Number of the scheduler's steps until which it stands still."""
+        """Number of the scheduler's steps until which it makes none."""
         self.ends_in = -1
         """Steps until its death, or until it is believed dead; negative: it lives."""
         self.result: Any = None
@@ -174,7 +174,7 @@ class Model:
         self.actors = [a for a in self.actors if not a.done]
 
     def freeze(self, actor: Actor) -> None:
-        """Let a process stand still: for a moment, or beyond whole batches."""
+        """Let a process make no step: for a moment, or beyond whole batches."""
         actor.frozen_until = self.steps + self.rng.choice((5, 50, 500, 5000))
 
     # Processes

@@ -27,13 +27,13 @@ from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.ledger import (
     IN_ONE,
     Decision,
-    Entry,
     Marker,
+    TaskEntry,
     read_decision,
     read_marker,
     sink_id,
 )
-from odradek.spark.sink.resolving import Choice, Outcome, Resolution, resolve
+from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
@@ -107,7 +107,7 @@ def run_batch(log: MemoryLog, *parts: Rows, **given: Any) -> list[SinkCommit]:
     return messages
 
 
-def resolved(log: MemoryLog, batch: int | None, choice: Choice = Choice.NONE) -> Resolution:
+def resolved(log: MemoryLog, batch: int | None, choice: Remedy = Remedy.NONE) -> Resolution:
     return resolve(
         *(options(), "query", batch, choice),
         make=log.make,
@@ -333,13 +333,13 @@ def test_every_random_history_has_each_row_once(part: int) -> None:
     assert sum(model.repeated for model in models) > len(models) // 2
 
 
-# What the command does
+# The command
 
 
 def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
-    assert resolved(log, 0).outcome is Outcome.NOTHING
+    assert resolved(log, 0).outcome is BatchState.NOTHING
     messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
-    assert resolved(log, 0).outcome is Outcome.NOTHING
+    assert resolved(log, 0).outcome is BatchState.NOTHING
 
     def die(what: str, _: MemoryProducer) -> None:
         if what == "end":
@@ -350,29 +350,31 @@ def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
         commit(log, messages)
     log.before, log.dead = lambda *_: None, lambda: False
     found = resolved(log, 0)
-    assert (found.outcome, found.rows(committed=True)) == (Outcome.COMPLETE, 2)
+    assert (found.outcome, found.rows(committed=True)) == (BatchState.COMPLETE, 2)
     assert log.values() == ["a", "b"]
-    assert resolved(log, None).outcome is Outcome.COMPLETE
+    assert resolved(log, None).outcome is BatchState.COMPLETE
     run_batch(log, ["x"], run="later")
     assert log.values() == ["a", "b"]
 
 
-@pytest.mark.parametrize("choice", [Choice.ACCEPT_LOSS, Choice.REPEAT])
+@pytest.mark.parametrize("choice", [Remedy.ACCEPT_LOSS, Remedy.REPEAT])
 def test_a_batch_that_cant_be_repeated_is_finished_by_choice(
-    log: MemoryLog, choice: Choice
+    log: MemoryLog, choice: Remedy
 ) -> None:
     aborted_in_part(log)
     found = resolved(log, 0)
-    assert found.outcome is Outcome.PARTLY
+    assert found.outcome is BatchState.PARTLY
     assert [(p.partition, p.rows, p.committed) for p in found.parts] == [
         (0, 2, True),
         (1, 1, False),
     ]
     done = resolved(log, 0, choice)
-    assert done.outcome is (Outcome.ACCEPTED if choice is Choice.ACCEPT_LOSS else Outcome.REPEATED)
+    assert done.outcome is (
+        BatchState.ACCEPTED if choice is Remedy.ACCEPT_LOSS else BatchState.REPEATED
+    )
     run_batch(log, ["x"], ["y"], ["z"], run="later")
     run_batch(log, ["d"], batch=1)
-    more = [] if choice is Choice.ACCEPT_LOSS else ["x", "y", "z"]
+    more = [] if choice is Remedy.ACCEPT_LOSS else ["x", "y", "z"]
     assert log.values() == ["a", "b", *more, "d"]
 
 
@@ -419,8 +421,8 @@ def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) 
             commit(log, messages, batch=3)
         abort(log, messages, batch=3)
     found = resolved(log, 3)
-    assert (found.outcome, found.rows(committed=True)) == (Outcome.PARTLY, 5)
-    resolved(log, 3, Choice.REPEAT)
+    assert (found.outcome, found.rows(committed=True)) == (BatchState.PARTLY, 5)
+    resolved(log, 3, Remedy.REPEAT)
     run_batch(log, ["a"], ["b"], batch=3)
     assert log.values() == ["a", "b"]
     assert BEYOND > 2
@@ -543,7 +545,7 @@ def test_an_offset_that_is_no_marker_is_refused() -> None:
 @pytest.mark.parametrize("count", [0, 1, IN_ONE, IN_ONE + 1, 1000])
 def test_a_decision_of_any_size_is_read_as_it_was_written(count: int) -> None:
     entries = tuple(
-        Entry(n, 2**62 + n, n % 2**15, bool(n % 2), n, 2**64 - 1 - n) for n in range(count)
+        TaskEntry(n, 2**62 + n, n % 2**15, bool(n % 2), n, 2**64 - 1 - n) for n in range(count)
     )
     decision = Decision(7, "t", "decided", entries, "w" * 200, "run", count, 2**64 - 1)
     stored = decision.offsets("a-")

@@ -123,9 +123,10 @@ def resolve(
 ) -> None:
     """Finish a batch that an exactly-once query can't repeat, because its rows have changed.
 
-    Stop the query first. What can still be committed is committed. If a part of the batch was
-    aborted, the command prints what each choice loses or repeats, and you choose one. Exit
-    statuses: 0 the query can be started, 1 a choice is needed, 2 an error.
+    Stop the query first. The command commits all transactions of the batch that are still open. If
+    a part of the batch was aborted, it prints what each choice loses or repeats, and you choose
+    one. Exit statuses: 0 the query can be started, 1 a choice is needed, or the cluster can't be
+    reached, 2 wrong use.
 
     Example: odradek pipeline resolve state/checkpoints/copy --bootstrap-server host:9092
     """

@@ -23,11 +23,11 @@ from odradek.cli.pipeline.spec import Pipeline, Sink, parse
 from odradek.common.config import PRODUCER
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.options.option_table import STREAM
-from odradek.spark.sink.resolving import Choice, Outcome, Resolution, resolve
+from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_clients import make_producer, prepared_by
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 
-STATUS = {Outcome.PARTLY: 1}
+STATUS = {BatchState.PARTLY: 1}
 
 
 def resolved(
@@ -43,9 +43,9 @@ def resolved(
     """Carry out the command; return its exit status."""
     if accept_loss and repeat:
         refuse("--accept-loss can't be given with --repeat")
-    choice = Choice.NONE
+    choice = Remedy.NONE
     if accept_loss or repeat:
-        choice = Choice.ACCEPT_LOSS if accept_loss else Choice.REPEAT
+        choice = Remedy.ACCEPT_LOSS if accept_loss else Remedy.REPEAT
     query = query_of(checkpoint)
     options = _of_spec(spec, checkpoint) if spec is not None else _of_flags(flags, names)
     found = resolve(
@@ -124,15 +124,15 @@ def lines(found: Resolution) -> list[str]:
     lost = found.rows(committed=False)
     missing = counted(lost, "row") if lost else "rows of tasks that had not written yet, if any"
     match found.outcome:
-        case Outcome.NOTHING:
+        case BatchState.NOTHING:
             text = f"{batch} has no committed rows: start the query, which writes the batch."
-        case Outcome.COMPLETE:
+        case BatchState.COMPLETE:
             text = f"{batch} is completely committed: start the query, which continues after it."
-        case Outcome.ACCEPTED:
+        case BatchState.ACCEPTED:
             text = f"{batch} counts as complete: start the query, which continues after it."
-        case Outcome.REPEATED:
+        case BatchState.REPEATED:
             text = f"{batch} will be written again: start the query."
-        case Outcome.PARTLY:
+        case BatchState.PARTLY:
             text = (
                 f"{batch} is committed in part. If the inputs are as they were, start the query "
                 "with the same settings and cores: it writes what is missing. Otherwise run this "

@@ -31,7 +31,7 @@ from odradek.spark.sink.ledger import (
     NO_TRANSACTION,
     WRITTEN,
     Decision,
-    Entry,
+    TaskEntry,
     read_decision,
     resolve_hint,
     sink_id,
@@ -52,8 +52,8 @@ logger = logging.getLogger("odradek.spark")
 
 DRIVER = "driver"
 LEDGER_TIMEOUT_MS = "30000"
-"""Transaction timeout of the decision: for so long, at most, a driver that died in that moment
-keeps tasks from reading the ledger."""
+"""Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
+read the ledger for this time."""
 BEYOND = 16
 """Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
 FENCE_S = 10.0
@@ -64,7 +64,7 @@ ONGOING = "Ongoing"
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class SinkDriver:
     """The driver of one sink, after it has fenced all older ones."""
 
     ledger: Ledger
@@ -102,7 +102,7 @@ def driver(
     prepared: Prepared,
     clock: Clock,
     tolerance: float | None = None,
-) -> Iterator[Driver]:
+) -> Iterator[SinkDriver]:
     """Fence older drivers of this sink, and end the transaction of their decision."""
     config = options.producer_config(sink_id(options, query, DRIVER))
     config["transaction.timeout.ms"] = min(
@@ -117,7 +117,7 @@ def driver(
         patience.wait(
             producer.init_transactions, f"the producer id of {config['transactional.id']!r}"
         )
-        yield Driver(Ledger(options, query, producer, prepared, patience), producer, patience)
+        yield SinkDriver(Ledger(options, query, producer, prepared, patience), producer, patience)
     finally:
         with contextlib.suppress(Exception):
             producer.close(CLOSE_TIMEOUT)
@@ -164,7 +164,7 @@ def commit_batch(
 class _Batch:
     """A batch of which all tasks have sent their messages."""
 
-    def __init__(self, options: SinkOptions, at: Driver, commits: Sequence[SinkCommit]) -> None:
+    def __init__(self, options: SinkOptions, at: SinkDriver, commits: Sequence[SinkCommit]) -> None:
         self._options, self._at, self._ledger = options, at, at.ledger
         self._of = {c.partition: c for c in commits}
         first = commits[0]
@@ -173,7 +173,7 @@ class _Batch:
     def commit(self) -> None:
         found = self._ledger.read(self._number)
         decided = found if found is not None and found.batch == self._number else None
-        committed: dict[int, Entry] = {}
+        committed: dict[int, TaskEntry] = {}
         if decided is not None and not decided.finished and decided.state != DROPPED:
             done = self._ledger.complete(decided)
             committed = {e.partition: e for e in decided.entries if e.partition in done}
@@ -217,7 +217,7 @@ class _Batch:
         self._at.finish(decision)
         self._end_others(entries)
 
-    def _end_others(self, entries: Sequence[Entry]) -> None:
+    def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
         listed = {e.transaction(self._ledger.base) for e in entries}
         prepared = [c.transaction for c in self._of.values() if c.transaction is not None]
@@ -265,7 +265,7 @@ class _Batch:
                 f"moment). {resolve_hint()}"
             )
 
-    def _entries(self, committed: dict[int, Entry], *, no_ledger: bool) -> list[Entry]:
+    def _entries(self, committed: dict[int, TaskEntry], *, no_ledger: bool) -> list[TaskEntry]:
         """Return what belongs to the batch: what is committed, and what tasks have prepared."""
         found = dict(committed)
         lacking = set()
@@ -275,9 +275,9 @@ class _Batch:
             if one.transaction is not None:
                 t = one.transaction
                 identity = t.producer_id, t.epoch, t.version_2
-                found[partition] = Entry(partition, *identity, *one.content)
+                found[partition] = TaskEntry(partition, *identity, *one.content)
             elif no_ledger:  # 0.2 has committed it
-                found[partition] = Entry(partition, *NO_TRANSACTION, *one.content)
+                found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
             else:
                 lacking.add(partition)
         if no_ledger:
@@ -303,7 +303,7 @@ class _Batch:
                     f"rows or doesn't exist now. Nothing was written now. {resolve_hint()}"
                 )
 
-    def _check_open(self, entries: Sequence[Entry]) -> None:
+    def _check_open(self, entries: Sequence[TaskEntry]) -> None:
         """Raise before the decision if brokers don't have these transactions open any more."""
         ids = [f"{self._ledger.base}{e.partition}" for e in entries]
         found = self._at.patience.wait(
@@ -345,9 +345,9 @@ def abort_batch(
     """Abort on the driver what the tasks of a failed batch have left open.
 
     Otherwise `read_committed` consumers would wait until the transactions time out or the query is
-    restarted. What the ledger names stays: a restart commits it. If a new run of the same query
-    already uses the transactional ids, that costs an attempt but never a row. Raises nothing,
-    because the write has already failed with another error.
+    restarted. Transactions of the ledger aren't aborted: a restart commits them. If a new run of
+    the same query already uses the transactional ids, that costs an attempt but never a row. Raises
+    nothing, because the write has already failed with another error.
     """
     commits = [m for m in messages if isinstance(m, SinkCommit)]
     open_now = [c.transaction for c in commits if c.transaction is not None]
@@ -377,7 +377,7 @@ def abort_batch(
 
 
 def _abort(
-    at: Driver, open_now: Sequence[PreparedTransaction], missing: Sequence[int], batch: int
+    at: SinkDriver, open_now: Sequence[PreparedTransaction], missing: Sequence[int], batch: int
 ) -> None:
     """Abort everything but the transactions that the ledger names."""
     ledger, wait = at.ledger, at.patience.wait

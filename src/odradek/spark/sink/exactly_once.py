@@ -8,8 +8,8 @@ transaction, which the driver (`batch_commit`) commits or aborts. It is a two-ph
    list of these transactions) to the ledger in one transaction.
 3. The driver commits the transactions of the list.
 
-Before the decision no transaction of the batch can be committed by anybody, because only a driver
-commits, and only a driver that no other has fenced decides. So attempts without a decision don't
+Before the decision no transaction of the batch can be committed, because only a driver commits, and
+only a driver that no other has fenced decides. So attempts without a decision don't
 matter: tasks of an earlier plan that still run, wherever they are and however many there were, can
 neither commit their rows nor have them committed. After the decision the batch has exactly the
 rows of the list, whatever Spark plans later: a task of a repeated batch reads the ledger first, and

@@ -1,11 +1,11 @@
 """The decision of a batch, which the driver commits before the first transaction of the batch.
 
-In: offsets with metadata, as they are committed. Out: a `Decision`, with an `Entry` for each task
-that wrote rows. It is stored as offsets of one transaction of the driver: group `<id>-ledger` has
-the head and the first entries, groups `<id>-ledger-1` … have further ones, because brokers limit
-the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The offset is the number of
-the batch. A task's marker is an offset, too: group = its transactional.id, committed together with
-its rows. Must not: send a request, or decide anything.
+In: offsets with metadata, as they are committed. Out: a `Decision`, with a `TaskEntry` for each
+task that wrote rows. It is stored as offsets of one transaction of the driver: group `<id>-ledger`
+has the head and the first entries, groups `<id>-ledger-1` … have further ones, because brokers
+limit the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The offset is the
+number of the batch. A task's marker is an offset, too: group = its transactional.id, committed
+together with its rows. Must not: send a request, or decide anything.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def writer_of(options: SinkOptions, query: str) -> str:
     return f"{query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
 
 
-class Entry(NamedTuple):
+class TaskEntry(NamedTuple):
     """A task's part of a batch: its transaction and what it has written."""
 
     partition: int
@@ -79,13 +79,13 @@ _ENTRY = struct.Struct(">Iqh?QQ")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the driver decided about a batch."""
+    """The driver's decision about a batch."""
 
     batch: int
     topic: str
     """Topic of the offsets that hold it."""
     state: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TaskEntry, ...]
     """Empty if the batch is finished, because they aren't needed any more."""
     writer: str
     run: str | None = None
@@ -125,12 +125,12 @@ def _group(base: str, part: int) -> str:
     return f"{base}ledger-{part}" if part else f"{base}ledger"
 
 
-def _raw(entries: Iterable[Entry]) -> bytes:
+def _raw(entries: Iterable[TaskEntry]) -> bytes:
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 
-def _unpacked(text: str) -> list[Entry]:
-    return [Entry(*fields) for fields in _ENTRY.iter_unpack(b64decode(text))]
+def _unpacked(text: str) -> list[TaskEntry]:
+    return [TaskEntry(*fields) for fields in _ENTRY.iter_unpack(b64decode(text))]
 
 
 def read_decision(fetch: Fetch, base: str) -> Decision | None:

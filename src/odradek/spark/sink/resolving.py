@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 
-from odradek.spark.sink.batch_commit import Driver, driver
+from odradek.spark.sink.batch_commit import SinkDriver, driver
 from odradek.spark.sink.ledger import (
     ACCEPTED,
     DECIDED,
@@ -20,8 +20,8 @@ from odradek.spark.sink.ledger import (
     NO_TRANSACTION,
     WRITTEN,
     Decision,
-    Entry,
     Marker,
+    TaskEntry,
     read_decision,
     totals,
 )
@@ -30,11 +30,11 @@ from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.tasks.worker_clients import Clock
 
 AT_ONCE = 64
-"""Number of partitions whose markers are read together, until so many in a row have none."""
+"""Number of partitions whose markers are read together, until none of them has a marker."""
 
 
-class Choice(StrEnum):
-    """What to do about a batch of which only a part is committed."""
+class Remedy(StrEnum):
+    """The user's choice for a batch of which only a part is committed."""
 
     NONE = "none"
     ACCEPT_LOSS = "accept-loss"
@@ -43,8 +43,8 @@ class Choice(StrEnum):
     """The batch is written again as a whole; the rows that are committed exist twice."""
 
 
-class Outcome(StrEnum):
-    """What became of a batch."""
+class BatchState(StrEnum):
+    """The state of a batch after the command."""
 
     NOTHING = "nothing"
     """No row of it is committed: the query's next run writes it."""
@@ -57,8 +57,8 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one task has written of a batch."""
+class TaskPart:
+    """The rows that one task has written of a batch."""
 
     partition: int
     transactional_id: str
@@ -73,8 +73,8 @@ class Resolution:
     query: str
     batch: int | None
     """None if the sink has never written."""
-    outcome: Outcome
-    parts: tuple[Part, ...] = ()
+    outcome: BatchState
+    parts: tuple[TaskPart, ...] = ()
 
     def rows(self, *, committed: bool) -> int:
         """Return the number of rows that are committed, or that aren't."""
@@ -85,7 +85,7 @@ def resolve(
     options: SinkOptions,
     query: str,
     batch: int | None,
-    choice: Choice,
+    choice: Remedy,
     *,
     make: Make,
     prepared: Prepared,
@@ -101,15 +101,17 @@ def resolve(
         if found is None:
             found = _of_markers(at, batch)
         if found is None or (batch is not None and found.batch != batch):
-            return Resolution(query, batch, Outcome.NOTHING)
+            return Resolution(query, batch, BatchState.NOTHING)
         if found.state == DROPPED:
-            return Resolution(query, found.batch, Outcome.REPEATED)
+            return Resolution(query, found.batch, BatchState.REPEATED)
         if found.finished:
-            done = Outcome.ACCEPTED if found.state == ACCEPTED else Outcome.COMPLETE
+            done = BatchState.ACCEPTED if found.state == ACCEPTED else BatchState.COMPLETE
             return Resolution(query, found.batch, done)
         committed = at.ledger.complete(found)
         parts = tuple(
-            Part(e.partition, f"{at.ledger.base}{e.partition}", e.rows, e.partition in committed)
+            TaskPart(
+                e.partition, f"{at.ledger.base}{e.partition}", e.rows, e.partition in committed
+            )
             for e in found.entries
         )
         outcome, state = _chosen(found, committed, choice)
@@ -118,21 +120,21 @@ def resolve(
         return Resolution(query, found.batch, outcome, parts)
 
 
-def _chosen(found: Decision, committed: set[int], choice: Choice) -> tuple[Outcome, str]:
+def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[BatchState, str]:
     """Return the outcome, and the state to store; empty if nothing changes."""
     by_tasks = any(e.producer_id < 0 for e in found.entries)  # how many there were isn't known
     if len(committed) == len(found.entries) and not by_tasks:
-        return Outcome.COMPLETE, WRITTEN
+        return BatchState.COMPLETE, WRITTEN
     if not committed:
-        return Outcome.NOTHING, ""
-    if choice is Choice.ACCEPT_LOSS:
-        return Outcome.ACCEPTED, ACCEPTED
-    if choice is Choice.REPEAT:
-        return Outcome.REPEATED, DROPPED
-    return Outcome.PARTLY, ""
+        return BatchState.NOTHING, ""
+    if choice is Remedy.ACCEPT_LOSS:
+        return BatchState.ACCEPTED, ACCEPTED
+    if choice is Remedy.REPEAT:
+        return BatchState.REPEATED, DROPPED
+    return BatchState.PARTLY, ""
 
 
-def _of_markers(at: Driver, batch: int | None) -> Decision | None:
+def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
     """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
     markers: dict[int, Marker] = {}
     for begin in count(0, AT_ONCE):
@@ -150,7 +152,7 @@ def _of_markers(at: Driver, batch: int | None) -> Decision | None:
     return Decision(number, topic, DECIDED, entries, at.ledger.writer, None, rows, digest)
 
 
-def _entries(markers: dict[int, Marker], batch: int | None) -> Iterable[Entry]:
+def _entries(markers: dict[int, Marker], batch: int | None) -> Iterable[TaskEntry]:
     for partition, marker in sorted(markers.items()):
         if marker.batch == batch and marker.rows:
-            yield Entry(partition, *NO_TRANSACTION, marker.rows, marker.digest or 0)
+            yield TaskEntry(partition, *NO_TRANSACTION, marker.rows, marker.digest or 0)

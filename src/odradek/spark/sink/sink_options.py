@@ -83,8 +83,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "With exactly_once, the prefix of transactional ids and of the groups that hold markers "
-            "and ledger. It is part of the query's identity and must stay the same.",
+            "With exactly_once, the prefix of transactional ids and of the groups of markers and "
+            "ledger. It is part of the query's identity and must stay the same.",
             own=True,
         ),
         SparkOption(
