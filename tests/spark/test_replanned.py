@@ -19,6 +19,7 @@ import pytest
 from tests.interop.other_client import read_all
 
 import odradek
+from odradek.errors import TransactionalIdNotFoundError
 from odradek.testing import LocalCluster
 
 DRIVER = Path(__file__).parent / "sink_driver.py"
@@ -49,7 +50,10 @@ def first_task_is_done(cluster: LocalCluster, folder: Path) -> bool:
     lines = (folder / "checkpoint" / "metadata").read_text().splitlines()
     name = f"odradek-{json.loads(lines[-1])['id']}-sink-0"
     with odradek.Admin(cluster.client_config()) as admin:
-        found = admin.describe_transactions(name)[name]
+        try:
+            found = admin.describe_transactions(name)[name]
+        except TransactionalIdNotFoundError:
+            return False
     places = {partition.topic for partition in found.partitions}
     return found.state == "CompleteCommit" or "__consumer_offsets" in places
 
@@ -82,7 +86,7 @@ def test_a_killed_driver_s_batch_is_planned_again_and_written_once(
     finally:
         os.killpg(driver.pid, signal.SIGKILL)  # its own session: JVM and workers go with it
         driver.wait()
-    assert {p.name for p in (tmp_path / "tasks").iterdir()} == {"0"}
+    assert "1" not in {p.name for p in (tmp_path / "tasks").iterdir()}
     (tmp_path / "hang").unlink()
     names(tmp_path, "new")
     driver = start("local[5]", topic, tmp_path, kind, config)
