@@ -22,6 +22,8 @@ import odradek
 from odradek.errors import TransactionalIdNotFoundError
 from odradek.testing import LocalCluster
 
+pytestmark = pytest.mark.timeout(900)  # two drivers; half a minute on a quiet machine
+
 DRIVER = Path(__file__).parent / "sink_driver.py"
 ROWS = 400
 
