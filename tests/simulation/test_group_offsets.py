@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
+from odradek.api.prepared_transactions import PreparedTransactions
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
+from odradek.spark.sink.batch_commit import commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
@@ -67,10 +69,24 @@ class Sink:
 
     def attempt(self, batch: int) -> TransactionalTask:
         columns, task = SinkColumns(("value",), "t"), SinkTask(0, 0, batch, "query", "run")
-        return TransactionalTask(self.options, columns, task, make=self.make, clock=self)
+        return TransactionalTask(
+            *(self.options, columns, task),
+            make=self.make,
+            prepared=PreparedTransactions,
+            clock=self,
+        )
 
     def write(self, batch: int, *numbers: int) -> SinkCommit:
-        return self.attempt(batch).write(rows(*numbers))
+        """Prepare and commit a batch of one task."""
+        message = self.attempt(batch).write(rows(*numbers))
+        commit_batch(
+            *(self.options, [message]),
+            batch=batch,
+            make=self.make,
+            prepared=PreparedTransactions,
+            clock=self,
+        )
+        return message
 
 
 def rows(*numbers: int) -> Any:

@@ -1,21 +1,32 @@
-"""The driver of a failed write, beside a simulated cluster: what it ends, and what is seen then."""
+"""Spark's sink beside a simulated cluster: transactions that one process prepares, another ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.simulation.produce_script import every_broker
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
+from odradek.api.prepared_transactions import PreparedTransactions
 from odradek.api.producer import Producer
-from odradek.common.errors.kafka import ProducerFencedError
+from odradek.clients.admin.transactions import OVER
+from odradek.clients.producer.transaction_state import PreparedTransaction
+from odradek.common.errors.kafka import (
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionalIdNotFoundError,
+)
 from odradek.simulation import World
 from odradek.spark.options.option_table import BATCH
-from odradek.spark.sink.exactly_once import CONTACT_S, end_open
-from odradek.spark.sink.sink_messages import SinkCommit
+from odradek.spark.sink.batch_commit import CONTACT_S, abort_batch, commit_batch
+from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
+from odradek.spark.sink.sink_schema import SinkColumns
 from odradek.testing.simulated import KafkaSimulation
 
 
@@ -32,53 +43,152 @@ class Clock:
         self._world.advance(seconds)
 
 
-class Driver:
+class Job:
+    """A batch of a job: its tasks, each in a process of its own, and its driver."""
+
+    def __init__(self, version: int = 2, seed: int = 1) -> None:
+        self.scene = Scene(version, seed)
+        self.clock = Clock(self.scene.world)
+        self._processes = 0
+
+    @property
+    def options(self) -> SinkOptions:
+        servers = self.scene.cluster.bootstrap_servers
+        given = {"kafka.bootstrap.servers": servers, "topic": "t", "jobId": "job"}
+        return parse_sink_options({**given, "delivery": "exactly_once"}, BATCH)
+
+    def producer(self, config: Mapping[str, Any]) -> Producer:
+        self._processes += 1
+        return self.scene.client(Producer, f"process-{self._processes}", **config)
+
+    def other(self) -> PreparedTransactions:
+        """Another process, without transactions of its own."""
+        return PreparedTransactions(self.producer({}))
+
+    def task(self, partition: int, numbers: Sequence[int], batch: int = 0) -> SinkCommit:
+        rows = pa.RecordBatch.from_pydict({"value": [str(n) for n in numbers]})
+        return TransactionalTask(
+            *(self.options, SinkColumns(("value",), "t"), SinkTask(partition, 0, batch, "job")),
+            make=self.producer,
+            prepared=PreparedTransactions,
+            clock=self.clock,
+        ).write(iter([rows]))
+
+    def commit(self, messages: Sequence[SinkCommit | None], batch: int = 0) -> None:
+        given: Any = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
+        commit_batch(self.options, messages, batch=batch, **given)
+
+    def abort(self, messages: Sequence[SinkCommit | None], batch: int = 0) -> None:
+        given: Any = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
+        abort_batch(self.options, messages, batch=batch, **given)
+
+    def prepared(self) -> PreparedTransaction:
+        """A task's transaction, whose process has closed its producer."""
+        found = self.task(0, [0, 1, 2]).transaction
+        assert found is not None
+        return found
+
+
+@PROTOCOLS
+def test_tasks_prepare_and_only_the_driver_commits(version: int) -> None:
+    job = Job(version)
+    for batch in range(3):
+        messages = [
+            job.task(p, range(4 * batch + 2 * p, 4 * batch + 2 * p + 2), batch) for p in (0, 1)
+        ]
+        assert job.scene.visible() == list(range(4 * batch))
+        job.commit(messages, batch)
+        assert job.scene.visible() == list(range(4 * batch + 4))
+        again = [
+            job.task(p, range(4 * batch, 4 * batch + 4) if p == 1 else [], batch) for p in (0, 1)
+        ]
+        assert [m.skipped for m in again] == [False, True]
+        job.commit(again, batch)
+        assert job.scene.visible() == list(range(4 * batch + 4))
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_is_ended_by_another_process_any_number_of_times(
+    version: int, committed: bool
+) -> None:
+    job = Job(version)
+    one = job.prepared()
+    assert one.version_2 is (version == 2)
+    job.scene.world.advance(60.0)
+    for _ in range(3):  # as after answers that were lost, from processes that know nothing
+        assert job.other().end([one], 30.0, committed=committed) == {one.transactional_id: None}
+    assert job.scene.visible() == ([0, 1, 2] if committed else [])
+    error = job.other().end([one], 30.0, committed=not committed)[one.transactional_id]
+    assert isinstance(error, InvalidTxnStateError)
+    assert job.scene.visible() == ([0, 1, 2] if committed else [])
+    marker = job.other().offsets([one.transactional_id], 30.0)[one.transactional_id]
+    assert len(marker) == committed
+
+
+@PROTOCOLS
+def test_a_transaction_that_another_took_over_or_that_timed_out_is_over(version: int) -> None:
+    job = Job(version)
+    one = job.prepared()
+    found = job.other().describe([one.transactional_id], 30.0)[one.transactional_id]
+    assert (found.state, found.producer_id, found.producer_epoch) == ("Ongoing", *one[1:3])
+    job.other().fence([one.transactional_id], 30.0)
+    error = job.other().end([one], 30.0, committed=True)[one.transactional_id]
+    assert isinstance(error, ProducerFencedError)
+    two = job.prepared()
+    job.scene.world.advance(1000.0)
+    error = job.other().end([two], 30.0, committed=True)[two.transactional_id]
+    assert isinstance(error, OVER)
+    assert job.scene.visible() == []
+    with pytest.raises(TransactionalIdNotFoundError):
+        job.other().describe(["unknown"], 30.0)
+
+
+@PROTOCOLS
+def test_coordinators_that_crash_delay_the_end_but_dont_change_it(version: int) -> None:
+    job = Job(version)
+    messages = [job.task(p, [p]) for p in range(4)]
+    scene = job.scene
+    for number in scene.cluster.brokers:
+        at = scene.world.now + 0.05 * number
+        scene.world.at(at, partial(scene.cluster.crash, number))
+        scene.world.at(at + 4.0, partial(scene.cluster.restart, number))
+    job.commit(messages)
+    assert scene.visible() == [0, 1, 2, 3]
+
+
+class Failed(Job):
     """What is left when Spark has killed task 1 of two, in the middle of its transaction."""
 
     def __init__(self, version: int = 2) -> None:
-        self.scene = Scene(version)
+        super().__init__(version)
+        self.done = self.task(0, range(3))
         self.killed = self.scene.producer(transactional_id="odradek-job-sink-1")
         self.killed.begin_transaction()
         send(self.killed, range(3))
         self.killed.flush()
-        with self.producer({"bootstrap.servers": self.servers}) as other:
+        with self.producer({}) as other:
             send(other, range(3, 6))
-
-    @property
-    def servers(self) -> str:
-        return self.scene.cluster.bootstrap_servers
-
-    def producer(self, config: Mapping[str, Any]) -> Producer:
-        return self.scene.client(Producer, "driver", **config)
-
-    def options(self) -> SinkOptions:
-        given = {"kafka.bootstrap.servers": self.servers, "topic": "t", "jobId": "job"}
-        return parse_sink_options({**given, "delivery": "exactly_once"}, BATCH)
-
-    def abort(self) -> None:
-        messages = [SinkCommit(0, 3, 0, batch=0, query="job"), None]
-        clock = Clock(self.scene.world)
-        end_open(self.options(), messages, make=self.producer, clock=clock)
 
 
 @PROTOCOLS
-def test_rows_behind_a_killed_tasks_transaction_are_seen_at_once(version: int) -> None:
-    driver = Driver(version)
-    world = driver.scene.world
-    assert driver.scene.visible() == []
+def test_rows_behind_a_failed_batch_are_seen_at_once(version: int) -> None:
+    job = Failed(version)
+    world = job.scene.world
+    assert job.scene.visible() == []
     begin = world.now
-    driver.abort()
-    assert driver.scene.visible() == [3, 4, 5]
+    job.abort([job.done, None])
+    assert job.scene.visible() == [3, 4, 5]
     assert world.now - begin < 2.0
     with pytest.raises(ProducerFencedError):
-        driver.killed.commit_transaction()
-    assert driver.scene.visible() == [3, 4, 5]
+        job.killed.commit_transaction()
+    assert job.scene.visible() == [3, 4, 5]
 
 
 def test_without_brokers_the_driver_doesnt_wait_for_long(caplog: pytest.LogCaptureFixture) -> None:
-    driver = Driver()
-    every_broker(driver.scene.cluster, "crash")
-    begin = driver.scene.world.now
-    driver.abort()
-    assert driver.scene.world.now - begin < CONTACT_S + 1.0
+    job = Failed()
+    every_broker(job.scene.cluster, "crash")
+    begin = job.scene.world.now
+    job.abort([job.done, None])
+    assert job.scene.world.now - begin < CONTACT_S + 1.0
     assert "may stay hidden" in caplog.text

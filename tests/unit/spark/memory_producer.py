@@ -1,19 +1,42 @@
-"""Producers over a cluster in memory: transactions, fencing, outages and rows that are refused."""
+"""Producers over a cluster in memory: transactions, fencing, outages and rows that are refused.
+
+Coordinators follow the simulation's table of states (`simulation/coordinators`), and requests are
+steps, before each of which a test may do something else.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from odradek.clients.admin.transactions import OVER, TransactionDescription
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
-from odradek.common.errors.kafka import ProducerFencedError
+from odradek.common.errors.kafka import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    TransactionalIdNotFoundError,
+)
 from odradek.common.types import TopicPartition
+from odradek.simulation.coordinators import transaction_states as states
+from odradek.simulation.coordinators.transaction_states import State, TransactionMetadata
 
 Row = tuple[str, Any]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+ANYWHERE = TopicPartition("t", 0)
+
+
+@dataclass
+class Pending:
+    """Rows and offsets of an open transaction."""
+
+    rows: list[Row] = field(default_factory=list)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
 
 
 @dataclass
@@ -22,24 +45,117 @@ class MemoryLog:
 
     clock: Any
     topics: tuple[str, ...] = ("t",)
+    version: int = 2
+    """The cluster's transaction.version."""
     rows: list[Row] = field(default_factory=list)
-    offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = field(default_factory=dict)
-    epochs: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    known: dict[str, TransactionMetadata] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     down_until: float = 0.0
     before: Callable[[str, MemoryProducer], None] = lambda *_: None
     """Called before each step."""
+    after: Callable[[str, MemoryProducer], None] = lambda *_: None
+    """Called after a request was carried out, before its answer arrives."""
+    late_markers: Callable[[], bool] = lambda: False
+    """Whether the end of a transaction isn't visible at once."""
+    dead: Callable[[], bool] = lambda: False
+    """Whether the process that calls was killed, and so ends nothing in order."""
     refuse: str | None = None
     """The value of a row that is too large."""
     made: int = 0
     closed: list[float] = field(default_factory=list)
+    ids: Any = field(default_factory=lambda: itertools.count(1000))
 
     def make(self, config: Mapping[str, Any]) -> Any:
         self.made += 1
-        return MemoryProducer(self, config.get("transactional.id"))
+        timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
+        return MemoryProducer(self, config.get("transactional.id"), timeout)
+
+    @staticmethod
+    def prepared(producer: Any) -> Any:
+        return MemoryTransactions(producer)
 
     def values(self) -> list[Any]:
         return [value for _, value in self.rows]
+
+    # The coordinator of each transactional id
+
+    def new_id(self) -> int:
+        return int(next(self.ids))
+
+    def state(self, name: str) -> TransactionMetadata | None:
+        """Return the state of an id; a transaction that is open for too long is aborted."""
+        found = self.known.get(name)
+        ongoing = found is not None and found.state is State.ONGOING
+        if found and ongoing and self.clock.now() >= found.started + found.timeout:
+            self.known[name] = states.fenced(found)
+            self.complete(name)
+        return self.known.get(name)
+
+    def required(self, name: str) -> TransactionMetadata:
+        found = self.state(name)
+        if found is None:
+            raise InvalidProducerIdMappingError(name)
+        return found
+
+    def initialise(self, name: str, timeout: float) -> tuple[int, int]:
+        while True:
+            found = self.state(name) or TransactionMetadata(name, self.new_id())
+            if found.state in states.PREPARED:
+                self.complete(name)
+                continue
+            after = self.known[name] = states.initialised(found, timeout, None, self.new_id)
+            if after.state is not State.PREPARE_ABORT:
+                return after.producer_id, after.epoch
+
+    def write(self, name: str, identity: tuple[int, int]) -> Pending:
+        """The open transaction of a producer; raises if it has lost its id."""
+        found = self.required(name)
+        states.check_producer(found, *identity)
+        self.known[name] = states.added(found, {ANYWHERE}, self.clock.now())
+        return self.pending.setdefault(name, Pending())
+
+    def end(self, name: str, identity: tuple[int, int], *, commit: bool) -> tuple[int, int]:
+        while True:
+            found = self.required(name)
+            try:
+                after = states.ended(
+                    found, *identity, self.new_id, commit=commit, version=self.version
+                )
+            except ConcurrentTransactionsError:
+                self.complete(name)
+                continue
+            if after is not None:
+                self.known[name] = after
+                if not self.late_markers():
+                    self.complete(name)
+            now = self.known[name]
+            return now.producer_id, now.epoch
+
+    def complete(self, name: str) -> None:
+        """All markers of a transaction are written."""
+        found = self.known[name]
+        if found.state not in states.PREPARED:
+            return
+        done = self.pending.pop(name, Pending())
+        if found.commits:
+            self.rows += done.rows
+            for group, offsets in done.offsets.items():
+                self.offsets.setdefault(group, {}).update(offsets)
+        self.known[name] = states.completed(found)
+
+    def settle(self) -> None:
+        """Write all markers."""
+        for name in list(self.known):
+            self.state(name)
+            self.complete(name)
+
+    def unstable(self, group: str) -> list[str]:
+        """The ids whose transactions may still change a group's offsets."""
+        for name in list(self.pending):
+            self.state(name)
+        return [name for name, pending in self.pending.items() if group in pending.offsets]
 
 
 class Sent:
@@ -60,78 +176,140 @@ class Sent:
 class MemoryProducer:
     ended: KafkaError | None = None
 
-    def __init__(self, log: MemoryLog, name: str | None) -> None:
-        self._log, self._name = log, name
-        self.epoch = 0
-        self._open: list[Row] | None = None
-        self._markers: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+    def __init__(self, log: MemoryLog, name: str | None, timeout: float = 60.0) -> None:
+        self.log, self.name, self._timeout = log, name, timeout
+        self.identity = (-1, -1)
+        self._open = False
 
-    def _step(self, what: str, timeout: float | None = None, *, fenced: bool = False) -> None:
-        self._log.steps.append(what)
-        self._log.before(what, self)
-        clock = self._log.clock
-        if clock.now() < self._log.down_until:
+    def step(self, what: str, timeout: float | None = None) -> None:
+        self.log.steps.append(what)
+        self.log.before(what, self)
+        clock = self.log.clock
+        if clock.now() < self.log.down_until:
             clock.at += timeout or 0.0
             raise KafkaTimeoutError(f"{what}: nobody answers")
-        if fenced and self._name is not None and self._log.epochs[self._name] != self.epoch:
-            raise ProducerFencedError("INVALID_PRODUCER_EPOCH")
+
+    def _pending(self) -> Pending:
+        assert self.name is not None
+        assert self._open, "outside of a transaction"
+        return self.log.write(self.name, self.identity)
 
     def cluster_id(self, timeout: float | None = None) -> str:
-        self._step("cluster", timeout)
+        self.step("cluster", timeout)
         return "cluster-A"
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> Sequence[object]:
-        self._step("topic", timeout)
-        if topic not in self._log.topics:
-            self._log.clock.at += timeout or 0.0
+        self.step("topic", timeout)
+        if topic not in self.log.topics:
+            self.log.clock.at += timeout or 0.0
             raise KafkaTimeoutError(f"metadata of topic {topic} (UNKNOWN_TOPIC_OR_PARTITION)")
         return (0,)
 
     def send_arrow(self, topic: str, data: Any) -> Sent:
-        self._step("send", fenced=True)
+        self.step("send")
         values = data.column("value").to_pylist()
-        if self._log.refuse in values:
-            raise RecordTooLargeError(f"row {values.index(self._log.refuse)}: too large")
-        into = self._log.rows if self._name is None else self._open
-        assert into is not None, "rows outside of a transaction"
+        if self.log.refuse in values:
+            raise RecordTooLargeError(f"row {values.index(self.log.refuse)}: too large")
+        into = self.log.rows if self.name is None else self._pending().rows
         into += [(topic, value) for value in values]
         return Sent(len(values))
 
     def flush(self, timeout: float | None = None) -> None:
-        self._step("flush", timeout, fenced=True)
+        self.step("flush", timeout)
+        if self.name is not None:
+            self._pending()
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        assert self._name is not None
-        self._step("init", timeout)
-        self.epoch = self._log.epochs[self._name] = self._log.epochs.get(self._name, 0) + 1
+        assert self.name is not None
+        self.step("init", timeout)
+        self.identity = self.log.initialise(self.name, self._timeout)
+        self.log.after("init", self)
 
     def committed_offsets(
         self, group: str, timeout: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        self._step("marker", timeout)
-        return dict(self._log.offsets.get(group, {}))
+        self.step("offsets of a group", timeout)
+        for name in self.log.unstable(group):
+            if self.log.known[name].state is State.ONGOING:
+                self.log.clock.at += timeout or 0.0
+                raise KafkaTimeoutError(f"{group}: UNSTABLE_OFFSET_COMMIT")
+            self.log.complete(name)
+        return dict(self.log.offsets.get(group, {}))
 
     def begin_transaction(self) -> None:
-        assert self._open is None
-        self._open = []
+        assert not self._open
+        self._open = True
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group: str, timeout: float | None = None
     ) -> None:
-        self._step("offsets", timeout, fenced=True)
-        self._markers[group] = dict(offsets)
+        self.step("marker", timeout)
+        self._pending().offsets.setdefault(group, {}).update(offsets)
+        self.log.after("marker", self)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        self._step("commit", timeout, fenced=True)
-        assert self._open is not None
-        self._log.rows += self._open
-        for group, offsets in self._markers.items():
-            self._log.offsets.setdefault(group, {}).update(offsets)
-        self._open, self._markers = None, {}
-        self._step("committed", timeout)
+        assert self.name is not None
+        self.step("commit", timeout)
+        self.identity = self.log.end(self.name, self.identity, commit=True)
+        self._open = False
+        self.log.after("commit", self)
 
     def explain(self) -> str:
         return "the explanation of the client"
 
     def close(self, timeout: float = 30.0) -> None:
-        self._log.closed.append(timeout)
+        self.log.closed.append(timeout)
+        if self._open and timeout > 0 and self.name is not None and not self.log.dead():
+            self._open = False
+            found = self.log.state(self.name)
+            now = None if found is None else (found.state, found.producer_id, found.epoch)
+            if now == (State.ONGOING, *self.identity):
+                self.log.end(self.name, self.identity, commit=False)
+
+
+class MemoryTransactions:
+    """What `PreparedTransactions` does."""
+
+    def __init__(self, producer: MemoryProducer) -> None:
+        self._producer, self._log = producer, producer.log
+
+    def prepare(self, timeout: float) -> PreparedTransaction:
+        self._producer.step("prepare", timeout)
+        assert self._producer.name is not None
+        name, version_2 = self._producer.name, self._log.version >= 2
+        return PreparedTransaction(name, *self._producer.identity, version_2)
+
+    def end(
+        self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool
+    ) -> dict[str, KafkaError | None]:
+        found: dict[str, KafkaError | None] = {}
+        for one in those:
+            self._producer.step("end", timeout)
+            found[one.transactional_id] = None
+            try:
+                identity = one.producer_id, one.epoch
+                self._log.end(one.transactional_id, identity, commit=committed)
+            except OVER as error:
+                found[one.transactional_id] = error
+            self._log.after("end", self._producer)
+        return found
+
+    def describe(self, ids: Sequence[str], timeout: float) -> dict[str, TransactionDescription]:
+        self._producer.step("describe", timeout)
+        found = {}
+        for name in ids:
+            now = self._log.state(name)
+            if now is None:
+                raise TransactionalIdNotFoundError(name)
+            found[name] = TransactionDescription(
+                now.state.value, now.producer_id, now.epoch, 0, None, frozenset()
+            )
+        return found
+
+    def fence(self, ids: Sequence[str], timeout: float) -> dict[str, tuple[int, int]]:
+        self._producer.step("fence", timeout)
+        return {name: self._log.initialise(name, 60.0) for name in ids}
+
+    def offsets(self, groups: Sequence[str], timeout: float) -> dict[str, Offsets]:
+        self._producer.step("offsets of groups", timeout)
+        return {group: dict(self._log.offsets.get(group, {})) for group in groups}

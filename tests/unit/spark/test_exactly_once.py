@@ -1,36 +1,56 @@
-"""One task's transaction: replays, zombies, retries, other rows, outages; and the driver's look."""
+"""One batch: tasks that prepare, the driver that decides; replays, zombies, plans, outages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
+from tests.unit.spark.sink_model import played
+from tests.volume import WHOLE
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors.kafka import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.problems import MissingTopicError, OutageError
-from odradek.spark.sink.exactly_once import (
+from odradek.spark.sink.batch_commit import (
     BEYOND,
     CONTACT_S,
-    TransactionalTask,
-    check_batch,
-    end_open,
+    FENCE_S,
+    abort_batch,
+    commit_batch,
+)
+from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.ledger import (
+    IN_ONE,
+    Decision,
+    Marker,
+    TaskEntry,
+    read_decision,
     read_marker,
     sink_id,
 )
+from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 
+SEEDS = 10_000 if WHOLE else 300
+T0 = TopicPartition("t", 0)
+Rows = list[str]
 
-@pytest.fixture
-def log(clock: Any) -> MemoryLog:
-    return MemoryLog(clock)
+
+class DiedError(BaseException):
+    """The process was killed."""
+
+
+@pytest.fixture(params=[0, 2])
+def log(clock: Any, request: Any) -> MemoryLog:
+    return MemoryLog(clock, version=request.param)
 
 
 def options(**given: str) -> SinkOptions:
@@ -38,57 +58,145 @@ def options(**given: str) -> SinkOptions:
     return parse_sink_options({**base, **given}, STREAM)
 
 
-def batches(*rows: list[str]) -> Any:
-    return iter([pa.RecordBatch.from_pydict({"value": part}) for part in rows])
-
-
 def write(
     log: MemoryLog,
-    *rows: list[str],
-    batch: int = 0,
+    rows: Rows,
     partition: int = 0,
+    *,
+    batch: int = 0,
     run: str = "run",
     query: str = "query",
     **given: str,
 ) -> SinkCommit:
+    """Prepare one task's rows, in two batches of Arrow."""
     task = SinkTask(partition, 0, batch, query, run)
     columns = SinkColumns(("value",), "t")
-    work = TransactionalTask(options(**given), columns, task, make=log.make, clock=log.clock)
-    return work.write(batches(*rows))
+    work = TransactionalTask(
+        options(**given), columns, task, make=log.make, prepared=log.prepared, clock=log.clock
+    )
+    parts = [rows[:2], [], rows[2:]]
+    return work.write(iter([pa.RecordBatch.from_pydict({"value": part}) for part in parts]))
 
 
-def test_rows_and_marker_are_committed_together_after_the_fence(log: MemoryLog) -> None:
-    done = write(log, ["a", "b"], ["c"])
-    assert (done.rows, done.batch, done.query, done.skipped) == (3, 0, "query", False)
-    assert log.values() == ["a", "b", "c"]
-    order = [log.steps.index(s) for s in ("init", "marker", "send", "flush", "offsets", "commit")]
-    assert order == sorted(order)
-    marker = log.offsets["odradek-query-sink-0"][TopicPartition("t", 0)]
-    assert marker.offset == 0
-    assert '"rows":3' in marker.metadata
-    assert write(log, [], batch=1).rows == 0  # an empty task leaves a marker as well
-    assert log.offsets["odradek-query-sink-0"][TopicPartition("t", 0)].offset == 1
+def commit(log: MemoryLog, messages: Sequence[Any], *, batch: int = 0, **given: str) -> None:
+    commit_batch(
+        *(options(**given), messages),
+        batch=batch,
+        make=log.make,
+        prepared=log.prepared,
+        clock=log.clock,
+    )
 
 
-def test_a_replay_is_skipped_in_whatever_order_its_rows_come(log: MemoryLog) -> None:
-    first = write(log, ["a", "b"], ["c"])
-    again = write(log, ["c", "a"], ["b"], run="later")
-    assert (first.skipped, again.skipped, again.rows) == (False, True, 3)
-    assert (first.first_of_run, again.first_of_run) == (True, True)
-    assert not write(log, ["d"], batch=1, run="run").first_of_run
-    assert log.values() == ["a", "b", "c", "d"]
+def abort(log: MemoryLog, messages: Sequence[Any], *, batch: int = 0, **given: str) -> None:
+    abort_batch(
+        *(options(**given), messages),
+        batch=batch,
+        make=log.make,
+        prepared=log.prepared,
+        clock=log.clock,
+    )
 
 
-@pytest.mark.parametrize("rows", [["a"], ["a", "b", "b"], ["a", "x"], ["ab", ""], []])
-def test_a_replay_with_other_rows_fails_and_writes_nothing(log: MemoryLog, rows: list[str]) -> None:
-    write(log, ["a", "b"], batch=4, partition=2)
-    with pytest.raises(ReplayError, match=r"batch 4, sink partition 2 \(odradek-query-sink-2\)"):
-        write(log, rows, batch=4, partition=2)
+def run_batch(log: MemoryLog, *parts: Rows, **given: Any) -> list[SinkCommit]:
+    """Do all that Spark does for a batch whose tasks have these rows."""
+    given = {"batch": 0, **given}
+    messages = [write(log, rows, p, **given) for p, rows in enumerate(parts)]
+    of_task = ("run", "query")
+    commit(log, messages, **{k: v for k, v in given.items() if k not in of_task})
+    return messages
+
+
+def resolved(log: MemoryLog, batch: int | None, choice: Remedy = Remedy.NONE) -> Resolution:
+    return resolve(
+        *(options(), "query", batch, choice),
+        make=log.make,
+        prepared=log.prepared,
+        clock=log.clock,
+    )
+
+
+def aborted_in_part(log: MemoryLog) -> None:
+    """Batch 0: decided for two tasks, the first one committed, the other one timed out."""
+    messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
+    died = []
+
+    def die(what: str, _: MemoryProducer) -> None:
+        died.append(what)
+        if died.count("end") == 2:
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+    log.clock.at += 1000.0
     assert log.values() == ["a", "b"]
 
 
+def of_02(log: MemoryLog, partition: int, rows: int, digest: int = 0, batch: int = 0) -> None:
+    """Leave the marker of a task that 0.2 has committed."""
+    text = Marker(batch, rows, digest, "old").stored().metadata.replace(',"txn":null', "")
+    log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(batch, text)}
+
+
+# The usual course
+
+
+def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
+    messages = [write(log, ["a", "b", "c"], 0), write(log, [], 1), write(log, ["d"], 2)]
+    assert [m.rows for m in messages] == [3, 0, 1]
+    assert log.values() == []
+    assert messages[1].transaction is None
+    assert log.made == 2  # a task without rows sends nothing
+    order = [log.steps.index(s) for s in ("offsets of a group", "init", "send", "flush", "marker")]
+    assert order == sorted(order)
+    log.steps.clear()
+    commit(log, messages)
+    assert log.values() == ["a", "b", "c", "d"]
+    steps = [s for s in log.steps if s in ("init", "describe", "commit", "end")]
+    assert steps == ["init", "describe", "commit", "end", "end", "commit"]
+    marker = log.offsets["odradek-query-sink-0"][T0]
+    assert marker.offset == 0
+    assert '"rows":3' in marker.metadata
+    assert len(log.closed) == log.made == 3
+
+
+def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> None:
+    run_batch(log, ["a", "b"], ["c"])
+    plans: list[tuple[Rows, ...]] = [(["c", "a"], ["b"]), (["a", "b", "c"],)]
+    for parts in [*plans, (["a"], ["b"], [], ["c"])]:
+        again = run_batch(log, *parts, run="later")
+        assert [m.skipped for m in again] == [bool(rows) for rows in parts]
+    run_batch(log, ["d"], batch=1)
+    assert log.values() == ["a", "b", "c", "d"]
+
+
+def test_a_finished_batch_is_skipped_though_its_rows_changed(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The query continues: the rows that were decided first are the batch."""
+    run_batch(log, ["a", "b"], ["c"])
+    run_batch(log, ["x"], ["y"], ["z", "zz"], run="later")
+    assert "now repeated with other rows (4)" in caplog.text
+    assert log.values() == ["a", "b", "c"]
+
+
+def test_a_second_write_of_one_run_is_not_taken_for_a_replay(log: MemoryLog) -> None:
+    """Two writes in one foreachBatch function without names: the second would be left out."""
+    log.topics = ("t", "u")
+    run_batch(log, ["a"])
+    for run in "run", None:
+        with pytest.raises(ReplayError, match=r"already written with 1 row .* different sinkName"):
+            run_batch(log, ["b"], run=run)
+    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.* different sinkName"):
+        write(log, ["a"], topic="u")
+    run_batch(log, ["a"], topic="u", sinkName="second")
+    assert log.values() == ["a", "a"]
+
+
 def test_an_older_batch_fails(log: MemoryLog) -> None:
-    write(log, ["a"], batch=7)
+    run_batch(log, ["a"], batch=7)
     with pytest.raises(
         ReplayError, match="batch 7 was already written, and batch numbers must increase"
     ):
@@ -96,49 +204,262 @@ def test_an_older_batch_fails(log: MemoryLog) -> None:
     assert log.values() == ["a"]
 
 
-@pytest.mark.parametrize("step", ["send", "flush", "offsets", "commit", "committed"])
-def test_a_zombie_is_fenced_wherever_it_stands_and_rows_are_there_once(
-    log: MemoryLog, step: str
-) -> None:
-    """Another attempt overtakes the first one between any two of its steps."""
+# Zombies, deaths, other plans
+
+
+@pytest.mark.parametrize("step", ["offsets of a group", "send", "flush", "prepare", "marker"])
+def test_a_zombie_is_fenced_wherever_it_stands(log: MemoryLog, step: str) -> None:
+    """Another run overtakes a task between any two of its steps."""
 
     def overtake(what: str, producer: MemoryProducer) -> None:
-        if what == step and producer.epoch == 1:
+        if what == step:
             log.before = lambda *_: None
-            assert write(log, ["a", "b"], run="other").skipped is (step == "committed")
+            run_batch(log, ["a", "b"], run="other")
 
     log.before = overtake
-    if step == "committed":
-        assert write(log, ["a", "b"]).rows == 2
+    if step == "offsets of a group":  # it looks now, and finds the batch finished
+        assert write(log, ["a", "b"]).skipped
     else:
         with pytest.raises(SinkWriteError, match="Another attempt of this task"):
             write(log, ["a", "b"])
     assert log.values() == ["a", "b"]
 
 
+def test_a_zombie_of_a_wider_plan_can_commit_nothing(log: MemoryLog) -> None:
+    """Its driver died before it decided; the new plan has fewer tasks and never meets it."""
+    old = [write(log, ["a"], 0), write(log, ["b"], 1), write(log, ["c"], 2)]
+    run_batch(log, ["a", "b", "c"], run="later")
+    assert len(log.pending) == 2  # nothing has fenced these
+    commit(log, old)  # its driver wakes, and finds the batch written
+    assert log.pending == {}
+    assert log.values() == ["a", "b", "c"]
+
+
+STEPS = ["init", "offsets of a group", "describe", "marker", "commit", "end"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["c", "a", "b"],), (["x"], ["y"], ["z"])])
+def test_a_driver_that_dies_anywhere_leaves_one_plan(
+    log: MemoryLog, step: str, nth: int, parts: tuple[Rows, ...]
+) -> None:
+    messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
+    count = []
+
+    def die(what: str, _: MemoryProducer) -> None:
+        count.append(what)
+        if count.count(step) == nth:
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    try:
+        commit(log, messages)
+    except DiedError:
+        pass
+    else:
+        assert nth == 2, "there is no second one of these"
+    log.before, log.dead = lambda *_: None, lambda: False
+    decided = '"state":' in str(log.offsets)
+    log.clock.at += 40.0  # the decision's transaction ends
+    run_batch(log, *parts, run="later")
+    expected = ["a", "b", "c"] if decided else [row for part in parts for row in part]
+    assert sorted(log.values()) == sorted(expected)
+
+
+def test_what_was_aborted_after_the_decision_is_written_again(log: MemoryLog) -> None:
+    aborted_in_part(log)
+    again = run_batch(log, ["b", "a"], ["c"], run="later")
+    assert [m.skipped for m in again] == [True, False]
+    assert log.values() == ["a", "b", "c"]
+    run_batch(log, ["d"], batch=1)
+    assert log.values() == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize(
-    "step", ["init", "marker", "send", "flush", "offsets", "commit", "committed"]
+    "parts", [(["a", "b", "c"],), (["a", "b"], ["x"]), (["a", "b"], ["c"], ["d"])]
+)
+def test_a_half_committed_batch_with_other_tasks_is_refused_before_anything_is_committed(
+    log: MemoryLog, parts: tuple[Rows, ...]
+) -> None:
+    aborted_in_part(log)
+    messages = [write(log, rows, p, run="later") for p, rows in enumerate(parts)]
+    with pytest.raises(ReplayError, match="1 of their transactions are committed"):
+        commit(log, messages)
+    abort(log, messages)
+    log.settle()
+    assert log.values() == ["a", "b"]
+    run_batch(log, ["a", "b"], ["c"], run="later")
+    assert log.values() == ["a", "b", "c"]
+
+
+def test_an_undecided_batch_that_took_too_long_fails_before_the_decision(log: MemoryLog) -> None:
+    messages = [write(log, ["a"], 0)]
+    log.clock.at += 900.0
+    messages.append(write(log, ["b"], 1))
+    with pytest.raises(SinkWriteError, match=r"1 of 2 tasks are not open .*\(900 s\)"):
+        commit(log, messages)
+    abort(log, messages)
+    assert log.values() == []
+    run_batch(log, ["a"], ["b"])
+    assert log.values() == ["a", "b"]
+
+
+@pytest.mark.parametrize("step", ["init", "describe", "end"])
+def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: str) -> None:
+    messages = [write(log, ["a"])]
+
+    def overtake(what: str, _: MemoryProducer) -> None:
+        if what == step:
+            log.before = lambda *_: None
+            run_batch(log, ["a"], run="other")
+
+    log.before = overtake
+    if step != "describe":  # the batch is written: by the other one, or by what this one decided
+        commit(log, messages)
+    else:
+        with pytest.raises(SinkWriteError, match=r"are not open any more|taken over"):
+            commit(log, messages)
+    log.settle()
+    assert log.values() == ["a"]
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_every_random_history_has_each_row_once(part: int) -> None:
+    """See `sink_model`: restarts, plans, zombies, twins, timeouts, lost answers."""
+    models = [played(seed) for seed in range(part, SEEDS, 6)]
+    assert [c for model in models for c in model.complaints] == []
+    assert any(model.refused for model in models)
+    assert sum(model.repeated for model in models) > len(models) // 2
+
+
+# The command
+
+
+def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
+    assert resolved(log, 0).outcome is BatchState.NOTHING
+    messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
+    assert resolved(log, 0).outcome is BatchState.NOTHING
+
+    def die(what: str, _: MemoryProducer) -> None:
+        if what == "end":
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+    found = resolved(log, 0)
+    assert (found.outcome, found.rows(committed=True)) == (BatchState.COMPLETE, 2)
+    assert log.values() == ["a", "b"]
+    assert resolved(log, None).outcome is BatchState.COMPLETE
+    run_batch(log, ["x"], run="later")
+    assert log.values() == ["a", "b"]
+
+
+@pytest.mark.parametrize("choice", [Remedy.ACCEPT_LOSS, Remedy.REPEAT])
+def test_a_batch_that_cant_be_repeated_is_finished_by_choice(
+    log: MemoryLog, choice: Remedy
+) -> None:
+    aborted_in_part(log)
+    found = resolved(log, 0)
+    assert found.outcome is BatchState.PARTLY
+    assert [(p.partition, p.rows, p.committed) for p in found.parts] == [
+        (0, 2, True),
+        (1, 1, False),
+    ]
+    done = resolved(log, 0, choice)
+    assert done.outcome is (
+        BatchState.ACCEPTED if choice is Remedy.ACCEPT_LOSS else BatchState.REPEATED
+    )
+    run_batch(log, ["x"], ["y"], ["z"], run="later")
+    run_batch(log, ["d"], batch=1)
+    more = [] if choice is Remedy.ACCEPT_LOSS else ["x", "y", "z"]
+    assert log.values() == ["a", "b", *more, "d"]
+
+
+# Batches that 0.2 has begun, whose tasks committed by themselves
+
+
+def test_tasks_that_02_has_committed_are_compared_and_left(log: MemoryLog) -> None:
+    first = write(log, ["a"], 1, batch=9, query="other")
+    of_02(log, 1, 1, first.digest)
+    messages = run_batch(log, ["b"], ["a"])
+    assert [m.skipped for m in messages] == [False, True]
+    assert log.values() == ["b"]
+    of_02(log, 1, 1, 77)
+    del log.offsets["odradek-query-sink-ledger"]
+    with pytest.raises(ReplayError, match=r"sink partition 1 .* digest 0000000000000077|digest"):
+        write(log, ["a"], 1)
+
+
+def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: MemoryLog) -> None:
+    first = write(log, ["b"], 1, batch=9, query="other")
+    of_02(log, 1, 1, first.digest)
+    messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
+
+    def die(what: str, _: MemoryProducer) -> None:
+        if what == "end":
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+    log.clock.at += 1000.0
+    again = run_batch(log, ["a"], ["b"], run="later")
+    assert [m.skipped for m in again] == [False, True]
+    assert log.values() == ["a"]  # and what 0.2 had written
+
+
+def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) -> None:
+    of_02(log, 2, 5, batch=3)
+    plans: list[tuple[Rows, ...]] = [(["a"],), (["a"], [], [])]
+    for parts in plans:
+        messages = [write(log, rows, p, batch=3) for p, rows in enumerate(parts)]
+        with pytest.raises(ReplayError, match=r"'odradek-query-sink-2' wrote 5 rows .* resolve"):
+            commit(log, messages, batch=3)
+        abort(log, messages, batch=3)
+    found = resolved(log, 3)
+    assert (found.outcome, found.rows(committed=True)) == (BatchState.PARTLY, 5)
+    resolved(log, 3, Remedy.REPEAT)
+    run_batch(log, ["a"], ["b"], batch=3)
+    assert log.values() == ["a", "b"]
+    assert BEYOND > 2
+
+
+def test_a_finished_checkpoint_of_02_continues(log: MemoryLog) -> None:
+    of_02(log, 0, 5, batch=3)
+    of_02(log, 9, 5, batch=3)
+    run_batch(log, ["a"], ["b"], batch=4)
+    assert log.values() == ["a", "b"]
+    with pytest.raises(ReplayError, match="batch numbers must increase"):
+        write(log, ["a"], batch=2)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "step", ["cluster", "init", "offsets of a group", "send", "flush", "prepare", "marker"]
 )
 def test_an_attempt_that_dies_leaves_nothing_and_the_next_one_writes(
     log: MemoryLog, step: str
 ) -> None:
-    class DiedError(BaseException):
-        pass
-
     def die(what: str, _: MemoryProducer) -> None:
         if what == step:
             raise DiedError
 
-    log.before = die
+    log.before, log.dead = die, lambda: True
     with pytest.raises(DiedError):
         write(log, ["a"])
-    log.before = lambda *_: None
-    assert write(log, ["a"]).skipped is (step == "committed")
+    log.before, log.dead = lambda *_: None, lambda: False
+    run_batch(log, ["a"])
     assert log.values() == ["a"]
-    assert len(log.closed) == log.made == 2
+    assert len(log.closed) == log.made
 
 
-@pytest.mark.parametrize("step", ["cluster", "init", "marker", "flush", "offsets", "commit"])
+@pytest.mark.parametrize("step", ["cluster", "init", "offsets of a group", "flush", "marker"])
 def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None:
     def fall(what: str, _: MemoryProducer) -> None:
         if what == step:
@@ -146,8 +467,28 @@ def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None
             log.down_until = log.clock.now() + 120
 
     log.before = fall
-    assert write(log, ["a"], batch=1).rows == 1
+    message = write(log, ["a"], batch=1)
+    for at_driver in "init", "offsets of a group", "describe", "end":
+        log.before = fall
+        step = at_driver
+    commit(log, [message], batch=1)
     assert log.values() == ["a"]
+
+
+@pytest.mark.parametrize("step", ["init", "marker", "commit", "end"])
+def test_an_answer_that_is_lost_changes_nothing(log: MemoryLog, step: str) -> None:
+    from odradek.common.errors import KafkaTimeoutError
+
+    def lose(what: str, _: MemoryProducer) -> None:
+        if what == step:
+            log.after = lambda *_: None
+            raise KafkaTimeoutError("no answer")
+
+    messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
+    if step != "commit":  # the client itself knows how that one ended
+        log.after = lose
+    commit(log, messages)
+    assert log.values() == ["a", "b"]
 
 
 def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> None:
@@ -165,8 +506,8 @@ def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> N
 def test_what_is_wrong_with_rows_and_topics_is_named(log: MemoryLog) -> None:
     log.refuse = "big"
     with pytest.raises(SinkRowError, match="row 3 of this task: too large"):
-        write(log, ["a", "b"], ["c", "big"])
-    assert log.values() == []
+        write(log, ["a", "b", "c", "big"])
+    assert log.pending == {}  # its transaction was aborted
     log.topics = ()
     with pytest.raises(MissingTopicError, match="topic 't' doesn't exist"):
         write(log, ["a"])
@@ -176,7 +517,6 @@ def test_a_transaction_that_takes_too_long_says_what_to_change(log: MemoryLog) -
     def slow(what: str, producer: MemoryProducer) -> None:
         if what == "flush":
             log.clock.at += 900
-            log.epochs["odradek-query-sink-0"] += 1  # as the coordinator does
 
     log.before = slow
     with pytest.raises(SinkWriteError, match=r"kafka\.transaction\.timeout\.ms is 900 s"):
@@ -192,37 +532,57 @@ def test_a_transaction_that_takes_too_long_says_what_to_change(log: MemoryLog) -
 
 
 def test_an_offset_that_is_no_marker_is_refused() -> None:
-    tp = TopicPartition("t", 0)
     with pytest.raises(ReplayError, match="isn't a marker of this sink"):
-        read_marker({tp: OffsetAndMetadata(5, "")}, "g")
+        read_marker({T0: OffsetAndMetadata(5, "")}, "g")
+    with pytest.raises(ReplayError, match="isn't a marker of this sink"):
+        read_decision(lambda _: {T0: OffsetAndMetadata(5, "{}")}, "g-")
     other = OffsetAndMetadata(5, '{"v":99,"rows":3,"digest":"0","run":null}')
-    found = read_marker({tp: other, TopicPartition("s", 0): OffsetAndMetadata(2, "")}, "g")
+    found = read_marker({T0: other, TopicPartition("s", 0): OffsetAndMetadata(2, "")}, "g")
     assert found is not None
     assert (found[0].batch, found[0].rows, found[0].digest, found[1]) == (5, 3, None, "t")
 
 
+@pytest.mark.parametrize("count", [0, 1, IN_ONE, IN_ONE + 1, 1000])
+def test_a_decision_of_any_size_is_read_as_it_was_written(count: int) -> None:
+    entries = tuple(
+        TaskEntry(n, 2**62 + n, n % 2**15, bool(n % 2), n, 2**64 - 1 - n) for n in range(count)
+    )
+    decision = Decision(7, "t", "decided", entries, "w" * 200, "run", count, 2**64 - 1)
+    stored = decision.offsets("a-")
+    assert len(stored) == max(1, -(-count // IN_ONE))
+    texts = [o.metadata for offsets in stored.values() for o in offsets.values()]
+    assert max(map(len, texts)) <= 4096  # brokers' offset.metadata.max.bytes
+    assert read_decision(lambda g: stored.get(g, {}), "a-") == decision
+    if count > IN_ONE:  # further parts of another decision about the same batch
+        other = Decision(7, "t", "decided", entries[::-1], "w").offsets("a-")
+        mixed = {**other, "a-ledger": stored["a-ledger"]}
+        with pytest.raises(ReplayError, match="don't belong together"):
+            read_decision(lambda g: mixed.get(g, {}), "a-")
+
+
 def test_two_jobs_whose_names_make_the_same_id_are_told_apart(log: MemoryLog) -> None:
-    write(log, ["a"], query="b-c", transactionalIdPrefix="a")
+    run_batch(log, ["a"], query="b-c", transactionalIdPrefix="a")
     with pytest.raises(ReplayError, match="also used by 'b-c' with transactionalIdPrefix 'a'"):
         write(log, ["a"], query="c", transactionalIdPrefix="a-b")
     assert log.values() == ["a"]
 
 
-def test_the_driver_ends_what_killed_tasks_left_open(log: MemoryLog) -> None:
+def test_the_driver_ends_what_tasks_left_open(log: MemoryLog) -> None:
     """Readers of committed records would else wait for the transaction's timeout."""
+    done = write(log, ["a"], 0, batch=3)
 
     def driver_gives_up(what: str, producer: MemoryProducer) -> None:
         if what == "flush":
             log.before = lambda *_: None
-            end_open(options(), [commit(0), None, None], make=log.make, clock=log.clock)
-            assert log.epochs["odradek-query-sink-2"] == 1
-            assert "odradek-query-sink-0" not in log.epochs  # that one has committed
+            abort(log, [done, None, None], batch=3)
+            assert log.pending == {}
 
     log.before = driver_gives_up
     with pytest.raises(SinkWriteError, match="Another attempt of this task"):
-        write(log, ["a"], batch=3, partition=1)
+        write(log, ["b"], 1, batch=3)
     assert log.values() == []
-    assert write(log, ["a"], batch=3, partition=1).rows == 1
+    run_batch(log, ["a"], ["b"], batch=3)
+    assert log.values() == ["a", "b"]
     assert len(log.closed) == log.made
 
 
@@ -231,65 +591,37 @@ def test_ending_what_is_open_neither_lasts_nor_fails(
 ) -> None:
     def end(*messages: SinkCommit | None) -> float:
         begin = log.clock.now()
-        end_open(options(), messages, make=log.make, clock=log.clock)
+        abort(log, messages, batch=3)
         return float(log.clock.now() - begin)
 
     assert end(None, None) == 0.0  # no task has said which query this is
     assert "may stay hidden" in caplog.text
     caplog.clear()
     log.down_until = log.clock.now() + 1000
-    assert end(commit(0), None, None) == CONTACT_S
+    assert end(message(0), None, None) == CONTACT_S < FENCE_S
     assert "nobody answers" in caplog.text
     assert len(log.closed) == log.made == 1
     caplog.clear()
-    assert end(commit(0)) == 0.0
+    assert end(message(0)) == 0.0
     assert not caplog.text
 
 
-def commit(partition: int, **given: Any) -> SinkCommit:
-    return SinkCommit(partition, 1, 0, **{"batch": 3, "query": "query", **given})
+def message(partition: int, **given: Any) -> SinkCommit:
+    return SinkCommit(partition, 0, 0, **{"batch": 3, "query": "query", **given})
 
 
 def test_the_driver_refuses_a_set_that_is_not_one_batch(log: MemoryLog) -> None:
-    def check(*messages: object, batch: int = 3) -> None:
-        check_batch(options(), messages, batch=batch, make=log.make, clock=log.clock)
-
-    check(commit(1), commit(0))
-    assert log.made == 0  # nothing to look for in the middle of a run
+    commit(log, [message(1), message(0)], batch=3)
+    commit(log, [], batch=3)
     for wrong in (
-        (commit(0), commit(0)),
-        (commit(0), commit(2)),
-        (commit(0), None),
-        (commit(0), commit(1, batch=4)),
-        (commit(0), commit(1, query="other")),
+        (message(0), message(0)),
+        (message(0), message(2)),
+        (message(0), None),
+        (message(0), message(1, batch=4)),
+        (message(0), message(1, query="other")),
     ):
         with pytest.raises(ReplayError, match="don't form one batch"):
-            check(*wrong)
+            commit(log, wrong, batch=3)
     with pytest.raises(ReplayError, match="don't form one batch"):
-        check(commit(0), batch=4)
-
-
-def test_the_driver_finds_what_a_wider_run_wrote_of_the_same_batch(log: MemoryLog) -> None:
-    write(log, ["a"], batch=3, partition=1)
-    write(log, ["b"], batch=2, partition=2)
-    first = commit(0, first_of_run=True)
-    with pytest.raises(ReplayError, match="already written by more tasks than now"):
-        check_batch(options(), [first], batch=3, make=log.make, clock=log.clock)
-    log.steps.clear()
-    check_batch(options(), [first, commit(1)], batch=3, make=log.make, clock=log.clock)
-    assert log.steps.count("marker") == BEYOND
-    assert len(log.closed) == log.made
+        commit(log, [message(0)], batch=4)
     assert sink_id(options(sinkName="other"), "q", 5) == "odradek-q-other-5"
-
-
-def test_a_second_write_of_one_batch_to_another_topic_is_not_taken_for_its_replay(
-    log: MemoryLog,
-) -> None:
-    """Two writes in one foreachBatch function without names: the same rows would be left out."""
-    log.topics = ("t", "u")
-    write(log, ["a"])
-    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*a different sinkName"):
-        write(log, ["a"], topic="u")
-    assert write(log, ["a"], topic="u", sinkName="second").rows == 1
-    with pytest.raises(ReplayError, match="a different sinkName"):
-        write(log, ["b"])

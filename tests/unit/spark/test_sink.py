@@ -91,7 +91,7 @@ def test_the_driver_ends_open_transactions_where_there_are_any(
 ) -> None:
     ended: list[object] = []
     monkeypatch.setattr(
-        "odradek.spark.sink.writers.end_open", lambda *args, **_: ended.append(args[1])
+        "odradek.spark.sink.writers.abort_batch", lambda *args, **_: ended.append(args[1])
     )
     given = {"delivery": "exactly_once", **({"jobId": "job"} if kind == "writer" else {})}
     more = () if kind == "writer" else (3,)

@@ -6,7 +6,8 @@ declarative pipelines do; `spark-pipelines run` is for those, and the source and
 
 A SPEC goes through `document` (YAML with lines), `spec` (checked values), `graph` (Spark: views and
 writers), `running` (queries until their end); `progress` and `outages` make values of what Spark
-and the clients report, and `display` shows them.
+and the clients report, and `display` shows them. `resolving` finishes a batch that its query can't
+repeat.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ import json as jsonlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from odradek.cli.console.waiting import ending
+from odradek.cli.frame.commands import Bootstrap, CommandConfig, CommandProperty, ProfileName
 from odradek.cli.frame.overviews import overview
+from odradek.cli.frame.results import as_document
+from odradek.cli.frame.settings import Flags
 
 app = overview("Run SQL from topics to topics, files or tables, with Spark.")
 
@@ -84,6 +90,59 @@ def run(
         with display, Stop() as stop:
             status = Running(pipeline, display, stop, log=log, stop_timeout=stop_timeout).run()
     raise typer.Exit(status)
+
+
+@app.command()
+def resolve(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of the query.")
+    ],
+    spec: Annotated[
+        Path | None,
+        typer.Option(help="The pipeline that the query is of; it has the sink's options."),
+    ] = None,
+    bootstrap_server: Bootstrap = None,
+    command_config: CommandConfig = None,
+    command_property: CommandProperty = None,
+    profile: ProfileName = None,
+    transactional_id_prefix: Annotated[
+        str, typer.Option(help="The sink's option transactionalIdPrefix.")
+    ] = "odradek",
+    sink_name: Annotated[str, typer.Option(help="The sink's option sinkName.")] = "sink",
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Count the batch as complete; what is missing is lost."),
+    ] = False,
+    repeat: Annotated[
+        bool,
+        typer.Option(
+            "--repeat", help="Write the whole batch again; what is committed exists twice then."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Finish a batch that an exactly-once query can't repeat, because its rows have changed.
+
+    Stop the query first. The command commits all transactions of the batch that are still open. If
+    a part of the batch was aborted, it prints what each choice loses or repeats, and you choose
+    one. Exit statuses: 0 the query can be started, 1 a choice is needed, or the cluster can't be
+    reached, 2 wrong use.
+
+    Example: odradek pipeline resolve state/checkpoints/copy --bootstrap-server host:9092
+    """
+    with _ending(), ending("odradek pipeline resolve"), as_document(json=json):
+        from odradek.cli.pipeline.resolving import resolved
+
+        flags = Flags(bootstrap_server, command_config, tuple(command_property or ()))
+        raise typer.Exit(
+            resolved(
+                *(checkpoint, spec, replace(flags, profile=profile)),
+                {"transactionalIdPrefix": transactional_id_prefix, "sinkName": sink_name},
+                accept_loss=accept_loss,
+                repeat=repeat,
+                json=json,
+            )
+        )
 
 
 @contextmanager

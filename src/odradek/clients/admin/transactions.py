@@ -24,6 +24,8 @@ from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_leaders
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import describe_each, leaders, list_topics
+from odradek.clients.producer.transaction_requests import WITHOUT_EPOCHS
+from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.common.arguments import (
     INT32_MAX,
     INT64_MAX,
@@ -34,11 +36,19 @@ from odradek.common.arguments import (
     text,
     whole_number,
 )
-from odradek.common.errors.kafka import TransactionalIdNotFoundError
+from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionalIdNotFoundError,
+)
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages import describe_producers as dp
 from odradek.protocol.messages import describe_transactions as dt
+from odradek.protocol.messages import end_txn as e
 from odradek.protocol.messages import init_producer_id as ip
 from odradek.protocol.messages import list_transactions as lt
 from odradek.protocol.messages import write_txn_markers as w
@@ -58,6 +68,13 @@ LONGEST = 900.0
 MOST_TIMEOUT = 60_000
 """Milliseconds: brokers refuse a transaction timeout above transaction.max.timeout.ms."""
 INT16_MAX = 2**15 - 1
+OVER = (
+    ProducerFencedError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+)
+"""Errors for a transaction that is no longer open: it was aborted, or committed long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +351,44 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
         {key: (key,) for key in wanted},
         "the fencing of producers",
     )
+
+
+def end(
+    transactions: Sequence[PreparedTransaction], *, committed: bool
+) -> AdminCall[dict[str, KafkaError | None]]:
+    """Commit or abort transactions of other processes.
+
+    Returns an error of `OVER` for each transaction that was no longer open. A repeated request is
+    no error, as long as no producer has used the transactional id since.
+    """
+    by_id = {t.transactional_id: t for t in transactions}
+    what = f"the {'commit' if committed else 'abort'} of transactions"
+
+    def question(key: str) -> Inquiry[str, e.EndTxnResponse, None]:
+        one = by_id[key]
+        return Inquiry(
+            what,
+            "transactional id",
+            lambda *_: e.EndTxnRequest(key, one.producer_id, one.epoch, committed),
+            e.EndTxnResponse,
+            lambda answer: [(key, answer.error_code, None, None)],
+            whole=False,
+            right="WRITE",
+            newest=None if one.version_2 else WITHOUT_EPOCHS,
+        )
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, KafkaError | None]]:
+        outcomes = yield from engine.coordinators.by_key(
+            CoordinatorKind.TRANSACTION, question, {key: (key,) for key in by_id}, deadline
+        )
+        found: dict[str, KafkaError | None] = {}
+        for key, outcome in outcomes.items():
+            found[key] = outcome.errors.get(key)
+            if not isinstance(found[key], (*OVER, type(None))):
+                outcome.settled()
+        return found
+
+    return AdminCall(what, flow)
 
 
 # Those that hang

@@ -28,6 +28,7 @@ from odradek.network.flow import START, Flow
 if TYPE_CHECKING:
     from odradek.clients.consumer.records import OffsetAndMetadata
     from odradek.clients.producer.transaction_manager import TransactionManager
+    from odradek.clients.producer.transaction_state import PreparedTransaction
 
 
 class TransactionClient(Protocol):
@@ -117,6 +118,13 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def abort_transaction(self, timeout: float | None) -> CallerFlow[None]:
         """Abort the transaction: consumers of committed records never see its records."""
         return self._finish("abort_transaction", self.transactions.abort, timeout)
+
+    def prepare_transaction(self, timeout: float | None) -> CallerFlow[PreparedTransaction]:
+        """Wait for all records of the transaction, which another process will end."""
+        manager = self.transactions
+        return self.call(
+            lambda _: manager.prepare(), timeout, "the records of the transaction", BLOCK_TIMEOUT
+        )
 
     def _finish(
         self, name: str, call: Callable[[float], Flow[None]], timeout: float | None

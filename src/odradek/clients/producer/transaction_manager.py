@@ -33,6 +33,7 @@ from odradek.clients.producer.transaction_requests import (
 from odradek.clients.producer.transaction_state import (
     OPEN,
     Begun,
+    PreparedTransaction,
     TransactionEvent,
     TransactionState,
     move,
@@ -254,6 +255,17 @@ class TransactionManager:
         yield from self._asked(committing)
         self._begun = Begun.YES
         self._missing_offsets -= sent
+
+    def prepare(self) -> Flow[PreparedTransaction]:
+        """Wait for all records; return the identity with which another process can end it.
+
+        The caller closes the producer without aborting the transaction (`close(0)`).
+        """
+        yield START
+        self._check("prepare", _S.IN_TRANSACTION)
+        self._accumulator.close_all()
+        yield from self._settle()
+        return PreparedTransaction(self.transactional_id, *self.current, self.version_2)
 
     @property
     def open(self) -> bool:

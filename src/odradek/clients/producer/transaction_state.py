@@ -11,6 +11,7 @@ Must not: know requests or time.
 from __future__ import annotations
 
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 
 class TransactionState(StrEnum):
@@ -52,6 +53,16 @@ class Begun(Enum):
     PERHAPS = "perhaps"
     """It was asked to, and there is no answer."""
     YES = "yes"
+
+
+class PreparedTransaction(NamedTuple):
+    """An open transaction whose records are all written, so that another process can end it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    version_2: bool
+    """Whether it was begun under transaction.version 2, which decides the version of EndTxn."""
 
 
 _S, _E = TransactionState, TransactionEvent

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from odradek.spark.tasks.worker_clients import fingerprint
 
 if TYPE_CHECKING:
+    from odradek.api.prepared_transactions import PreparedTransactions
     from odradek.api.producer import Producer
 
 MAX_PRODUCERS = 2
 """A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
 
 Make = Callable[[Mapping[str, Any]], "Producer"]
+Prepared = Callable[["Producer"], "PreparedTransactions"]
+"""Returns the calls to coordinators that go through a producer's connections."""
 
 
 class ProducerCache:
@@ -67,6 +70,13 @@ def make_producer(config: Mapping[str, Any]) -> Producer:
     from odradek.api.producer import Producer
 
     return Producer(dict(config))
+
+
+def prepared_by(producer: Producer) -> PreparedTransactions:
+    """Return the calls that end transactions of other processes."""
+    from odradek.api.prepared_transactions import PreparedTransactions
+
+    return PreparedTransactions(producer)
 
 
 _CACHE = ProducerCache(make_producer)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import SinkContextError
 
@@ -28,10 +29,19 @@ class SinkCommit(WriterCommitMessage):
     batch: int | None = None
     """This and the rest: with exactly_once only."""
     query: str | None = None
+    run: str | None = None
+    digest: int = 0
     skipped: bool = False
     """The rows had been written before."""
-    first_of_run: bool = False
-    """The marker before wasn't of this run of the query: the batch may be a replay."""
+    topic: str = ""
+    """Topic of the marker; empty for a task that has written nothing."""
+    transaction: PreparedTransaction | None = None
+    """The open transaction with the rows; None for a task that has written nothing."""
+
+    @property
+    def content(self) -> tuple[int, int]:
+        """Number and digest of the rows."""
+        return self.rows, self.digest
 
 
 @dataclass(frozen=True, slots=True)

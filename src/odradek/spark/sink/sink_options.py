@@ -83,8 +83,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "With exactly_once, the prefix of transactional ids and of the groups that hold the "
-            "markers. It is part of the query's identity and must stay the same.",
+            "With exactly_once, the prefix of transactional ids and of the groups of markers and "
+            "ledger. It is part of the query's identity and must stay the same.",
             own=True,
         ),
         SparkOption(
@@ -99,8 +99,8 @@ OPTIONS: dict[str, SparkOption] = {
             "jobId",
             "–",
             "Required with exactly_once in a batch query: a name that identifies the data. A "
-            "second run with the same jobId and batchId is a replay: rows that were already "
-            "written are compared and skipped.",
+            "second run with the same jobId and batchId is a replay: if the batch was written, it "
+            "isn't written again, and different rows are an error.",
             BATCHES,
             own=True,
         ),
@@ -217,7 +217,7 @@ makes four by default, and a wrong address is to be told within half a minute.""
 BUFFER = 64 << 20
 """Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
 TRANSACTION_TIMEOUT = "900000"
-"""Brokers' transaction.max.timeout.ms is 15 min unless it was changed: a batch takes that long."""
+"""Brokers' transaction.max.timeout.ms is 15 min unless it was changed: no batch takes longer."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 

@@ -8,6 +8,7 @@ Must not: wait without a line in the log each 30 s, or make Python objects of ro
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -47,14 +48,17 @@ class Patience:
     tolerance: float
     clock: Clock
     explain: Callable[[], object]
+    until: float = math.inf
+    """Time of the clock after which nothing is waited for."""
 
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
         """Call `attempt(seconds)` until it doesn't time out.
 
         It must be a call that can be repeated to continue waiting.
         """
-        limit = self.tolerance if at_most is None else at_most
         since = self.clock.now()
+        limit = self.tolerance if at_most is None else at_most
+        limit = max(0.0, min(limit, self.until - since))
         while True:
             left = limit - (self.clock.now() - since)
             try:

@@ -20,9 +20,10 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.encoding import encoded
-from odradek.spark.sink.exactly_once import TransactionalTask, check_batch, end_open
-from odradek.spark.sink.sink_clients import make_producer, process_producers
+from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_clients import make_producer, prepared_by, process_producers
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask, batch_task, stream_task
 from odradek.spark.sink.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from odradek.spark.sink.sink_problems import SinkSchemaError
@@ -74,16 +75,24 @@ def write_task(
         batches = encoded(batches, options.encodings)
     if options.delivery == AT_LEAST_ONCE:
         return write_rows(options, columns, task, batches)
-    writer = TransactionalTask(options, columns, task, make=make_producer, clock=SystemClock())
+    writer = TransactionalTask(
+        options, columns, task, make=make_producer, prepared=prepared_by, clock=SystemClock()
+    )
     return writer.write(batches)
 
 
 def finish(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
 ) -> None:
-    """Check the tasks' commit messages on the driver, and log the number of rows."""
+    """Finish a batch on the driver: with exactly_once commit it; log the number of rows."""
     if options.delivery == EXACTLY_ONCE:
-        check_batch(options, messages, batch=batch, make=make_producer, clock=SystemClock())
+        commit_batch(
+            *(options, messages),
+            batch=batch,
+            make=make_producer,
+            prepared=prepared_by,
+            clock=SystemClock(),
+        )
     commits = [m for m in messages if isinstance(m, SinkCommit)]
     skipped = sum(1 for c in commits if c.skipped)
     rows, tasks = sum(c.rows for c in commits), len(commits)
@@ -112,8 +121,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         finish(self._options, messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log the failure; rows that other tasks wrote remain in the topic."""
-        give_up(self._options, messages, "batch query")
+        """Log the failure; with at_least_once, rows that tasks wrote remain in the topic."""
+        give_up(self._options, messages, None)
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
@@ -135,21 +144,28 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         finish(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log the failure; rows that other tasks wrote remain, and a restart writes them again."""
-        give_up(self._options, messages, f"batch {batchId}")
+        """Log the failure; with at_least_once, rows that tasks wrote remain in the topic."""
+        give_up(self._options, messages, batchId)
 
 
 def give_up(
-    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
 ) -> None:
-    """Log on the driver that a task has failed finally, and abort open transactions."""
+    """Log on the driver that a write has failed, and abort open transactions."""
+    what = "batch query" if batch is None else f"batch {batch}"
+    if options.delivery == EXACTLY_ONCE:
+        logger.warning("sink: %s failed; its open transactions are aborted", what)
+        abort_batch(
+            *(options, messages),
+            batch=batch,
+            make=make_producer,
+            prepared=prepared_by,
+            clock=SystemClock(),
+        )
+        return
     done = sum(1 for m in messages if m is not None)
     logger.warning(
         "sink: %s failed; the rows of %d of %d tasks had already been written and remain in the "
         "topic",
-        what,
-        done,
-        len(messages),
+        *(what, done, len(messages)),
     )
-    if options.delivery == EXACTLY_ONCE:
-        end_open(options, messages, make=make_producer, clock=SystemClock())

@@ -1,0 +1,67 @@
+"""Transactions that one process prepares and another one ends, for Spark's sink.
+
+In: a producer, whose connections are used, and transactions of other producers. Out: how each of
+them ended. Must not: decide how a transaction ends, or be exported: brokers abort a prepared
+transaction after its timeout, which the caller has to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from odradek.clients.admin.coordinators import KnownCoordinators
+from odradek.clients.admin.families import group_offsets, transactions
+
+if TYPE_CHECKING:
+    from odradek.api.producer import Producer
+    from odradek.clients.admin.admin_call import AdminCall
+    from odradek.clients.admin.admin_engine import AdminEngine
+    from odradek.clients.admin.transactions import ProducerIdAndEpoch, TransactionDescription
+    from odradek.clients.consumer.records import OffsetAndMetadata
+    from odradek.clients.producer.transaction_state import PreparedTransaction
+    from odradek.common.errors import KafkaError
+    from odradek.common.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class PreparedTransactions:
+    """Calls to coordinators of transactions and groups, through the connections of a producer."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.brokers = producer._engine.brokers  # noqa: SLF001 - both are of this package
+        self.coordinators = KnownCoordinators(self.brokers)
+
+    def prepare(self, timeout: float) -> PreparedTransaction:
+        """Wait for the records of the producer's transaction; return how others can end it.
+
+        Close the producer with `close(0)` then, which leaves the transaction open.
+        """
+        calls = self._producer._calls  # noqa: SLF001
+        return self._producer._run(calls.prepare_transaction(timeout))  # noqa: SLF001
+
+    def end(
+        self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool
+    ) -> dict[str, KafkaError | None]:
+        """Commit or abort transactions; an error says that one was no longer open."""
+        return self._ask(transactions.end(those, committed=committed), timeout)
+
+    def describe(self, ids: Sequence[str], timeout: float) -> dict[str, TransactionDescription]:
+        """Describe transactional ids; raises `UnsupportedVersionError` before Kafka 3.0."""
+        return self._ask(transactions.describe(ids), timeout)
+
+    def fence(self, ids: Sequence[str], timeout: float) -> dict[str, ProducerIdAndEpoch]:
+        """Abort whatever is open under these transactional ids, and fence their producers."""
+        return self._ask(transactions.fence(ids), timeout)
+
+    def offsets(
+        self, groups: Sequence[str], timeout: float
+    ) -> Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+        """Return the committed offsets of groups, without waiting for open transactions."""
+        return self._ask(group_offsets.listing(groups, False), timeout)
+
+    def _ask(self, call: AdminCall[T], timeout: float) -> T:
+        engine = cast("AdminEngine", self)  # these calls use brokers and coordinators only
+        return self._producer._call(lambda d: call.flow(engine, d), timeout, call.what)  # noqa: SLF001

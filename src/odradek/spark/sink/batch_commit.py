@@ -1,0 +1,393 @@
+"""Decide on the driver about a batch whose tasks have prepared their transactions, and commit it.
+
+In: the commit messages of all tasks. Out: a batch that is committed as a whole, or an error before
+anything of this attempt was committed. `exactly_once` describes the protocol. Must not: commit a
+transaction that isn't in the ledger, or abort one that is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from odradek.common.errors import KafkaError
+from odradek.spark.sink.exactly_once import (
+    CLOSE_TIMEOUT,
+    FENCED,
+    SAME_ROWS,
+    SEVERAL,
+    SMALLER,
+    Ledger,
+)
+from odradek.spark.sink.ledger import (
+    ACCEPTED,
+    DECIDED,
+    DROPPED,
+    NO_TRANSACTION,
+    WRITTEN,
+    Decision,
+    TaskEntry,
+    read_decision,
+    resolve_hint,
+    sink_id,
+    totals,
+)
+from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_messages import SinkCommit
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
+from odradek.spark.sink.sink_sending import Patience
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.producer import Producer
+    from odradek.clients.producer.transaction_state import PreparedTransaction
+
+logger = logging.getLogger("odradek.spark")
+
+DRIVER = "driver"
+LEDGER_TIMEOUT_MS = "30000"
+"""Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
+read the ledger for this time."""
+BEYOND = 16
+"""Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
+FENCE_S = 10.0
+"""Seconds for ending what tasks left open: a query that failed ends no later than that."""
+CONTACT_S = 2.0
+"""Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
+ONGOING = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDriver:
+    """The driver of one sink, after it has fenced all older ones."""
+
+    ledger: Ledger
+    producer: Producer
+    patience: Patience
+
+    def store(self, decision: Decision) -> None:
+        """Commit a decision to the ledger, in one transaction."""
+        wait, producer = self.patience.wait, self.producer
+        producer.begin_transaction()
+        for group, offsets in decision.offsets(self.ledger.base).items():
+            wait(
+                lambda seconds, g=group, o=offsets: producer.send_offsets_to_transaction(  # type: ignore[misc]
+                    o, g, seconds
+                ),
+                f"the decision about batch {decision.batch} to be added to the transaction",
+            )
+        wait(producer.commit_transaction, f"the decision about batch {decision.batch}")
+
+    def finish(self, decision: Decision, state: str = WRITTEN) -> None:
+        """Note that nothing of a decision is left to do: later readers need not look again."""
+        try:
+            self.store(replace(decision, state=state, entries=()))
+        except KafkaError as error:
+            # Perhaps another driver has taken over. Later readers ask the transactions themselves.
+            logger.debug("sink: batch %d is written but not noted so: %s", decision.batch, error)
+
+
+@contextmanager
+def driver(
+    options: SinkOptions,
+    query: str,
+    *,
+    make: Make,
+    prepared: Prepared,
+    clock: Clock,
+    tolerance: float | None = None,
+) -> Iterator[SinkDriver]:
+    """Fence older drivers of this sink, and end the transaction of their decision."""
+    config = options.producer_config(sink_id(options, query, DRIVER))
+    config["transaction.timeout.ms"] = min(
+        LEDGER_TIMEOUT_MS, str(config["transaction.timeout.ms"]), key=float
+    )
+    producer = make(config)
+    until = math.inf if tolerance is None else clock.now() + tolerance
+    patience = Patience(options.outage_tolerance, clock, producer.explain, until)
+    try:
+        if tolerance is not None:
+            producer.cluster_id(min(CONTACT_S, tolerance))
+        patience.wait(
+            producer.init_transactions, f"the producer id of {config['transactional.id']!r}"
+        )
+        yield SinkDriver(Ledger(options, query, producer, prepared, patience), producer, patience)
+    finally:
+        with contextlib.suppress(Exception):
+            producer.close(CLOSE_TIMEOUT)
+
+
+def commit_batch(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    batch: int | None,
+    make: Make,
+    prepared: Prepared,
+    clock: Clock,
+) -> None:
+    """Commit what all tasks of a batch have prepared, or raise before any of it is committed.
+
+    `batch` is Spark's batch id; None in a batch query.
+    """
+    if not messages:
+        return
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    partitions = sorted(c.partition for c in commits)
+    queries = {(c.query, c.batch) for c in commits}
+    whole = len(commits) == len(messages) and partitions == list(range(len(messages)))
+    if not whole or len(queries) != 1 or (batch is not None and commits[0].batch != batch):
+        raise ReplayError(
+            f"batch {batch}: the tasks' commit messages don't form one batch: {len(messages)} "
+            f"messages, partitions {partitions}, queries and batches {sorted(map(str, queries))}"
+        )
+    query = str(commits[0].query)
+    try:
+        with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
+            _Batch(options, at, commits).commit()
+    except KafkaError as error:
+        if not isinstance(error, FENCED):
+            raise
+        raise SinkWriteError(
+            f"batch {commits[0].batch}: {type(error).__name__}: {error}. Another run of this query "
+            "has taken over, or brokers were away during the decision about the batch. Make sure "
+            "that the query runs only once, and start it again."
+        ) from error
+
+
+class _Batch:
+    """A batch of which all tasks have sent their messages."""
+
+    def __init__(self, options: SinkOptions, at: SinkDriver, commits: Sequence[SinkCommit]) -> None:
+        self._options, self._at, self._ledger = options, at, at.ledger
+        self._of = {c.partition: c for c in commits}
+        first = commits[0]
+        self._run, self._number = first.run, first.batch or 0
+
+    def commit(self) -> None:
+        found = self._ledger.read(self._number)
+        decided = found if found is not None and found.batch == self._number else None
+        committed: dict[int, TaskEntry] = {}
+        if decided is not None and not decided.finished and decided.state != DROPPED:
+            done = self._ledger.complete(decided)
+            committed = {e.partition: e for e in decided.entries if e.partition in done}
+            if len(done) == len(decided.entries):
+                self._at.finish(decided)
+                decided = replace(decided, state=WRITTEN)
+        if decided is not None and decided.finished:
+            self._check_finished(decided)
+            self._end_others(())
+            return
+        if committed and decided is not None:
+            self._check_same(decided, len(committed))
+        entries = self._entries(committed, no_ledger=found is None)
+        new = [e for e in entries if e.partition not in committed and e.producer_id >= 0]
+        if not new:
+            return
+        self._check_open(new)
+        rows, digest = totals(c.content for c in self._of.values())
+        topics = [c.topic for c in self._of.values() if c.topic]
+        known = None if found is None else found.topic
+        decision = Decision(
+            self._number,
+            self._options.topic or known or topics[0],
+            DECIDED,
+            tuple(entries),
+            self._ledger.writer,
+            self._run,
+            rows,
+            digest,
+        )
+        self._at.store(decision)
+        lost = {e.partition for e in entries} - self._ledger.complete(decision)
+        if lost:
+            raise SinkWriteError(
+                f"batch {self._number} was decided, but brokers had aborted {len(lost)} of "
+                f"{len(entries)} transactions before they could be committed (sink partitions "
+                f"{_some(lost)}): they were open for longer than kafka.transaction.timeout.ms, or "
+                "another run of this query has taken over. Start the query again: it writes the "
+                f"missing rows if the batch has the same rows as before. {SMALLER}"
+            )
+        self._at.finish(decision)
+        self._end_others(entries)
+
+    def _end_others(self, entries: Sequence[TaskEntry]) -> None:
+        """Abort what tasks have prepared in vain, because another run was quicker."""
+        listed = {e.transaction(self._ledger.base) for e in entries}
+        prepared = [c.transaction for c in self._of.values() if c.transaction is not None]
+        those = [t for t in prepared if t not in listed]
+        if those:
+            self._at.patience.wait(
+                lambda seconds: self._ledger.transactions.end(those, seconds, committed=False),
+                "the abort of transactions that aren't needed",
+            )
+
+    def _check_finished(self, decided: Decision) -> None:
+        """Raise if a finished batch isn't repeated but is another write with the same number."""
+        rows, digest = totals(c.content for c in self._of.values())
+        same = rows == decided.rows and decided.digest in (None, digest)
+        if same or decided.state == ACCEPTED:
+            return
+        if self._run is not None and decided.run not in (None, self._run):
+            logger.warning(
+                "sink: batch %d was completely written by an earlier run with %d rows, and is now "
+                "repeated with other rows (%d), which are not written. %s",
+                *(self._number, decided.rows, rows, SAME_ROWS),
+            )
+            return
+        raise ReplayError(
+            f"batch {self._number} was already written with {decided.rows} "
+            f"row{'' if decided.rows == 1 else 's'} (digest {decided.digest or 0:016x}), but is "
+            f"now written with {rows} (digest {digest:016x}). Nothing was written now. {SEVERAL} A "
+            "new write of a job needs a higher batchId. If this is a repetition of the same batch, "
+            f"{SAME_ROWS[0].lower()}{SAME_ROWS[1:]} {resolve_hint()}"
+        )
+
+    def _check_same(self, decided: Decision, committed: int) -> None:
+        """Raise if a part of the batch is committed and this attempt has other rows or tasks."""
+        before = {e.partition: e.content for e in decided.entries}
+        now = {c.partition: c.content for c in self._of.values() if c.rows}
+        different = {p for p in before.keys() | now.keys() if before.get(p) != now.get(p)}
+        if different:
+            raise ReplayError(
+                f"batch {self._number} was written by {len(before)} tasks, and {committed} of "
+                "their transactions are committed; the others were aborted by the brokers. The "
+                "repeated batch has other rows or tasks (sink partitions "
+                f"{_some(different)}). Nothing was written now. {SAME_ROWS} If only the number of "
+                "tasks differs, start the query with the same number of cores and the same "
+                "settings as before (adaptive execution divides a batch by the cores of the "
+                f"moment). {resolve_hint()}"
+            )
+
+    def _entries(self, committed: dict[int, TaskEntry], *, no_ledger: bool) -> list[TaskEntry]:
+        """Return what belongs to the batch: what is committed, and what tasks have prepared."""
+        found = dict(committed)
+        lacking = set()
+        for partition, one in self._of.items():
+            if partition in found or not one.rows:
+                continue
+            if one.transaction is not None:
+                t = one.transaction
+                identity = t.producer_id, t.epoch, t.version_2
+                found[partition] = TaskEntry(partition, *identity, *one.content)
+            elif no_ledger:  # 0.2 has committed it
+                found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
+            else:
+                lacking.add(partition)
+        if no_ledger:
+            self._check_markers()
+        if lacking:
+            raise SinkWriteError(
+                f"batch {self._number}: the tasks of sink partitions {_some(lacking)} found their "
+                "rows written by another run of this query, which is not true any more. Nothing "
+                "was written now. Make sure that the query runs only once, and start it again."
+            )
+        return [found[p] for p in sorted(found)]
+
+    def _check_markers(self) -> None:
+        """Raise if 0.2 has committed rows of this batch in tasks that have no rows now."""
+        beyond = range(len(self._of), len(self._of) + BEYOND)
+        empty = [p for p, c in self._of.items() if not c.rows]
+        ids = {f"{self._ledger.base}{p}": p for p in (*empty, *beyond)}
+        for name, marker in self._ledger.markers(list(ids)).items():
+            if marker.batch == self._number and marker.rows:
+                raise ReplayError(
+                    f"batch {self._number} was already written by other tasks than now: {name!r} "
+                    f"wrote {marker.rows} row{'' if marker.rows == 1 else 's'} of it, and has no "
+                    f"rows or doesn't exist now. Nothing was written now. {resolve_hint()}"
+                )
+
+    def _check_open(self, entries: Sequence[TaskEntry]) -> None:
+        """Raise before the decision if brokers don't have these transactions open any more."""
+        ids = [f"{self._ledger.base}{e.partition}" for e in entries]
+        found = self._at.patience.wait(
+            lambda seconds: self._ledger.transactions.describe(ids, seconds),
+            "the state of the tasks' transactions",
+        )
+        lost = set()
+        for name, entry in zip(ids, entries, strict=True):
+            now = found[name]
+            if (now.state, now.producer_id, now.producer_epoch) != (
+                *(ONGOING, entry.producer_id, entry.epoch),
+            ):
+                lost.add(entry.partition)
+        if lost:
+            timeout = float(self._options.producer_config("")["transaction.timeout.ms"]) / 1000
+            raise SinkWriteError(
+                f"batch {self._number}: the transactions of {len(lost)} of {len(entries)} tasks "
+                f"are not open any more (sink partitions {_some(lost)}), so nothing of the batch "
+                f"was committed. Either the batch took longer than kafka.transaction.timeout.ms "
+                f"({timeout:.0f} s), or another attempt of these tasks or another run of this "
+                f"query has taken over. {SMALLER}"
+            )
+
+
+def _some(partitions: set[int]) -> str:
+    shown = [str(p) for p in sorted(partitions)]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def abort_batch(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    batch: int | None,
+    make: Make,
+    prepared: Prepared,
+    clock: Clock,
+) -> None:
+    """Abort on the driver what the tasks of a failed batch have left open.
+
+    Otherwise `read_committed` consumers would wait until the transactions time out or the query is
+    restarted. Transactions of the ledger aren't aborted: a restart commits them. If a new run of
+    the same query already uses the transactional ids, that costs an attempt but never a row. Raises
+    nothing, because the write has already failed with another error.
+    """
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    open_now = [c.transaction for c in commits if c.transaction is not None]
+    missing = [number for number, message in enumerate(messages) if message is None]
+    if not open_now and not missing:
+        return
+    queries = (c.query for c in commits if c.query is not None)
+    query, why = options.job_id or next(queries, ""), "no task reported the query's id"
+    number = options.batch_id if batch is None else batch
+    try:
+        if query:
+            why = ""
+            with driver(
+                options, query, make=make, prepared=prepared, clock=clock, tolerance=FENCE_S
+            ) as at:
+                _abort(at, open_now, missing, number)
+    except Exception as error:  # whatever it is: Spark has to tell the user of another one
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000
+        logger.warning(
+            "sink: %d tasks of a failed batch may have left a transaction open: later rows may "
+            "stay hidden from read_committed consumers for %.0f s, or until the query runs again "
+            "(%s)",
+            *(len(open_now) + len(missing), seconds, why),
+        )
+
+
+def _abort(
+    at: SinkDriver, open_now: Sequence[PreparedTransaction], missing: Sequence[int], batch: int
+) -> None:
+    """Abort everything but the transactions that the ledger names."""
+    ledger, wait = at.ledger, at.patience.wait
+    found = read_decision(ledger.offsets, ledger.base)
+    named = (
+        {} if found is None else {e.partition: e.transaction(ledger.base) for e in found.entries}
+    )
+    those = [t for t in open_now if t not in named.values()]
+    if those:
+        wait(lambda s: ledger.transactions.end(those, s, committed=False), "the abort of tasks")
+    ids = [f"{ledger.base}{p}" for p in missing if p not in named]
+    if ids and (found is None or found.batch <= batch):  # else they are another run's by now
+        wait(lambda s: ledger.transactions.fence(ids, s), "the abort of killed tasks")

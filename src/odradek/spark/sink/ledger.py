@@ -1,0 +1,241 @@
+"""The decision of a batch, which the driver commits before the first transaction of the batch.
+
+In: offsets with metadata, as they are committed. Out: a `Decision`, with a `TaskEntry` for each
+task that wrote rows. It is stored as offsets of one transaction of the driver: group `<id>-ledger`
+has the head and the first entries, groups `<id>-ledger-1` … have further ones, because brokers
+limit the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The offset is the
+number of the batch. A task's marker is an offset, too: group = its transactional.id, committed
+together with its rows. Must not: send a request, or decide anything.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.producer.transaction_state import PreparedTransaction
+from odradek.common.types import TopicPartition
+from odradek.spark.sink.row_digest import MASK, VERSION
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.sink.sink_problems import ReplayError
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Fetch = Callable[[str], Offsets]
+"""Returns the committed offsets of a group, after the end of transactions that may change them."""
+
+LEDGER = 1
+"""Version of the head's format."""
+IN_ONE = 80
+"""Entries of one offset, whose metadata then has less than 4000 bytes."""
+LOOKS = 10
+"""How often head and entries are read until they belong together: a driver may replace them."""
+
+DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
+"""States: entries may have to be committed yet; all of them are committed; `odradek pipeline
+resolve` has declared that the batch is complete as it is; or that it is to be written again."""
+
+
+def sink_id(options: SinkOptions, query: str, part: int | str) -> str:
+    """Return the transactional.id of a task's partition or of the driver, or the ledger's group."""
+    return f"{options.transactional_id_prefix}-{query}-{options.sink_name}-{part}"
+
+
+def writer_of(options: SinkOptions, query: str) -> str:
+    """Return how a marker and a decision name the query that they are of."""
+    return f"{query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
+
+
+class TaskEntry(NamedTuple):
+    """A task's part of a batch: its transaction and what it has written."""
+
+    partition: int
+    producer_id: int
+    epoch: int
+    version_2: bool
+    rows: int
+    digest: int
+
+    def transaction(self, base: str) -> PreparedTransaction:
+        """Return the transaction; `base` is the sink's id without a partition."""
+        name = f"{base}{self.partition}"
+        return PreparedTransaction(name, self.producer_id, self.epoch, self.version_2)
+
+    @property
+    def content(self) -> tuple[int, int]:
+        """Number and digest of the rows."""
+        return self.rows, self.digest
+
+
+NO_TRANSACTION = (-1, -1, False)
+"""Producer id, epoch and version of a part that 0.2 has committed, in a task of its own."""
+_ENTRY = struct.Struct(">Iqh?QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The driver's decision about a batch."""
+
+    batch: int
+    topic: str
+    """Topic of the offsets that hold it."""
+    state: str
+    entries: tuple[TaskEntry, ...]
+    """Empty if the batch is finished, because they aren't needed any more."""
+    writer: str
+    run: str | None = None
+    """Run of the query that decided; None if Spark doesn't tell it."""
+    rows: int = 0
+    digest: int | None = 0
+    """Sum of the digests; None if another release computed it in another way."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows of the batch are committed, or count as such."""
+        return self.state in (WRITTEN, ACCEPTED)
+
+    def offsets(self, base: str) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Return the offsets to commit by group; `base` is the sink's id without a partition."""
+        name, at = sha256(_raw(self.entries)).hexdigest()[:16], TopicPartition(self.topic, 0)
+        parts = [self.entries[n : n + IN_ONE] for n in range(0, len(self.entries), IN_ONE)] or [()]
+        head = {
+            "v": LEDGER,
+            "state": self.state,
+            "rows": self.rows,
+            "digest": f"{self.digest or 0:016x}",
+            "hash": VERSION,
+            "run": self.run,
+            "writer": self.writer,
+            "parts": len(parts),
+        }
+        found = {}
+        for number, part in enumerate(parts):
+            document = {"n": name, "e": b64encode(_raw(part)).decode(), **({} if number else head)}
+            text = json.dumps(document, separators=(",", ":"))
+            found[_group(base, number)] = {at: OffsetAndMetadata(self.batch, text)}
+        return found
+
+
+def _group(base: str, part: int) -> str:
+    return f"{base}ledger-{part}" if part else f"{base}ledger"
+
+
+def _raw(entries: Iterable[TaskEntry]) -> bytes:
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def _unpacked(text: str) -> list[TaskEntry]:
+    return [TaskEntry(*fields) for fields in _ENTRY.iter_unpack(b64decode(text))]
+
+
+def read_decision(fetch: Fetch, base: str) -> Decision | None:
+    """Return the newest decision; raises `ReplayError` for offsets that no sink wrote."""
+    for _ in range(LOOKS):
+        offsets = fetch(_group(base, 0))
+        if not offsets:
+            return None
+        at = max(offsets, key=lambda p: offsets[p].offset)  # the topic may have changed
+        batch = offsets[at].offset
+        try:
+            head = json.loads(offsets[at].metadata)
+            if head["v"] != LEDGER:
+                raise ReplayError(
+                    f"group {_group(base, 0)!r} was written by a newer release of Odradek (format "
+                    f"{head['v']}): use that release until the batch is finished."
+                )
+            entries = _unpacked(head["e"])
+            for number in range(1, head["parts"]):
+                part = fetch(_group(base, number)).get(at)
+                found = {} if part is None else json.loads(part.metadata)
+                if part is None or part.offset != batch or found["n"] != head["n"]:
+                    break  # a driver has just replaced it
+                entries += _unpacked(found["e"])
+            else:
+                digest = int(head["digest"], 16) if head["hash"] == VERSION else None
+                known = (entries, head["writer"], head["run"], head["rows"], digest)
+                return Decision(batch, at.topic, head["state"], tuple(known[0]), *known[1:])
+        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+            raise ReplayError(_foreign(_group(base, 0), at)) from error
+    raise ReplayError(
+        f"batch {batch}: the groups {_group(base, 0)!r} and {_group(base, 1)!r} … don't belong "
+        "together: some of their offsets have expired or were changed. Nothing was written now. "
+        f"{resolve_hint()}"
+    )
+
+
+def resolve_hint() -> str:
+    """Return the sentence that names the command for a batch that can't be repeated."""
+    return (
+        "To see what was written and to decide how to continue, stop the query and run: odradek "
+        "pipeline resolve CHECKPOINT --help"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Description of a task's last write, committed with its transaction."""
+
+    batch: int
+    rows: int
+    digest: int | None
+    """None where another release computed it in another way: only the count can be compared."""
+    run: str | None
+    writer: str | None = None
+    """Who it is of; None where another release wrote it."""
+    transaction: tuple[int, int] | None = None
+    """Producer id and epoch; None if 0.2 wrote it, where each task committed by itself."""
+
+    def stored(self) -> OffsetAndMetadata:
+        """Return the marker as an offset with metadata, for the commit."""
+        document = {
+            "v": VERSION,
+            "rows": self.rows,
+            "digest": f"{self.digest or 0:016x}",
+            "run": self.run,
+            "writer": self.writer,
+            "txn": self.transaction,
+        }
+        return OffsetAndMetadata(self.batch, json.dumps(document, separators=(",", ":")))
+
+
+def read_marker(offsets: Offsets, group: str) -> tuple[Marker, str] | None:
+    """Return the newest marker among a group's offsets, and its topic.
+
+    There are several if the topic changed from batch to batch. Raises `ReplayError` for offsets
+    that this sink didn't write.
+    """
+    if not offsets:
+        return None
+    tp = max(offsets, key=lambda p: offsets[p].offset)
+    stored = offsets[tp]
+    try:
+        document = json.loads(stored.metadata)
+        known = document["v"] == VERSION
+        rows, text, run = int(document["rows"]), str(document["digest"]), document["run"]
+        number, writer = int(text, 16) if known else None, document.get("writer")
+        txn = document.get("txn")
+        identity = None if txn is None else (int(txn[0]), int(txn[1]))
+        return Marker(stored.offset, rows, number, run, writer, identity), tp.topic
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ReplayError(_foreign(group, tp)) from error
+
+
+def _foreign(group: str, tp: TopicPartition) -> str:
+    return (
+        f"group {group!r} has an offset for {tp} that isn't a marker of this sink, so another "
+        "application commits to it. Set option transactionalIdPrefix to a name that nothing else "
+        "uses."
+    )
+
+
+def totals(contents: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return number and digest of all rows, which don't depend on how tasks divide them."""
+    rows = digest = 0
+    for count, part in contents:
+        rows, digest = rows + count, (digest + part) & MASK
+    return rows, digest

@@ -1,0 +1,158 @@
+"""Finish a batch that its query can't repeat (`odradek pipeline resolve`).
+
+In: the sink's options, the query's id, a choice of the user. Out: a `Resolution`: what each task of
+the batch has written, and what became of the batch. Must not: decide without the user's choice that
+rows are lost or repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import count
+
+from odradek.spark.sink.batch_commit import SinkDriver, driver
+from odradek.spark.sink.ledger import (
+    ACCEPTED,
+    DECIDED,
+    DROPPED,
+    NO_TRANSACTION,
+    WRITTEN,
+    Decision,
+    Marker,
+    TaskEntry,
+    read_decision,
+    totals,
+)
+from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.tasks.worker_clients import Clock
+
+AT_ONCE = 64
+"""Number of partitions whose markers are read together, until none of them has a marker."""
+
+
+class Remedy(StrEnum):
+    """The user's choice for a batch of which only a part is committed."""
+
+    NONE = "none"
+    ACCEPT_LOSS = "accept-loss"
+    """The batch counts as complete; the rows that aren't committed are lost."""
+    REPEAT = "repeat"
+    """The batch is written again as a whole; the rows that are committed exist twice."""
+
+
+class BatchState(StrEnum):
+    """The state of a batch after the command."""
+
+    NOTHING = "nothing"
+    """No row of it is committed: the query's next run writes it."""
+    COMPLETE = "complete"
+    """All rows are committed, since before or by this command."""
+    PARTLY = "partly"
+    """A part of the rows is committed, and the user has to choose."""
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPart:
+    """The rows that one task has written of a batch."""
+
+    partition: int
+    transactional_id: str
+    rows: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A batch, its parts, and what became of it."""
+
+    query: str
+    batch: int | None
+    """None if the sink has never written."""
+    outcome: BatchState
+    parts: tuple[TaskPart, ...] = ()
+
+    def rows(self, *, committed: bool) -> int:
+        """Return the number of rows that are committed, or that aren't."""
+        return sum(part.rows for part in self.parts if part.committed is committed)
+
+
+def resolve(
+    options: SinkOptions,
+    query: str,
+    batch: int | None,
+    choice: Remedy,
+    *,
+    make: Make,
+    prepared: Prepared,
+    clock: Clock,
+) -> Resolution:
+    """Commit what can be committed of a batch; otherwise carry out the choice.
+
+    `batch` is the batch that the query's next run repeats; None for the sink's newest one. The
+    query must not run meanwhile: its driver is fenced.
+    """
+    with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
+        found = read_decision(at.ledger.offsets, at.ledger.base)
+        if found is None:
+            found = _of_markers(at, batch)
+        if found is None or (batch is not None and found.batch != batch):
+            return Resolution(query, batch, BatchState.NOTHING)
+        if found.state == DROPPED:
+            return Resolution(query, found.batch, BatchState.REPEATED)
+        if found.finished:
+            done = BatchState.ACCEPTED if found.state == ACCEPTED else BatchState.COMPLETE
+            return Resolution(query, found.batch, done)
+        committed = at.ledger.complete(found)
+        parts = tuple(
+            TaskPart(
+                e.partition, f"{at.ledger.base}{e.partition}", e.rows, e.partition in committed
+            )
+            for e in found.entries
+        )
+        outcome, state = _chosen(found, committed, choice)
+        if state:
+            at.store(replace(found, state=state, entries=()))
+        return Resolution(query, found.batch, outcome, parts)
+
+
+def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[BatchState, str]:
+    """Return the outcome, and the state to store; empty if nothing changes."""
+    by_tasks = any(e.producer_id < 0 for e in found.entries)  # how many there were isn't known
+    if len(committed) == len(found.entries) and not by_tasks:
+        return BatchState.COMPLETE, WRITTEN
+    if not committed:
+        return BatchState.NOTHING, ""
+    if choice is Remedy.ACCEPT_LOSS:
+        return BatchState.ACCEPTED, ACCEPTED
+    if choice is Remedy.REPEAT:
+        return BatchState.REPEATED, DROPPED
+    return BatchState.PARTLY, ""
+
+
+def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
+    """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
+    markers: dict[int, Marker] = {}
+    for begin in count(0, AT_ONCE):
+        ids = {f"{at.ledger.base}{p}": p for p in range(begin, begin + AT_ONCE)}
+        found = at.ledger.markers(list(ids))
+        markers |= {ids[name]: marker for name, marker in found.items()}
+        if not found:
+            break
+    number = max((m.batch for m in markers.values()), default=None) if batch is None else batch
+    entries = tuple(_entries(markers, number))
+    if number is None or not entries:
+        return None
+    topic = at.ledger.topic_of(f"{at.ledger.base}{entries[0].partition}")
+    rows, digest = totals(e.content for e in entries)
+    return Decision(number, topic, DECIDED, entries, at.ledger.writer, None, rows, digest)
+
+
+def _entries(markers: dict[int, Marker], batch: int | None) -> Iterable[TaskEntry]:
+    for partition, marker in sorted(markers.items()):
+        if marker.batch == batch and marker.rows:
+            yield TaskEntry(partition, *NO_TRANSACTION, marker.rows, marker.digest or 0)
