@@ -63,7 +63,7 @@ def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
 
 
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    """Give these habits to members whose clients commit."""
+    """Add these habits to members with auto-commit."""
     clients = (
         c
         if c.config.get("enable.auto.commit") is False
