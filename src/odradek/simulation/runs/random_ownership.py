@@ -26,6 +26,8 @@ LATE_APIS = {
     "classic": ("JoinGroup", "SyncGroup", "OffsetCommit"),
     "consumer": ("ConsumerGroupHeartbeat", "OffsetCommit"),
 }
+ASYNC = {"async", "any"}
+"""Ways to commit without waiting: each commit is a flow while its answer is late, without limit."""
 SOON = (0.3, 1.0, 2.0, 3.0, 5.0)
 """Seconds; a close has 8 s for its commit."""
 QUIET = (60.0, 400.0, 1000.0, 1300.0)
@@ -61,7 +63,7 @@ def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
 
 
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    """Give these habits to members whose clients commit."""
+    """Add these habits to members with auto-commit."""
     clients = (
         c
         if c.config.get("enable.auto.commit") is False
@@ -153,6 +155,7 @@ def _late(rng: random.Random, schedule: Schedule) -> Schedule:
     faults = [
         Fault(at, "slow_api", {"api": api, "seconds": rng.choice(SOON)})
         for api in rng.sample(LATE_APIS[protocol], rng.randint(1, 2))
+        if api != "OffsetCommit" or not ASYNC & {c.habits.get("by") for c in schedule.clients}
     ]
     for _ in range(rng.randint(1, 2)):
         joins, closes = rng.choice(schedule.clients), rng.choice(schedule.clients)
