@@ -93,5 +93,5 @@ def test_a_killed_driver_s_batch_is_planned_again_and_written_once(
     names(tmp_path, "new")
     driver = start("local[5]", topic, tmp_path, kind, config)
     assert driver.wait(300) == 0
-    assert len(list((tmp_path / "tasks").iterdir())) == 5  # else this tests less than it says
+    assert len(list((tmp_path / "tasks").iterdir())) > 3  # else it was planned as before
     assert committed(cluster, topic) == Counter(f"{n} new{n % 10}".encode() for n in range(ROWS))
