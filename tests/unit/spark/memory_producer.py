@@ -21,6 +21,7 @@ from odradek.common.errors.kafka import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     TransactionalIdNotFoundError,
+    UnsupportedVersionError,
 )
 from odradek.common.types import TopicPartition
 from odradek.simulation.coordinators import transaction_states as states
@@ -63,6 +64,8 @@ class MemoryLog:
     """Whether the process that calls was killed, and so ends nothing in order."""
     refuse: str | None = None
     """The value of a row that is too large."""
+    before_3_0: bool = False
+    """Whether the brokers can't describe transactions."""
     made: int = 0
     closed: list[float] = field(default_factory=list)
     ids: Any = field(default_factory=lambda: itertools.count(1000))
@@ -296,6 +299,8 @@ class MemoryTransactions:
 
     def describe(self, ids: Sequence[str], timeout: float) -> dict[str, TransactionDescription]:
         self._producer.step("describe", timeout)
+        if self._log.before_3_0:
+            raise UnsupportedVersionError("DescribeTransactions")
         found = {}
         for name in ids:
             now = self._log.state(name)

@@ -305,6 +305,21 @@ def test_an_undecided_batch_that_took_too_long_fails_before_the_decision(log: Me
     assert log.values() == ["a", "b"]
 
 
+def test_brokers_before_3_0_end_a_batch_that_took_too_long_after_the_decision(
+    log: MemoryLog,
+) -> None:
+    log.before_3_0 = True
+    run_batch(log, ["a"], ["b"])
+    messages = [write(log, ["c"], 0, batch=1)]
+    log.clock.at += 900.0
+    messages.append(write(log, ["d"], 1, batch=1))
+    with pytest.raises(SinkWriteError, match="had aborted 1 of 2 transactions"):
+        commit(log, messages, batch=1)
+    assert log.values() == ["a", "b", "d"]
+    run_batch(log, ["c"], ["d"], batch=1)
+    assert log.values() == ["a", "b", "d", "c"]
+
+
 @pytest.mark.parametrize("step", ["init", "describe", "end"])
 def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: str) -> None:
     messages = [write(log, ["a"])]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
+from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.spark.sink.exactly_once import (
     CLOSE_TIMEOUT,
     FENCED,
@@ -306,10 +307,13 @@ class _Batch:
     def _check_open(self, entries: Sequence[TaskEntry]) -> None:
         """Raise before the decision if brokers don't have these transactions open any more."""
         ids = [f"{self._ledger.base}{e.partition}" for e in entries]
-        found = self._at.patience.wait(
-            lambda seconds: self._ledger.transactions.describe(ids, seconds),
-            "the state of the tasks' transactions",
-        )
+        try:
+            found = self._at.patience.wait(
+                lambda seconds: self._ledger.transactions.describe(ids, seconds),
+                "the state of the tasks' transactions",
+            )
+        except UnsupportedVersionError:  # before Kafka 3.0: seen after the decision only
+            return
         lost = set()
         for name, entry in zip(ids, entries, strict=True):
             now = found[name]
