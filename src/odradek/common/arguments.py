@@ -251,7 +251,7 @@ def record_bytes(name: str, value: Any) -> None:
 
 
 def record_headers(given: Any) -> Headers:
-    """Return a record's headers, read once: pairs of name and bytes, or a dict of them."""
+    """Return a record's headers; iterates once over pairs of name and bytes, or over a dict."""
     if given is None:
         return ()
     if isinstance(given, Mapping):

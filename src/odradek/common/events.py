@@ -37,7 +37,7 @@ KINDS: dict[str, str] = {
     "metadata": "a broker answered a metadata request: address, brokers, cluster_id, leaders, "
     "leaderless",
     "silent": "an address sent no data for the suspicion time: address, seconds, ready, held",
-    "heard": "a silent address sent data again: address, ready",
+    "heard": "an address that had sent no data sent data again: address, ready",
     "metadata_failed": "a metadata refresh failed with one address: address, what, error, round",
     "round_failed": "a metadata refresh failed with all addresses and is retried after a "
     "backoff: round, backoff",

@@ -21,7 +21,10 @@ ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
 
 
 class Spacing:
-    """Lets a line through at once, then ever more seldom, until nothing came for a while."""
+    """Limits repeated log messages: the first at once, further ones at growing intervals.
+
+    After a quiet period it begins again.
+    """
 
     __slots__ = ("_last", "_next", "_step", "held_back")
 

@@ -265,7 +265,7 @@ class OutageLog:
         return False
 
     def next_deadline(self, now: float) -> float | None:
-        """When a line is due that no event may bring."""
+        """Return when the next line must be logged even if no event occurs."""
         outage = self.current
         if outage is None and self._next_line == math.inf:
             return None

@@ -24,7 +24,7 @@ class SharedTime:
         """Whether the context has ended; what was begun in it, a task or a timer, keeps a copy."""
 
     def until(self, deadline: float) -> float:
-        """When a question has to end whose own time is over at `deadline`."""
+        """Return the effective deadline of a request whose own deadline is `deadline`."""
         if self.over:
             return deadline
         if self._until is None:

@@ -58,7 +58,7 @@ FORGIVEN = _Forgiven()
 
 
 class ReadRecord(NamedTuple):
-    """A record that was read, as far as a trace knows it."""
+    """The fields of a consumed record that a trace contains."""
 
     topic: str | None
     partition: int | None
@@ -161,8 +161,8 @@ def arrow_records(
 ) -> Iterator[ReadRecord]:
     """Return the first rows of a record batch or table as records.
 
-    `headers` is the name of a column; `places` are those of topic, partition and offset. Returns no
-    rows if the columns are invalid, or if the headers have another type.
+    `headers` is the name of a column; `places` are the names of the columns of topic, partition and
+    offset. Returns no rows if the columns are invalid, or if the headers have another type.
     """
     names = data.schema.names
     if names.count(headers) != 1:

@@ -159,7 +159,7 @@ def _lists(
 
 
 def serialized_put(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
-    """Return a `send` for an event loop, which always has to be awaited."""
+    """Return an async version of `send` with serializers; each call must be awaited."""
     return partial(_put, ref(producer), RecordWriting(key, value))
 
 

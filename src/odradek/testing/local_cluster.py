@@ -398,9 +398,9 @@ class LocalCluster:
 
     @property
     def inner_servers(self) -> str:
-        """The running brokers' addresses for each other, without TLS.
+        """Addresses of the running brokers' inter-broker listeners, without TLS.
 
-        Clients don't authenticate there, unless there are `acls`: use `inner_config`.
+        Clients don't authenticate there. With `acls` they do: use `inner_config`.
         """
         return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
 

@@ -46,7 +46,10 @@ Bootstrap = Annotated[
 ]
 OrOption = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", help="Bootstrap servers, by the flag of Kafka's own tools."),
+    typer.Option(
+        "--bootstrap-server",
+        help="Bootstrap servers, as in Kafka's own tools.",
+    ),
 ]
 
 

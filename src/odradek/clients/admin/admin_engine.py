@@ -28,12 +28,12 @@ class AdminEngine(ClientEngine):
         self.coordinators = KnownCoordinators(self.brokers)
 
     def made(self, topics: Iterable[str]) -> None:
-        """Note that these topics were created now."""
+        """Record that these topics have just been created."""
         self._fresh = {n: until for n, until in self._fresh.items() if until > self.now}
         self._fresh.update(dict.fromkeys(topics, self.now + HEARSAY))
 
     def deleted(self, topics: Iterable[str]) -> None:
-        """Note that these topics were deleted now."""
+        """Record that these topics have just been deleted."""
         for name in topics:
             self._fresh.pop(name, None)
 

@@ -40,7 +40,7 @@ class WorkOptions:
 
 
 def work_options(given: dict[str, Any], consumers: type, producers: type) -> WorkOptions:
-    """Read the arguments of workers (`self`), and check the classes of its two clients."""
+    """Check the arguments of a workers object, and the classes of its consumer and producer."""
     consumer = _config("consumer", given["consumer"], consumers)
     producer = given["producer"]
     producer = None if producer is None else _config("producer", producer, producers)

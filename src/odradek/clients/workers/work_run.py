@@ -77,7 +77,7 @@ class Hands(Protocol):
 
     @property
     def busy(self) -> Collection[WorkItem]:
-        """Return the records that were started and not returned yet."""
+        """Return the records whose processing has started but not finished."""
 
     @property
     def arrived(self) -> bool:

@@ -37,7 +37,7 @@ class WorkTotals:
 
     @property
     def counts(self) -> WorkCounts:
-        """Since the consumer's beginning."""
+        """Return the counters since the consumer was created."""
         past, queue = self._state
         if queue is None:
             return past

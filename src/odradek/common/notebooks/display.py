@@ -32,7 +32,7 @@ class ShownDict(dict[Any, Any], Shown):
 
 
 class ShownList(list[Any], Shown):
-    """A list in every other way; a copy or pickle of it is one."""
+    """A list with another repr; copying or pickling it gives a plain list."""
 
     __slots__ = ()
 

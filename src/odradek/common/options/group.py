@@ -78,7 +78,7 @@ def _assignor(name: str, value: Any) -> Any:
 
 
 class AnyName(str):
-    """A `group.instance.id` for the package of another client, which accepts any text."""
+    """A `group.instance.id` that isn't checked, because clients of `odradek.compat` accept any."""
 
     __slots__ = ()
 

@@ -118,7 +118,7 @@ def secret_pem(name: str, value: Any) -> Secret:
 
 @reads("word", ", ".join(STORE_TYPES))
 def store_type(name: str, value: Any) -> str:
-    """Read JKS, PKCS12 or PEM; Java's other store types are rejected by name."""
+    """Parse JKS, PKCS12 or PEM; the error for another store type of Java names that type."""
     found = str(value).strip().upper()
     found = {"P12": "PKCS12", "PFX": "PKCS12", "PKCS#12": "PKCS12"}.get(found, found)
     if found not in STORE_TYPES:

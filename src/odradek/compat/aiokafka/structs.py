@@ -137,9 +137,10 @@ def records_of(
     read_key: Reads | None = None,
     read_value: Reads | None = None,
 ) -> list[ConsumerRecord[Any, Any]]:
-    """Return Odradek's records as aiokafka's; only deserializers are called for each.
+    """Convert Odradek's records to aiokafka's.
 
-    Raises what a deserializer raises.
+    Deserializers are the only Python functions that are called for each record; their exceptions
+    are passed on.
     """
     if read_key is None and read_value is None:
         found: list[Any] = blanks(_Fields, len(records))

@@ -250,7 +250,7 @@ class AssignedConsumer:
             self._consumer.pause(assigned)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Return messages of these partitions again."""
+        """Resume fetching from these paused partitions."""
         assigned = self._assigned_of(partitions)
         with translating():
             self._consumer.resume(assigned)

@@ -12,11 +12,11 @@ from odradek.compat.placed import PlacingProducer
 
 
 class Producer(PlacingProducer):
-    """`odradek.Producer`; texts and warnings use this name."""
+    """`odradek.Producer`; error messages and warnings use the name of this class."""
 
 
 class Consumer(ThreadConsumer[Message]):
-    """`odradek.Consumer`; texts and warnings use this name."""
+    """`odradek.Consumer`; error messages and warnings use the name of this class."""
 
     def at_end(self, partition: TopicPartition) -> bool:
         """Return whether a fetch response since the last seek shows that the log end is reached."""

@@ -36,7 +36,7 @@ class ClusterMetadata:
 
 
 class BrokerMetadata:
-    """Broker."""
+    """Id, host and port of a broker."""
 
     def __init__(self) -> None:
         self.id = -1
@@ -134,7 +134,7 @@ class AnyClusterQuestions:
 
 
 class ClusterQuestions(AnyClusterQuestions):
-    """Metadata for threads; with `background` several threads may call it at the same time."""
+    """Blocking metadata requests; thread-safe if `background` is set."""
 
     def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
         super().__init__(settings, partial(odradek.Admin, background=background))

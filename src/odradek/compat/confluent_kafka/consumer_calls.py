@@ -80,7 +80,7 @@ class ConsumerCalls:
         self._core.pause(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Return messages of these partitions again."""
+        """Resume fetching from these paused partitions."""
         self._core.resume(partitions)
 
     # Commits

@@ -215,7 +215,7 @@ class ConsumerCore(AssignedConsumer):
         on_revoke: RebalanceCallback | None,
         on_lost: RebalanceCallback | None,
     ) -> Flow[None]:
-        """Subscribe to these topics; `program` is the consumer that callbacks get."""
+        """Subscribe to these topics; `program` is the consumer that is passed to callbacks."""
         consumer = self._open()
         names, pattern = topics_or_pattern(topics)
         self._program = ref(program)

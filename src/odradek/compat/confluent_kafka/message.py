@@ -196,7 +196,7 @@ def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
 def error_message(
     error: KafkaError, partition: odradek.TopicPartition | None = None, offset: int | None = None
 ) -> Message:
-    """Return a message for an error, whose value is the error's text."""
+    """Return a `Message` that represents an error; its value is the error's text."""
     topic, number = (None, None) if partition is None else partition
     text: builtins.str = error.str()
     return Message(topic, number, offset, value=text.encode(), error=error)

@@ -39,7 +39,7 @@ class ConvertedColumn:
 
 @dataclass(frozen=True, slots=True)
 class NoSchema:
-    """Why rows with a schema id can't be read; a class, as a schema may be a str."""
+    """Reason why the schema of an id is unavailable (schemas may be strings, so this isn't one)."""
 
     why: str
 

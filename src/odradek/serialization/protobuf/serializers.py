@@ -158,9 +158,9 @@ class ProtobufDeserializer(Generic[M]):
 
 
 def message_descriptor(message_type: Any, name: str = "message_type") -> Any:
-    """Return the descriptor of a generated class; `name` is the argument in errors.
+    """Return the descriptor of a generated class.
 
-    Raises `ConfigurationError`.
+    `name` is the name of the argument, for error messages. Raises `ConfigurationError`.
     """
     protobuf()
     found = getattr(message_type, "DESCRIPTOR", None)

@@ -86,7 +86,7 @@ MISLED: dict[str, Verb] = {
         lambda a: a["i"] != a["j"],
     ),
     "lead_astray": Verb(
-        "let a broker's address lead to another broker of its cluster for that time; `kept`: only "
+        "connect a broker's address to another broker of its cluster for that time; `kept`: only "
         "new connections",
         {**ONE, "to": BROKER, "seconds": _SECONDS, "kept": _AT_TIMES}, _lead_astray, 3,
         lambda a: a["i"] != a["to"],

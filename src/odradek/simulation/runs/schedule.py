@@ -257,7 +257,9 @@ def _check_topics(schedule: Schedule) -> None:
     for name, count in schedule.topics.items():
         _whole(f"topic {name}", count, 1, MOST["partitions"])
         if not name or name == TOPIC:
-            raise ScheduleError(f"topics: {name!r} exists anyway, or isn't a valid name")
+            raise ScheduleError(
+                f"topics: {name!r} isn't a valid topic name, or is a topic that always exists"
+            )
     for name, value in schedule.cluster.items():
         if name not in CLUSTER:
             raise ScheduleError(f"cluster has no {name!r} (it has: {', '.join(CLUSTER)})")

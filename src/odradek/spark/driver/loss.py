@@ -86,7 +86,7 @@ def find_losses(
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:
-    """Return a sentence for each new partition whose log doesn't start at offset 0."""
+    """Return a warning message for each new partition whose log doesn't start at offset 0."""
     named = set(anew)
     return [
         f"{tp} is new to the query, but its log starts at offset {begin} instead of 0 "

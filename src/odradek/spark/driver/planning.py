@@ -88,9 +88,10 @@ Ask = Callable[[], Positions]
 def resolve(
     spec: OffsetSpec, partitions: Iterable[TopicPartition], beginnings: Ask, ends: Ask
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Turn an option without times into offsets, and return those that the log doesn't contain.
+    """Resolve an option without timestamps to offsets; also describe offsets out of range.
 
-    Those are replaced by the nearest existing offset; the caller decides whether that is allowed.
+    An offset out of range is replaced by the nearest existing one; the caller decides whether that
+    is allowed.
     Log ends are only requested if they are needed.
     """
     if spec.bound is not None:
@@ -121,7 +122,10 @@ def resolve_times(
     at_times: Mapping[TopicPartition, int | None],
     ends: Ask,
 ) -> dict[TopicPartition, int]:
-    """Turn an option with times into offsets; `at_times` is None if all records are older."""
+    """Resolve an option with timestamps to offsets.
+
+    `at_times`: the offset of each partition's timestamp, None if all of its records are older.
+    """
     found: dict[TopicPartition, int] = {}
     for tp in partitions:
         offset = at_times[tp]

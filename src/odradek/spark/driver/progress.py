@@ -33,7 +33,7 @@ def lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
 
 
 def positions(offset: Any) -> dict[TopicPartition, int]:
-    """Read an offset of a query's progress; empty for sources other than Kafka."""
+    """Parse an offset of a query's progress by partition; empty for sources other than Kafka."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

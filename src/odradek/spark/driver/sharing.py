@@ -37,10 +37,11 @@ def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[To
 def ends_for_bytes(
     limit: int, starts: Positions, ends: Positions, sizes: Mapping[TopicPartition, float | None]
 ) -> dict[TopicPartition, int]:
-    """Distribute `limit` bytes: each partition with a known size gets the same part of its lag.
+    """Choose end offsets so that a batch has at most `limit` bytes.
 
-    A partition of unknown size gets an equal part of the limit, and as many offsets as fit into
-    that at a usual record size, but at least one. The other partitions share the bytes that remain.
+    A partition whose record size is unknown gets an equal share of the limit, converted to offsets
+    with a typical record size (at least one offset). Of the other partitions' lags, each partition
+    gets the same fraction of the bytes that remain.
     """
     lags = {tp: end - starts[tp] for tp, end in ends.items() if end > starts.get(tp, end)}
     found, left = dict(ends), float(limit)

@@ -346,12 +346,12 @@ def abort_batch(
     prepared: Prepared,
     clock: Clock,
 ) -> None:
-    """Abort on the driver what the tasks of a failed batch have left open.
+    """Abort on the driver the transactions that the tasks of a failed batch have left open.
 
     Otherwise `read_committed` consumers would wait until the transactions time out or the query is
     restarted. Transactions of the ledger aren't aborted: a restart commits them. If a new run of
-    the same query already uses the transactional ids, that costs an attempt but never a row. Raises
-    nothing, because the write has already failed with another error.
+    the same query already uses the transactional ids, an attempt of it may fail, but no row is
+    lost. Raises nothing, because the write has already failed with another error.
     """
     commits = [m for m in messages if isinstance(m, SinkCommit)]
     open_now = [c.transaction for c in commits if c.transaction is not None]

@@ -77,10 +77,10 @@ def texts_referred(schema: Schema, registry: SchemaRegistryClient) -> tuple[str,
 def avro_schema(
     text: str, where: str, *, record: bool = True, others: Sequence[str] = ()
 ) -> AvroSchema:
-    """Read the text of a schema.
+    """Parse a schema.
 
     `where` names its source, for errors. `record`: whether it must be a record. `others`: texts of
-    schemas whose types it uses by name, each after those that it needs itself.
+    the schemas that it references, in the order of their dependencies.
     """
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
     from pyspark.sql import types as t

@@ -343,7 +343,7 @@ class LoopbackServer:
         return self.address(0)
 
     def address(self, port: int) -> Address:
-        """Return an address with this port, as `new_address`; raises `OSError` if it is in use."""
+        """Return a new address with this port; raises `OSError` if the port is in use."""
         sock = self._bind(port)
         found: int = sock.getsockname()[1]
         self._bound[found] = sock

@@ -349,7 +349,7 @@ class _WorldResolver(Resolver):
         self._host, self._world = host, world
 
     def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:
-        """Ask the world."""
+        """Resolve a host name with the simulation's resolver."""
 
         def come(answer: Answer) -> None:
             if not self._host.closed:

@@ -9,4 +9,4 @@ from odradek.api.asyncio_admin import AsyncAdmin
 
 
 class AIOKafkaAdminClient(AsyncAdmin):
-    """`AsyncAdmin`; texts and warnings use this name."""
+    """`AsyncAdmin`; error messages and warnings use the name of this class."""

@@ -35,7 +35,7 @@ class Ends(NamedTuple):
 
 
 class AIOKafkaConsumer(LoopConsumer[Any]):
-    """`AsyncConsumer` with access to state of its engine; texts and warnings use this name."""
+    """`AsyncConsumer` with access to state of its engine; messages use the name of this class."""
 
     def ends(self, partition: TopicPartition) -> Ends | None:
         """Return a partition's ends in its last fetch response; None before the first response.

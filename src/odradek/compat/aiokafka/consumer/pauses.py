@@ -36,5 +36,5 @@ class Pauses:
         return self._paused.intersection(self._consumer.assignment())
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Note newly assigned partitions, which aren't paused."""
+        """Record newly assigned partitions; they start unpaused."""
         self._paused.difference_update(partitions)

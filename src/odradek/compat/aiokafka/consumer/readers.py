@@ -33,7 +33,7 @@ class Readers:
     async def wait(self, some: Reads, seconds: float) -> None:
         """Wait until these partitions may have records, at most `seconds`.
 
-        Raises aiokafka's errors for errors of the group or the end of the client.
+        Raises aiokafka's exception if the group fails or the client is closed.
         """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reading[turn] = some

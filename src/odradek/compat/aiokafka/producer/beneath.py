@@ -16,7 +16,7 @@ from odradek.compat.aiokafka.producer.outcomes import Outcome, Outcomes
 
 
 class AIOKafkaProducer(AsyncProducer):
-    """`AsyncProducer`; texts and warnings use this name."""
+    """`AsyncProducer`; error messages and warnings use the name of this class."""
 
     def __init__(
         self, settings: dict[str, Any], loop: asyncio.AbstractEventLoop, *, answered: bool

@@ -17,7 +17,7 @@ from odradek.compat.placed import Place, never, place
 
 
 class AIOProducer(AsyncProducer):
-    """`odradek.AsyncProducer`; texts and warnings use this name."""
+    """`odradek.AsyncProducer`; error messages and warnings use the name of this class."""
 
     put: Callable[..., Place | Awaitable[Place]] = AsyncProducer._put
 
@@ -32,7 +32,7 @@ class AIOProducer(AsyncProducer):
 
 
 class AIOConsumer(LoopConsumer[Message]):
-    """`odradek.AsyncConsumer`; texts and warnings use this name."""
+    """`odradek.AsyncConsumer`; error messages and warnings use the name of this class."""
 
     def at_end(self, partition: TopicPartition) -> bool:
         """Return whether a fetch response since the last seek shows that the log end is reached."""

@@ -103,7 +103,7 @@ class AIOConsumerCalls:
         self._core.pause(partitions)
 
     async def resume(self, partitions: list[TopicPartition]) -> None:
-        """Return messages of these partitions again.
+        """Resume fetching from these paused partitions.
 
         See `Consumer.resume`.
         """
