@@ -114,10 +114,13 @@ def test_progress_counts_done_and_failed_tests(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_it.py").write_text(GOOD)
+    (tmp_path / "folder").mkdir()  # its hooks are not for test_it.py
+    (tmp_path / "folder" / "conftest.py").write_text("def pytest_runtest_setup(item): pass\n")
+    (tmp_path / "folder" / "test_more.py").write_text("def test_more(): pass\n")
     file = tmp_path / "progress"
     assert str(suite_progress.read(file)) == "collecting"
     command = [sys.executable, str(run_tests.PROGRESS), str(file), *processes]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=HANG_S, check=False)
     assert done.returncode == run_tests.TESTS_FAILED
-    assert suite_progress.read(file) == suite_progress.Progress(done=2, total=2, failed=1)
-    assert str(suite_progress.read(file)) == "2 of 2 tests, 1 failed"
+    assert suite_progress.read(file) == suite_progress.Progress(done=3, total=3, failed=1)
+    assert str(suite_progress.read(file)) == "3 of 3 tests, 1 failed"
