@@ -83,7 +83,7 @@ def test_a_secured_cluster_leaves_settings_for_its_users(odradek) -> None:  # ty
 
 def test_security_that_does_not_fit_together_is_refused(odradek) -> None:  # type: ignore[no-untyped-def]
     refused = odradek("cluster", "start", "--security", "SSL", "--acls")
-    assert (refused.returncode, "acls need users" in refused.stderr) == (2, True)
+    assert (refused.returncode, "acls=True needs users" in refused.stderr) == (2, True)
 
 
 def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-untyped-def]

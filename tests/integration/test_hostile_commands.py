@@ -131,7 +131,7 @@ def test_a_dry_run_says_what_would_fail(fake: FakeCluster) -> None:
 def test_a_misspelt_topic_has_its_likeness(fake: FakeCluster, line: str) -> None:
     found = as_json(*line.split(), *at(fake), status=1)
     (error,) = found["failed"].values()
-    assert error["message"].endswith(" (did you mean flights?)")
+    assert error["message"].count(" (did you mean flights?)") == 1
     code, _, err = run(*line.split(), *at(fake))
     assert (code, err.count("did you mean flights?")) == (1, 1)
 

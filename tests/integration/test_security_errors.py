@@ -328,7 +328,6 @@ OPTIONS = {
     "mutual_tls": "required",
     "config": {"connections.max.reauth.ms": str(int(SESSION * 1000))},
 }
-"""`test_secure_changes` shares this cluster."""
 
 
 @pytest.fixture(scope="module")

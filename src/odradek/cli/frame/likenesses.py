@@ -61,7 +61,7 @@ def _name(item: Any) -> str:
 
 
 def _with(error: KafkaError, hint: str) -> KafkaError:
-    if not hint:
+    if not hint or hint in str(error):  # the client's own error may have it already
         return error
     kind, (said, *more) = type(error), error.args or (type(error).__name__,)
     made = kind.__new__(kind, f"{str(said).removesuffix('.')}{hint}", *more)
