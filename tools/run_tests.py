@@ -88,8 +88,7 @@ SUITES = {
     # Each process has clusters of its own, as integration's conftest forms groups. Half of these
     # tests wait for something; with more processes one missed a time limit on a busy machine.
     "integration": Suite(("integration", "interop"), 4, "loadgroup", brokers=True, repeats=True),
-    # A second process would start a second session and second clusters: a third of all its time.
-    "spark": Suite(("spark",), brokers=True, repeats=True),
+    "spark": Suite(("spark",), 2, "loadfile", brokers=True, repeats=True),
 }
 LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
 """Every test, with all cases of its searches and tables."""
