@@ -72,7 +72,10 @@ def test_most_things_may_be_left_out() -> None:
         ({"faults": [{"verb": "heal"}]}, "fault 1: .*at"),
         ({"topics": ["u"]}, "topics must be a JSON object"),
         ({"topics": {"u": 0}}, "topic u must be a whole number of 1 to 1000, not 0"),
-        ({"topics": {"t": 1}}, "topics: 't' isn't a valid topic name, or is a topic that always exists"),
+        (
+            {"topics": {"t": 1}},
+            "topics: 't' isn't a valid topic name, or is a topic that always exists",
+        ),
         ({"cluster": {"brokers": 3}}, r"cluster has no 'brokers' \(it has: coordinators"),
         ({"cluster": {"marker_delay": "1"}}, "cluster: marker_delay must be a number"),
         ({"clients": [{**MEMBER, "habits": {"pol": 1}}]}, "one: habits: no 'pol' among poll"),
