@@ -4,14 +4,17 @@ Such a flow yields what its caller has to do for it, and receives the time: a `W
 completion, at most until a deadline; `START`, for the time alone; `DUE`, for work that can be done
 now; `BREATH`; or a `Do`. Errors meanwhile are thrown into the flow. The caller that runs a flow
 closes it at the end, whatever happens: an abandoned flow gets `GeneratorExit` at its current point,
-and may then clean up, but not wait.
+and may then clean up, but not wait. An error that leaves a public call is `shorten`ed: users see
+no frames of Odradek below that call, but those of their own callbacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from types import TracebackType
 from typing import NamedTuple, TypeVar
 
+from odradek.common.errors import KafkaError
 from odradek.network.flow import Wait
 
 T = TypeVar("T")
@@ -72,3 +75,28 @@ def whatever_happens(
         raise
     yield from last
     return result
+
+
+def shorten(error: BaseException | None) -> None:
+    """Remove Odradek's frames from the traceback of an error and of the errors that caused it.
+
+    Errors other than `KafkaError` keep theirs: they may be bugs.
+    """
+    done: set[int] = set()
+    while isinstance(error, KafkaError) and id(error) not in done:
+        done.add(id(error))
+        error.__traceback__ = _without_ours(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    entries = []
+    while trace is not None:
+        name = trace.tb_frame.f_globals.get("__name__", "")
+        if name != "odradek" and not name.startswith("odradek."):
+            entries.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for entry in reversed(entries):
+        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return kept

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec
 
+from odradek.clients.caller_flow import shorten
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError
@@ -61,8 +62,6 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 init(self, config, **mine)
             except KafkaError as error:
                 config = None  # a value that isn't a mapping may contain a password
-                from odradek.common.tracebacks import shorten  # here: most programs see no error
-
                 shorten(error)
                 raise error from error.__cause__  # not a mere `raise`: this frame is shown
 

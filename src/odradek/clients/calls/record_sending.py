@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
+from odradek.clients.caller_flow import shorten
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.batch import RecordMetadata
@@ -165,8 +166,6 @@ class RecordSending(Generic[F, K_contra, V_contra]):
             try:
                 found = self._append(topic, lane, record, found)
             except KafkaError as error:
-                from odradek.common.tracebacks import shorten  # here: most programs see no error
-
                 shorten(error)
                 raise
         if on_delivery is not None:

@@ -18,6 +18,7 @@ from odradek.clients.caller_flow import (
     CallerFlow,
     Do,
     RaisedGeneratorExitError,
+    shorten,
 )
 from odradek.common.errors import KafkaError
 from odradek.network.flow import START, Completion, Wait
@@ -103,8 +104,6 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
     except RaisedGeneratorExitError as error:
         raise error.raised from None
     except KafkaError as error:
-        from odradek.common.tracebacks import shorten  # here: most programs see no error
-
         shorten(error)
         raise
     finally:

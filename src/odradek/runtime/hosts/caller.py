@@ -15,6 +15,7 @@ from odradek.clients.caller_flow import (
     Do,
     RaisedGeneratorExitError,
     as_thrown,
+    shorten,
 )
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
@@ -89,9 +90,6 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
                 elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
                     raise error.__cause__ from None
                 else:
-                    # Imported here: most programs see no error.
-                    from odradek.common.tracebacks import shorten
-
                     shorten(error)
                     raise
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek import AsyncProducer, Consumer, KafkaError, Producer
-from odradek.common.tracebacks import shorten
+from odradek.clients.caller_flow import shorten
 from odradek.errors import NoBrokerAvailableError
 from odradek.testing import FakeCluster
 
