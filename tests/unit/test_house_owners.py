@@ -30,7 +30,7 @@ LEFT = {
     "clients/producer": 3,
     "common": 2,
     "runtime": 4,
-    "simulation": 20,
+    "simulation": 17,
     "spark": 1,
     "testing": 4,
 }

@@ -62,6 +62,11 @@ class GroupSettings:
     observers: list[Observer] = field(default_factory=list)
     """Called just before the coordinator commits offsets."""
 
+    def configure(self, **settings: float) -> None:
+        """Change settings by name."""
+        for name, value in settings.items():
+            setattr(self, name, value)
+
 
 class GroupTopic(CoordinatorTopic["GroupShard"]):
     """`__consumer_offsets` of a cluster."""

@@ -130,7 +130,7 @@ class GroupRun(Run):
         """Create the ledgers, and begin to write records."""
         cluster, schedule = self.stage.cluster, self.schedule
         groups = cluster.group_settings
-        groups.consumer_session_timeout, groups.consumer_heartbeat_interval = 6.0, 1.0
+        groups.configure(consumer_session_timeout=6.0, consumer_heartbeat_interval=1.0)
         self.processes = any(c.kind == PROCESSOR for c in schedule.clients)
         self.inputs = list(schedule.topics) if self.processes else [TOPIC, *schedule.topics]
         configs = [c.config for c in schedule.clients]

@@ -198,11 +198,14 @@ def _order(entry: tuple[float, int, int, str, object]) -> tuple[float, int, int]
 def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
     """Set the brokers' settings of the schedule."""
     groups, transactions = cluster.group_settings, cluster.transactions
-    groups.initial_rebalance_delay = given.get("initial_rebalance_delay", 0.0)
-    groups.strict_epochs = bool(given.get("strict_epochs", False))
+    groups.configure(
+        initial_rebalance_delay=given.get("initial_rebalance_delay", 0.0),
+        strict_epochs=bool(given.get("strict_epochs", False)),
+    )
     if "offsets_retention" in given:
-        groups.offsets_retention = given["offsets_retention"]
-        groups.offsets_check_interval = EXPIRY_INTERVAL
+        groups.configure(
+            offsets_retention=given["offsets_retention"], offsets_check_interval=EXPIRY_INTERVAL
+        )
     if "release" in given:
         release_of_all(cluster, str(given["release"]))
     if "coordinators" in given:
