@@ -90,6 +90,29 @@ def test_a_group_that_is_described_late_keeps_no_partition_without_an_owner(faul
     settle(scene, [again], [TopicPartition("t", p) for p in range(6)])
 
 
+@pytest.mark.parametrize("fault", ["late", "refused"])
+def test_a_group_that_cant_be_described_is_left_alone(fault: str) -> None:
+    """Answers that are late hold up the heartbeats, which take the same connection."""
+    scene = Scene()
+    a = scene.subscribed("a", group_instance_id="a")
+    settle(scene, [a], PARTITIONS)
+    a.close()
+    again = scene.member("c", group_instance_id="a")
+    looks: list[str] = []
+    scene.cluster.observers.append(
+        lambda _, client, request: looks.append(request.body.API_NAME if request.body else "")
+    )
+    if fault == "late":
+        slow_api(scene.cluster, "DescribeGroups", 70.0)
+    else:
+        answer_error(scene.cluster, "DescribeGroups", UnknownServerError.code, 1000)
+    again.subscribe(["t"])
+    until = scene.world.now + 600.0
+    while scene.world.now < until:
+        again.poll(0.5)
+    assert 0 < looks.count("DescribeGroups") <= {"late": 2, "refused": 16}[fault]
+
+
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, leads: bool) -> None:

@@ -52,6 +52,15 @@ class PreparedTransactions:
         """Describe transactional ids; raises `UnsupportedVersionError` before Kafka 3.0."""
         return self._ask(transactions.describe(ids), timeout)
 
+    def ongoing(self, prefix: str, timeout: float) -> list[str]:
+        """Return the transactional ids with this prefix whose transactions are open.
+
+        Raises `UnsupportedVersionError` before Kafka 3.0.
+        """
+        found = self._ask(transactions.listing(["Ongoing"], [], None, None), timeout)
+        ids = [one.transactional_id for one in found]
+        return [name for name in ids if name.startswith(prefix)]
+
     def fence(self, ids: Sequence[str], timeout: float) -> dict[str, ProducerIdAndEpoch]:
         """Abort whatever is open under these transactional ids, and fence their producers."""
         return self._ask(transactions.fence(ids), timeout)

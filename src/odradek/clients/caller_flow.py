@@ -92,7 +92,7 @@ def shorten(error: BaseException | None) -> None:
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     entries = []
     while trace is not None:
-        name = trace.tb_frame.f_globals.get("__name__", "")
+        name = str(trace.tb_frame.f_globals.get("__name__"))
         if name != "odradek" and not name.startswith("odradek."):
             entries.append(trace)
         trace = trace.tb_next

@@ -63,7 +63,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
             except KafkaError as error:
                 config = None  # a value that isn't a mapping may contain a password
                 shorten(error)
-                raise error from error.__cause__  # not a mere `raise`: this frame is shown
+                raise error
 
         return construct  # type: ignore[return-value]
 

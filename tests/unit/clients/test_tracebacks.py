@@ -57,6 +57,25 @@ def missing_topic(cluster: FakeCluster) -> None:
         consumer.partitions_for("missing")
 
 
+def test_the_error_that_was_handled_before_stays_its_context() -> None:
+    with pytest.raises(KafkaError) as caught:
+        try:
+            raise KeyError("broker")
+        except KeyError:
+            Producer({**NOWHERE, "lingre.ms": 5})
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__
+
+
+def test_a_callback_of_a_module_without_a_name_is_no_obstacle() -> None:
+    space: dict[str, object] = {"__name__": None, "KafkaError": KafkaError}
+    exec("def fail():\n    raise KafkaError('from a callback')", space)  # noqa: S102
+    with pytest.raises(KafkaError) as caught:
+        space["fail"]()  # type: ignore[operator]
+    shorten(caught.value)
+    assert caught.value.__traceback__ is not None
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[FakeCluster]:
     with FakeCluster(brokers=1, topics=["t"]) as found:

@@ -311,6 +311,13 @@ class MemoryTransactions:
             )
         return found
 
+    def ongoing(self, prefix: str, timeout: float) -> list[str]:
+        self._producer.step("ongoing", timeout)
+        if self._log.before_3_0:
+            raise UnsupportedVersionError("ListTransactions")
+        known = [name for name in self._log.known if name.startswith(prefix)]
+        return [n for n in known if (s := self._log.state(n)) and s.state is State.ONGOING]
+
     def fence(self, ids: Sequence[str], timeout: float) -> dict[str, tuple[int, int]]:
         self._producer.step("fence", timeout)
         return {name: self._log.initialise(name, 60.0) for name in ids}

@@ -127,7 +127,11 @@ def lines(found: Resolution) -> list[str]:
         case BatchState.NOTHING:
             text = f"{batch} has no committed rows: start the query, which writes the batch."
         case BatchState.COMPLETE:
-            text = f"{batch} is completely committed: start the query, which continues after it."
+            text = (
+                f"{batch} is completely committed: start the query, which continues after it. If "
+                "it fails because it repeats the batch with other rows, run this command again "
+                "with --accept-loss: the rows that are committed are the batch then."
+            )
         case BatchState.ACCEPTED:
             text = f"{batch} counts as complete: start the query, which continues after it."
         case BatchState.REPEATED:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
-from odradek.common.errors.kafka import UnsupportedVersionError
+from odradek.common.errors.kafka import InvalidTxnStateError, UnsupportedVersionError
 from odradek.spark.sink.exactly_once import (
     CLOSE_TIMEOUT,
     FENCED,
@@ -24,6 +24,7 @@ from odradek.spark.sink.exactly_once import (
     SEVERAL,
     SMALLER,
     Ledger,
+    not_after,
 )
 from odradek.spark.sink.ledger import (
     ACCEPTED,
@@ -55,7 +56,7 @@ DRIVER = "driver"
 LEDGER_TIMEOUT_MS = "30000"
 """Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
 read the ledger for this time."""
-BEYOND = 16
+BEYOND = 64
 """Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
 FENCE_S = 10.0
 """Seconds for ending what tasks left open: a query that failed ends no later than that."""
@@ -153,7 +154,7 @@ def commit_batch(
         with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
             _Batch(options, at, commits).commit()
     except KafkaError as error:
-        if not isinstance(error, FENCED):
+        if not isinstance(error, (*FENCED, InvalidTxnStateError)):
             raise
         raise SinkWriteError(
             f"batch {commits[0].batch}: {type(error).__name__}: {error}. Another run of this query "
@@ -184,10 +185,12 @@ class _Batch:
         if decided is not None and decided.finished:
             self._check_finished(decided)
             self._end_others(())
+            self._end_leftovers(decided, ())
             return
         if committed and decided is not None:
             self._check_same(decided, len(committed))
-        entries = self._entries(committed, no_ledger=found is None)
+        by_02 = decided is None and not_after(found, self._number, self._run)
+        entries = self._entries(committed, by_02=by_02)
         new = [e for e in entries if e.partition not in committed and e.producer_id >= 0]
         if not new:
             return
@@ -217,6 +220,7 @@ class _Batch:
             )
         self._at.finish(decision)
         self._end_others(entries)
+        self._end_leftovers(found, entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
@@ -229,25 +233,44 @@ class _Batch:
                 "the abort of transactions that aren't needed",
             )
 
+    def _end_leftovers(self, before: Decision | None, entries: Sequence[TaskEntry]) -> None:
+        """Abort in the first batch of a run what tasks of an earlier run have left open.
+
+        A batch that is repeated with fewer tasks doesn't use all of their transactional ids again,
+        and rows after an open transaction are hidden until its timeout.
+        """
+        if before is not None and before.run == self._run:
+            return
+        base, ours = self._ledger.base, {str(e.partition) for e in entries}
+        try:
+            found = self._at.patience.wait(
+                lambda seconds: self._ledger.transactions.ongoing(base, seconds),
+                "the transactions that are open",
+            )
+            parts = {name.removeprefix(base) for name in found}
+            left = [f"{base}{part}" for part in sorted(parts - ours) if part.isdecimal()]
+            if left:
+                self._at.patience.wait(
+                    lambda seconds: self._ledger.transactions.fence(left, seconds),
+                    "the abort of an earlier run's tasks",
+                )
+        except KafkaError as error:  # the batch is written; brokers abort them after their timeout
+            logger.info("sink: transactions of an earlier run may still be open: %s", error)
+
     def _check_finished(self, decided: Decision) -> None:
         """Raise if a finished batch isn't repeated but is another write with the same number."""
         rows, digest = totals(c.content for c in self._of.values())
         same = rows == decided.rows and decided.digest in (None, digest)
         if same or decided.state == ACCEPTED:
             return
-        if self._run is not None and decided.run not in (None, self._run):
-            logger.warning(
-                "sink: batch %d was completely written by an earlier run with %d rows, and is now "
-                "repeated with other rows (%d), which are not written. %s",
-                *(self._number, decided.rows, rows, SAME_ROWS),
-            )
-            return
         raise ReplayError(
             f"batch {self._number} was already written with {decided.rows} "
             f"row{'' if decided.rows == 1 else 's'} (digest {decided.digest or 0:016x}), but is "
-            f"now written with {rows} (digest {digest:016x}). Nothing was written now. {SEVERAL} A "
-            "new write of a job needs a higher batchId. If this is a repetition of the same batch, "
-            f"{SAME_ROWS[0].lower()}{SAME_ROWS[1:]} {resolve_hint()}"
+            f"repeated with {rows} (digest {digest:016x}). Nothing was written now. {SEVERAL} A "
+            "new write of a job needs a higher batchId. If the checkpoint was restored or copied, "
+            "use a new one. If this is the same batch, whose rows can't be repeated (rand(), a "
+            "file that has changed), accept what was written: odradek pipeline resolve CHECKPOINT "
+            "--accept-loss"
         )
 
     def _check_same(self, decided: Decision, committed: int) -> None:
@@ -266,7 +289,7 @@ class _Batch:
                 f"moment). {resolve_hint()}"
             )
 
-    def _entries(self, committed: dict[int, TaskEntry], *, no_ledger: bool) -> list[TaskEntry]:
+    def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
         """Return what belongs to the batch: what is committed, and what tasks have prepared."""
         found = dict(committed)
         lacking = set()
@@ -277,11 +300,11 @@ class _Batch:
                 t = one.transaction
                 identity = t.producer_id, t.epoch, t.version_2
                 found[partition] = TaskEntry(partition, *identity, *one.content)
-            elif no_ledger:  # 0.2 has committed it
+            elif by_02:  # 0.2 has committed it
                 found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
             else:
                 lacking.add(partition)
-        if no_ledger:
+        if by_02:
             self._check_markers()
         if lacking:
             raise SinkWriteError(

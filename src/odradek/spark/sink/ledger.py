@@ -16,7 +16,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.producer.transaction_state import PreparedTransaction
@@ -139,10 +139,12 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
         offsets = fetch(_group(base, 0))
         if not offsets:
             return None
-        at = max(offsets, key=lambda p: offsets[p].offset)  # the topic may have changed
+        try:
+            at, head = _newest(offsets)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ReplayError(_foreign(_group(base, 0), next(iter(offsets)))) from error
         batch = offsets[at].offset
         try:
-            head = json.loads(offsets[at].metadata)
             if head["v"] != LEDGER:
                 raise ReplayError(
                     f"group {_group(base, 0)!r} was written by a newer release of Odradek (format "
@@ -166,6 +168,16 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
         "together: some of their offsets have expired or were changed. Nothing was written now. "
         f"{resolve_hint()}"
     )
+
+
+def _newest(offsets: Offsets) -> tuple[TopicPartition, dict[str, Any]]:
+    """Return the newest head; there are several if the output topic has changed.
+
+    Of two heads of the same batch, the one that was dropped is the older one.
+    """
+    last = max(stored.offset for stored in offsets.values())
+    heads = {p: json.loads(o.metadata) for p, o in offsets.items() if o.offset == last}
+    return min(heads.items(), key=lambda item: item[1]["state"] == DROPPED)
 
 
 def resolve_hint() -> str:

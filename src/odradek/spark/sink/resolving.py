@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import count
 
 from odradek.spark.sink.batch_commit import SinkDriver, driver
+from odradek.spark.sink.exactly_once import older
 from odradek.spark.sink.ledger import (
     ACCEPTED,
     DECIDED,
@@ -38,7 +39,8 @@ class Remedy(StrEnum):
 
     NONE = "none"
     ACCEPT_LOSS = "accept-loss"
-    """The batch counts as complete; the rows that aren't committed are lost."""
+    """The batch counts as complete; the rows that aren't committed are lost. The query may then
+    repeat it with other rows, which are dropped."""
     REPEAT = "repeat"
     """The batch is written again as a whole; the rows that are committed exist twice."""
 
@@ -100,11 +102,19 @@ def resolve(
         found = read_decision(at.ledger.offsets, at.ledger.base)
         if found is None:
             found = _of_markers(at, batch)
-        if found is None or (batch is not None and found.batch != batch):
+        if found is None:
+            return Resolution(query, batch, BatchState.NOTHING)
+        if batch is not None and found.batch > batch:
+            raise older(batch, found.batch)
+        over = found.finished or found.state == DROPPED
+        if batch is not None and found.batch < batch and over:
             return Resolution(query, batch, BatchState.NOTHING)
         if found.state == DROPPED:
             return Resolution(query, found.batch, BatchState.REPEATED)
         if found.finished:
+            if choice is Remedy.ACCEPT_LOSS and found.state == WRITTEN:
+                found = replace(found, state=ACCEPTED)
+                at.store(found)
             done = BatchState.ACCEPTED if found.state == ACCEPTED else BatchState.COMPLETE
             return Resolution(query, found.batch, done)
         committed = at.ledger.complete(found)
@@ -124,6 +134,8 @@ def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[Batch
     """Return the outcome, and the state to store; empty if nothing changes."""
     by_tasks = any(e.producer_id < 0 for e in found.entries)  # how many there were isn't known
     if len(committed) == len(found.entries) and not by_tasks:
+        if choice is Remedy.ACCEPT_LOSS:
+            return BatchState.ACCEPTED, ACCEPTED
         return BatchState.COMPLETE, WRITTEN
     if not committed:
         return BatchState.NOTHING, ""

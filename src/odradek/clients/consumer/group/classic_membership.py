@@ -29,7 +29,7 @@ from odradek.clients.consumer.group.unowned_partitions import find_unowned
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff
-from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import (
     IllegalGenerationError,
     RebalanceInProgressError,
@@ -60,6 +60,11 @@ session timeout has the same effect, only later. `close()` may take as long as i
 JOINING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 """After these everything is lost, and the member joins again."""
+
+
+MOST_LOOKS = 16
+"""Most failed descriptions of the group that a returned static member requests. After one that timed
+out it requests no more: they take the connection of the heartbeats."""
 
 
 class ClassicMembership(Life):
@@ -235,13 +240,15 @@ class ClassicMembership(Life):
         first one, so the coordinator begins a rebalance.
         """
         now = yield START
-        group = self._group
+        group, failures = self._group, 0
         while self.state is MemberState.STABLE and self.generation == generation:
             try:
                 found = yield from find_unowned(group, self._metadata, now + self._patience)
             except KafkaError as error:
                 logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
-                if is_refusal(error) or self._engine.ended is not None:
+                failures += 1
+                over = isinstance(error, KafkaTimeoutError) or failures == MOST_LOOKS
+                if over or is_refusal(error) or self._engine.ended is not None:
                     return
                 now = yield Wait((), self._looks.failed(self._engine.now))
                 continue
