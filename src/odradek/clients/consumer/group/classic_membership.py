@@ -63,8 +63,8 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 
 
 MOST_LOOKS = 16
-"""Most failed descriptions of the group that a returned static member requests. After one that timed
-out it requests no more: they take the connection of the heartbeats."""
+"""Most failed descriptions of the group that a returned static member requests. After one that
+timed out it requests no more: they take the connection of the heartbeats."""
 
 
 class ClassicMembership(Life):
