@@ -95,8 +95,20 @@ def run(
 @app.command()
 def resolve(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of the query.")
-    ],
+        Path | None,
+        typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of the query."),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of CHECKPOINT: the jobId of a batch job, or the id of the query, which "
+            "is in the file metadata of its checkpoint."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, help="With --query: the batch that is repeated (default: the newest)."),
+    ] = None,
     spec: Annotated[
         Path | None,
         typer.Option(help="The pipeline that the query is of; it has the sink's options."),
@@ -136,7 +148,7 @@ def resolve(
         flags = Flags(bootstrap_server, command_config, tuple(command_property or ()))
         raise typer.Exit(
             resolved(
-                *(checkpoint, spec, replace(flags, profile=profile)),
+                *(checkpoint, query, batch, spec, replace(flags, profile=profile)),
                 {"transactionalIdPrefix": transactional_id_prefix, "sinkName": sink_name},
                 accept_loss=accept_loss,
                 repeat=repeat,

@@ -31,7 +31,9 @@ STATUS = {BatchState.PARTLY: 1}
 
 
 def resolved(
-    checkpoint: Path,
+    checkpoint: Path | None,
+    query: str | None,
+    batch: int | None,
     spec: Path | None,
     flags: Flags,
     names: Mapping[str, str],
@@ -46,10 +48,20 @@ def resolved(
     choice = Remedy.NONE
     if accept_loss or repeat:
         choice = Remedy.ACCEPT_LOSS if accept_loss else Remedy.REPEAT
-    query = query_of(checkpoint)
-    options = _of_spec(spec, checkpoint) if spec is not None else _of_flags(flags, names)
+    if (checkpoint is None) is (query is None):
+        refuse("either CHECKPOINT or --query is required, not both")
+    if checkpoint is None and spec is not None:
+        refuse("--spec needs CHECKPOINT, by which it finds the sink")
+    if checkpoint is not None:
+        if batch is not None:
+            refuse("--batch can only be given with --query: CHECKPOINT has the batch")
+        query, batch = query_of(checkpoint), look(str(checkpoint)).repeats
+    if checkpoint is not None and spec is not None:
+        options = _of_spec(spec, checkpoint)
+    else:
+        options = _of_flags(flags, names)
     found = resolve(
-        *(options, query, look(str(checkpoint)).repeats, choice),
+        *(options, str(query), batch, choice),
         make=make_producer,
         prepared=prepared_by,
         clock=SystemClock(),

@@ -270,7 +270,7 @@ class _Batch:
             "new write of a job needs a higher batchId. If the checkpoint was restored or copied, "
             "use a new one. If this is the same batch, whose rows can't be repeated (rand(), a "
             "file that has changed), accept what was written: odradek pipeline resolve CHECKPOINT "
-            "--accept-loss"
+            "--accept-loss (a batch job: --query JOBID instead of CHECKPOINT)"
         )
 
     def _check_same(self, decided: Decision, committed: int) -> None:

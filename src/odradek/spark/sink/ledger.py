@@ -184,7 +184,7 @@ def resolve_hint() -> str:
     """Return the sentence that names the command for a batch that can't be repeated."""
     return (
         "To see what was written and to decide how to continue, stop the query and run: odradek "
-        "pipeline resolve CHECKPOINT --help"
+        "pipeline resolve CHECKPOINT (a batch job: --query JOBID)"
     )
 
 

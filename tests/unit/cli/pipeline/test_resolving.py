@@ -83,6 +83,16 @@ def test_a_pipeline_has_the_options_of_its_sink(
     assert "has no sink with the checkpoint" in result.output
 
 
+def test_a_job_has_no_checkpoint(checkpoint: Path, called: list[Any], tmp_path: Path) -> None:
+    there = ["--bootstrap-server", "h:1"]
+    result = run("--query", "job", "--batch", "7", *there)
+    assert (result.exit_code, called) == (1, [("sink", "odradek", "job", 7, Remedy.NONE)])
+    for words in ([], [str(checkpoint), "--query", "q"], [str(checkpoint), "--batch", "1"]):
+        assert run(*words, *there).exit_code == 2
+    assert run("--query", "q", "--spec", str(tmp_path / "spec.yml")).exit_code == 2
+    assert len(called) == 1
+
+
 @pytest.mark.parametrize("outcome", BatchState)
 def test_every_outcome_says_what_comes_next(outcome: BatchState) -> None:
     text = resolving.lines(Resolution("q", 4, outcome))[-1]
