@@ -15,8 +15,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.interop.other_client import Row, read_all
+from typer.testing import CliRunner
 
 import odradek
+from odradek.cli.pipeline import app as pipeline
 from odradek.testing import LocalCluster
 
 
@@ -75,6 +77,7 @@ class Job:
         self, spark: SparkSession, folder: Path, topic: str, given: dict[str, str]
     ) -> None:
         self._spark, self._folder, self._topic, self._given = spark, folder, topic, given
+        self.checkpoint = folder / "checkpoint"
 
     def put(self, name: str, start: int, stop: int) -> None:
         """Write one file, which is one batch."""
@@ -95,7 +98,7 @@ class Job:
             self.rows()
             .writeStream.format("odradek")
             .options(topic=self._topic, delivery="exactly_once", **{**self._given, **given})
-            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
         )
@@ -105,10 +108,10 @@ class Job:
     def forget(self, batch: int) -> None:
         """Leave the checkpoint as a driver does that dies before it notes the end of a batch."""
         for name in (f"{batch}", f".{batch}.crc"):
-            (self._folder / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+            (self.checkpoint / "commits" / name).unlink(missing_ok=True)
 
     def query_id(self) -> str:
-        text = (self._folder / "checkpoint" / "metadata").read_text()
+        text = (self.checkpoint / "metadata").read_text()
         return str(json.loads(text.splitlines()[-1])["id"])
 
 
@@ -158,9 +161,16 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     with pytest.raises(odradek.ProducerFencedError):
         zombie.commit_transaction()
     zombie.close(0)
-    # The same batch with other rows: it was decided with the first ones.
+    # The same batch with other rows: refused, until the user accepts what was decided.
     work.forget(1)
     work.put("b", 500, 1001)
+    with pytest.raises(StreamingQueryException, match="with 500 rows .* repeated with 501"):
+        work.run(**big)
+    at = ["resolve", str(work.checkpoint), "--bootstrap-server", cluster.bootstrap_servers]
+    done = CliRunner().invoke(pipeline, at)
+    assert (done.exit_code, "is completely committed" in done.output) == (0, True), done.output
+    done = CliRunner().invoke(pipeline, [*at, "--accept-loss"])
+    assert (done.exit_code, "counts as complete" in done.output) == (0, True), done.output
     work.run(**big)
     assert values(cluster, topic) == list(range(1000))
 
