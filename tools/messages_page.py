@@ -158,7 +158,7 @@ def placeholder(node: ast.expr) -> str:
 
 
 def called(function: ast.expr) -> str:
-    """Return the name of a called function, with the name that stands in front of its dot."""
+    """Return the name of a called function, with the name before its dot."""
     match function:
         case ast.Name(id=name):
             return name

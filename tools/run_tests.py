@@ -2,8 +2,8 @@
 
 Two suites run at a time: unit tests beside the fuzzer and the properties, then the suites with
 brokers, whose time limits suffer from all that runs beside them, and the simulations. Properties
-and simulations know no time: the system gives them what no other process wants. The fuzzer counts
-its own processor's time.
+and simulations depend on no clock: they run at the lowest priority. The fuzzer measures the
+processor time that it uses.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, those that only compute have two, and lanes run beside each other. On two

@@ -82,7 +82,7 @@ def write_both_ways(cluster: LocalCluster, topic: str, options: dict[str, object
     answered = options.get("acks") != 0
     assert offsets == (list(range(200)) if answered else [-1] * 200)
     assert [(r.first_offset, r.records) for r in ranges] == [(200 if answered else -1, 200)]
-    end = time.monotonic() + 20  # with acks=0 nobody has said that they are there
+    end = time.monotonic() + 20  # with acks=0 no response has confirmed them
     while len(found := read_all(cluster.bootstrap_servers, topic, 1)[0]) < 400:
         assert time.monotonic() < end, len(found)
     assert [r.value for r in found] == [b"%d" % n for n in range(400)]

@@ -90,9 +90,15 @@ def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
 
 
 def java_reads(fake: FakeCluster, topic: str, tool: Any) -> list[bytes]:
+    """Read in a group of the classic protocol, then in one of KIP-848."""
     words = ["--topic", topic, "--from-beginning", "--max-messages", str(ROWS)]
-    text: str = tool("consumer.ConsoleConsumer", *words, "--group", f"java-{topic}")
-    return [line.encode() for line in text.splitlines()]
+    texts = [
+        tool("consumer.ConsoleConsumer", *words, "--group", f"{protocol}-{topic}",
+             "--command-property", f"group.protocol={protocol}")
+        for protocol in ("classic", "consumer")
+    ]  # fmt: skip
+    assert sorted(texts[0].splitlines()) == sorted(texts[1].splitlines())
+    return [line.encode() for line in texts[0].splitlines()]
 
 
 def test_what_each_writes_all_read(fake: FakeCluster, topic: str, tool: Any) -> None:
@@ -139,5 +145,5 @@ def test_they_go_on_when_brokers_go(fake: FakeCluster, topic: str, tool: Any) ->
     fake.heal()
     for i in fake.broker_ids:
         fake.move(i)
-    confluent_writes(fake, topic, values[200:], tool)
+    java_writes(fake, topic, values[200:], tool)
     assert sorted(aiokafka_reads(fake, topic, tool)) == sorted(values)

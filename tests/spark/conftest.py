@@ -40,7 +40,7 @@ LONG = ("parity", "pipelines", "misconfigured", "demo", "outages", "replanned", 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config) -> None:
-    """Give modules to processes in this order; by default those with many tests would go first."""
+    """Schedule modules in this order; by default those with many tests would go first."""
     if config.getvalue("dist") == "loadfile":
         config.option.loadscopereorder = False
 

@@ -12,10 +12,7 @@ import pyspark.sql.worker.write_into_data_source
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
-import odradek
-import odradek.spark
-
-__all__ = ["odradek"]
+import odradek.spark  # noqa: F401
 
 if __name__ == "__main__":
     daemon.manager()

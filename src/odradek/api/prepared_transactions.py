@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.clients.admin.coordinators import KnownCoordinators
 from odradek.clients.admin.families import group_offsets, transactions
+from odradek.clients.producer.transaction_state import ONGOING
 
 if TYPE_CHECKING:
     from odradek.api.producer import Producer
@@ -57,7 +58,7 @@ class PreparedTransactions:
 
         Raises `UnsupportedVersionError` before Kafka 3.0.
         """
-        found = self._ask(transactions.listing(["Ongoing"], [], None, None), timeout)
+        found = self._ask(transactions.listing([ONGOING], [], None, None), timeout)
         ids = [one.transactional_id for one in found]
         return [name for name in ids if name.startswith(prefix)]
 

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odradek.common.errors import DnsError
 from odradek.common.outage import (
     BOOTSTRAP,
     CALM,
@@ -48,7 +49,7 @@ QUIET = 5.0
 
 Clients connect to addresses that they need at least every second.
 """
-NO_NAME = "DnsError: "
+NO_NAME = f"{DnsError.__name__}: "
 """How the error begins of an attempt that ended before its connection attempt."""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""

@@ -63,7 +63,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
             except KafkaError as error:
                 config = None  # a value that isn't a mapping may contain a password
                 shorten(error)
-                raise error
+                raise error  # by name: a mere `raise` wouldn't show this frame
 
         return construct  # type: ignore[return-value]
 

@@ -64,7 +64,7 @@ def write(
     partition: int = 0,
     *,
     batch: int = 0,
-    run: str = "run",
+    run: str | None = "run",
     query: str = "query",
     **given: str,
 ) -> SinkCommit:
@@ -183,8 +183,11 @@ def test_a_finished_batch_with_other_rows_is_refused_until_the_user_accepts_it(
     assert resolved(log, 0).outcome is BatchState.COMPLETE
     assert resolved(log, 0, Remedy.ACCEPT_LOSS).outcome is BatchState.ACCEPTED
     run_batch(log, ["x"], ["y"], ["z", "zz"], run="later")
+    assert log.values() == ["a", "b", "c"]
+    assert resolved(log, 0, Remedy.REPEAT).outcome is BatchState.REPEATED
+    run_batch(log, ["x"], ["y"], ["z", "zz"], run="later")
     run_batch(log, ["d"], batch=1, run="later")
-    assert log.values() == ["a", "b", "c", "d"]
+    assert log.values() == ["a", "b", "c", "x", "y", "z", "zz", "d"]
 
 
 def test_a_second_write_of_one_run_is_not_taken_for_a_replay(log: MemoryLog) -> None:
@@ -241,7 +244,7 @@ def test_a_zombie_of_a_wider_plan_can_commit_nothing(log: MemoryLog) -> None:
 
 
 def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -> None:
-    """Rows behind it would be hidden for 15 minutes, also those of other programs."""
+    """Later rows would be hidden for 15 minutes, also those of other programs."""
     run_batch(log, ["a"])
     for partition in range(3):
         write(log, ["b"], partition, batch=1, run="killed")
@@ -250,6 +253,29 @@ def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -
     write(log, ["c"], 7, batch=2, run="later")  # a zombie of this run isn't looked for each time
     run_batch(log, ["c"], batch=2, run="later")
     assert len(log.pending) == 1
+    write(log, ["d"], 7, batch=3, run=None)
+    run_batch(log, ["d"], batch=3, run=None)  # a job, whose run Spark doesn't tell
+    run_batch(log, ["e"], batch=4, run=None)
+    write(log, ["f"], 7, batch=5, run=None)
+    run_batch(log, ["f"], batch=5, run=None)
+    assert log.pending == {}
+
+
+def test_a_driver_that_wakes_late_leaves_the_tasks_of_the_next_batch_alone(log: MemoryLog) -> None:
+    old = [write(log, ["a"], run="old")]
+    run_batch(log, ["a"], run="new")
+    running = [write(log, ["b"], 0, batch=1, run="new"), write(log, ["c"], 1, batch=1, run="new")]
+    commit(log, old)
+    commit(log, running, batch=1)
+    assert log.values() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("text", ["", "[" * 4000, "[]", "null", '{"v": 1}', '"x"'])
+def test_metadata_of_another_application_is_a_typed_error(log: MemoryLog, text: str) -> None:
+    for part in "0", "ledger":
+        log.offsets = {f"odradek-query-sink-{part}": {T0: OffsetAndMetadata(0, text)}}
+        with pytest.raises(ReplayError, match="isn't a marker of this sink"):
+            write(log, ["a"])
 
 
 def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None:

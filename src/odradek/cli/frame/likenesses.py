@@ -15,6 +15,7 @@ from odradek.clients.missing_topics import alike, like_it
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import GroupIdNotFoundError, UnknownTopicOrPartitionError
 
+SUGGESTED = "(did you mean "
 PATIENCE = 2.0
 """Seconds for a list of names."""
 LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
@@ -36,7 +37,12 @@ def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[
     """Return the errors; those of unknown names suggest similar ones."""
     told = dict(failed)
     for kind, names in LISTS.items():
-        absent = {i: e for i, e in failed.items() if isinstance(e, kind) and _about(i, kind)}
+        absent = {
+            i: e
+            for i, e in failed.items()
+            # The client suggests names for topics that it describes.
+            if isinstance(e, kind) and _about(i, kind) and SUGGESTED not in str(e)
+        }
         if not absent:
             continue
         try:
@@ -61,7 +67,7 @@ def _name(item: Any) -> str:
 
 
 def _with(error: KafkaError, hint: str) -> KafkaError:
-    if not hint or hint in str(error):  # the client's own error may have it already
+    if not hint:
         return error
     kind, (said, *more) = type(error), error.args or (type(error).__name__,)
     made = kind.__new__(kind, f"{str(said).removesuffix('.')}{hint}", *more)

@@ -81,7 +81,8 @@ def query_of(checkpoint: Path) -> str:
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         refuse(
             f"{checkpoint} is not the checkpoint of a query (its file metadata can't be read: "
-            f"{type(error).__name__}: {error})"
+            f"{type(error).__name__}: {error}). If it isn't a local folder, pass --query with the "
+            "id in its file metadata"
         )
 
 
@@ -142,7 +143,8 @@ def lines(found: Resolution) -> list[str]:
             text = (
                 f"{batch} is completely committed: start the query, which continues after it. If "
                 "it fails because it repeats the batch with other rows, run this command again "
-                "with --accept-loss: the rows that are committed are the batch then."
+                "with --accept-loss (the committed rows are the batch) or with --repeat (the other "
+                "rows are written in addition)."
             )
         case BatchState.ACCEPTED:
             text = f"{batch} counts as complete: start the query, which continues after it."

@@ -55,6 +55,10 @@ class Begun(Enum):
     YES = "yes"
 
 
+ONGOING = "Ongoing"
+"""The coordinator's name for the state of an open transaction."""
+
+
 class PreparedTransaction(NamedTuple):
     """An open transaction whose records are all written, so that another process can end it."""
 

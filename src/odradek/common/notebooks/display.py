@@ -32,7 +32,7 @@ class ShownDict(dict[Any, Any], Shown):
 
 
 class ShownList(list[Any], Shown):
-    """A list with another repr; copying or pickling it gives a plain list."""
+    """A list with another repr; a copy or pickle of it is a plain list."""
 
     __slots__ = ()
 

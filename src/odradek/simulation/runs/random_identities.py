@@ -9,7 +9,6 @@ generator draws them, so the rest of a schedule doesn't depend on it. Must not r
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,16 +47,12 @@ def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
     if recreates and not _keeps_topics(schedule, writes=writes):
         schedule = _recreated(rng, schedule, writes=writes)
     elif latest and not writes:
-        schedule = _with_config(schedule, {"auto.offset.reset": "latest"})
+        schedule = schedule.with_config({"auto.offset.reset": "latest"})
     elif deletes and not writes:
         schedule = _with_deleted_records(rng, schedule)
     if not recreates and rng.random() < RELEASED:
         schedule = _with_other_releases(rng, schedule, writes=writes)
     return replace(schedule, faults=tuple(sorted(schedule.faults, key=lambda f: f.at)))
-
-
-def _protocol(schedule: Schedule) -> str:
-    return str(schedule.clients[0].config.get("group.protocol", "classic"))
 
 
 def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
@@ -68,14 +63,9 @@ def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
     return writes and schedule.cluster["transaction_version"] < WITH_IDS
 
 
-def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    clients = (replace(c, config={**c.config, **more}) for c in schedule.clients)
-    return replace(schedule, clients=tuple(clients))
-
-
 def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
     """Run another release on some brokers, if the group and its transactions support it."""
-    protocol = _protocol(schedule)
+    protocol = schedule.group_protocol
     patterns = protocol == "consumer" and any(c.habits.get("pattern") for c in schedule.clients)
     if patterns or (writes and schedule.cluster["transaction_version"]):
         return schedule  # 3.9 resolves no patterns; each release has its own transaction.version

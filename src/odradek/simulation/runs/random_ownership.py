@@ -57,11 +57,6 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
     return replace(schedule, faults=tuple(sorted(schedule.faults, key=lambda f: f.at)))
 
 
-def _with_config(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    clients = (replace(c, config={**c.config, **more}) for c in schedule.clients)
-    return replace(schedule, clients=tuple(clients))
-
-
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
     """Add these habits to members with auto-commit."""
     clients = (
@@ -95,7 +90,7 @@ def _overlong(rng: random.Random, schedule: Schedule) -> Schedule:
     first = schedule.clients[0]
     if len(schedule.clients) == 1:
         schedule = replace(schedule, clients=(first, _another(schedule, 2)))
-    schedule = _with_config(schedule, {"max.poll.interval.ms": round(MAX_POLL * 1000)})
+    schedule = schedule.with_config({"max.poll.interval.ms": round(MAX_POLL * 1000)})
     busy = rng.choice(schedule.clients)
     begins = busy.start + rng.uniform(1.0, 4.0)
     clients = [
@@ -127,7 +122,7 @@ def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
     """Topics grow or are created while a member is away, or a static leader."""
     if rng.random() < 0.7:
         schedule = _static(rng, schedule)
-    schedule = _with_config(schedule, {"metadata.max.age.ms": rng.choice([2000, 20000])})
+    schedule = schedule.with_config({"metadata.max.age.ms": rng.choice([2000, 20000])})
     away = rng.choice(schedule.clients)
     at = _in(rng, away.start + 1.0, max(1.0, schedule.heal_at - away.start - 4.0))
     back = round(rng.choice((0.5, 2.0, 4.0)), 3)
@@ -138,19 +133,15 @@ def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
         Fault(at, rng.choice(("leave", "leave", "die")), {"client": away.name, "back": back}),
         Fault(when, "grow_topic", {"count": rng.randint(1, 3), **named}),
     ]
-    if _protocol(schedule) == "classic" and rng.random() < 0.3:
+    if schedule.group_protocol == "classic" and rng.random() < 0.3:
         slow = {"api": "DescribeGroups", "seconds": rng.choice((3.0, 12.0, 25.0))}
         faults.append(Fault(at, "slow_api", slow))
     return _with_faults(schedule, faults, at + back + 1.0)
 
 
-def _protocol(schedule: Schedule) -> str:
-    return str(schedule.clients[0].config.get("group.protocol", "classic"))
-
-
 def _late(rng: random.Random, schedule: Schedule) -> Schedule:
     """Answers of the group's coordinator are late while members join and close."""
-    protocol = _protocol(schedule)
+    protocol = schedule.group_protocol
     at = _in(rng, 0.5, max(1.0, schedule.heal_at - 4.0))
     faults = [
         Fault(at, "slow_api", {"api": api, "seconds": rng.choice(SOON)})

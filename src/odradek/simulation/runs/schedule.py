@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -130,6 +130,16 @@ class Schedule:
         names = tuple(c.name for c in self.clients)
         partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
         return Scope(self.brokers, partitions, names, tuple(self.topics))
+
+    @property
+    def group_protocol(self) -> str:
+        """The group protocol of its members."""
+        return str(self.clients[0].config.get("group.protocol", "classic"))
+
+    def with_config(self, more: Mapping[str, Any]) -> Schedule:
+        """Return a copy whose clients have these options as well."""
+        clients = (replace(c, config={**c.config, **more}) for c in self.clients)
+        return replace(self, clients=tuple(clients))
 
     def __str__(self) -> str:
         who = ", ".join(f"{c.name} ({c.operations} operations)" for c in self.clients)

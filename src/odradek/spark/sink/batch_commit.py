@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from odradek.clients.producer.transaction_state import ONGOING
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import InvalidTxnStateError, UnsupportedVersionError
 from odradek.spark.sink.exactly_once import (
@@ -24,7 +25,7 @@ from odradek.spark.sink.exactly_once import (
     SEVERAL,
     SMALLER,
     Ledger,
-    not_after,
+    first_of_run,
 )
 from odradek.spark.sink.ledger import (
     ACCEPTED,
@@ -62,7 +63,6 @@ FENCE_S = 10.0
 """Seconds for ending what tasks left open: a query that failed ends no later than that."""
 CONTACT_S = 2.0
 """Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
-ONGOING = "Ongoing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +185,11 @@ class _Batch:
         if decided is not None and decided.finished:
             self._check_finished(decided)
             self._end_others(())
-            self._end_leftovers(decided, ())
             return
         if committed and decided is not None:
             self._check_same(decided, len(committed))
-        by_02 = decided is None and not_after(found, self._number, self._run)
-        entries = self._entries(committed, by_02=by_02)
+        first = first_of_run(found, self._number, self._run)
+        entries = self._entries(committed, by_02=first)
         new = [e for e in entries if e.partition not in committed and e.producer_id >= 0]
         if not new:
             return
@@ -220,7 +219,8 @@ class _Batch:
             )
         self._at.finish(decision)
         self._end_others(entries)
-        self._end_leftovers(found, entries)
+        if first:
+            self._end_leftovers(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
@@ -233,14 +233,12 @@ class _Batch:
                 "the abort of transactions that aren't needed",
             )
 
-    def _end_leftovers(self, before: Decision | None, entries: Sequence[TaskEntry]) -> None:
-        """Abort in the first batch of a run what tasks of an earlier run have left open.
+    def _end_leftovers(self, entries: Sequence[TaskEntry]) -> None:
+        """Abort what tasks of an earlier run have left open.
 
         A batch that is repeated with fewer tasks doesn't use all of their transactional ids again,
         and rows after an open transaction are hidden until its timeout.
         """
-        if before is not None and before.run == self._run:
-            return
         base, ours = self._ledger.base, {str(e.partition) for e in entries}
         try:
             found = self._at.patience.wait(

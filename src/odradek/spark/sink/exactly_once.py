@@ -74,6 +74,11 @@ SAME_ROWS = (
     "repartition without columns, a limit without an order, a joined table that changes, or a "
     "query, source options or numbers of partitions that were changed between the runs."
 )
+SMALLER = (
+    "Use smaller batches (maxOffsetsPerTrigger, maxBytesPerTrigger), more executors, or a longer "
+    "kafka.transaction.timeout.ms (brokers limit it with transaction.max.timeout.ms): all tasks of "
+    "a batch must finish within that time."
+)
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
@@ -189,12 +194,15 @@ class Ledger:
             self._check_topic(batch, topic)
 
 
-def not_after(decision: Decision | None, batch: int, run: str | None) -> bool:
-    """Return whether 0.2, which had no ledger, may have written a part of this batch.
+def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool:
+    """Return whether this may be the first batch of a run, by the newest decision.
 
-    It may in the first batch of a run: the query may have continued with 0.2 meanwhile.
+    Then tasks of an earlier run may have left transactions open, or 0.2, which had no ledger, may
+    have written a part of the batch. A run that Spark doesn't tell counts as another one.
     """
-    return decision is None or (decision.batch < batch and decision.run != run)
+    if decision is None:
+        return True
+    return decision.batch < batch and (run is None or decision.run != run)
 
 
 def older(batch: int, written: int) -> ReplayError:
@@ -282,7 +290,7 @@ class TransactionalTask:
         ):
             return self._skipped(rows)
         wait(producer.init_transactions, f"the producer id of {self._id!r}")
-        if not_after(decision, self._batch, self._task.run) and (
+        if first_of_run(decision, self._batch, self._task.run) and (
             old := read_marker(ledger.offsets(self._id), self._id)
         ):
             ledger.check_marker(*old, self._batch)
@@ -379,10 +387,3 @@ class TransactionalTask:
                 "over; none of this attempt's rows are visible."
             )
         return None
-
-
-SMALLER = (
-    "Use smaller batches (maxOffsetsPerTrigger, maxBytesPerTrigger), more executors, or a longer "
-    "kafka.transaction.timeout.ms (brokers limit it with transaction.max.timeout.ms): all tasks of "
-    "a batch must finish within that time."
-)

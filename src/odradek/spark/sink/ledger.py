@@ -33,6 +33,10 @@ LEDGER = 1
 """Version of the head's format."""
 IN_ONE = 80
 """Entries of one offset, whose metadata then has less than 4000 bytes."""
+FOREIGN = (
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, struct.error),
+)
+"""Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
 """How often head and entries are read until they belong together: a driver may replace them."""
 
@@ -141,7 +145,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
             return None
         try:
             at, head = _newest(offsets)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except FOREIGN as error:
             raise ReplayError(_foreign(_group(base, 0), next(iter(offsets)))) from error
         batch = offsets[at].offset
         try:
@@ -158,10 +162,17 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                     break  # a driver has just replaced it
                 entries += _unpacked(found["e"])
             else:
-                digest = int(head["digest"], 16) if head["hash"] == VERSION else None
-                known = (entries, head["writer"], head["run"], head["rows"], digest)
-                return Decision(batch, at.topic, head["state"], tuple(known[0]), *known[1:])
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+                return Decision(
+                    batch,
+                    at.topic,
+                    head["state"],
+                    tuple(entries),
+                    writer=head["writer"],
+                    run=head["run"],
+                    rows=int(head["rows"]),
+                    digest=int(head["digest"], 16) if head["hash"] == VERSION else None,
+                )
+        except FOREIGN as error:
             raise ReplayError(_foreign(_group(base, 0), at)) from error
     raise ReplayError(
         f"batch {batch}: the groups {_group(base, 0)!r} and {_group(base, 1)!r} … don't belong "
@@ -233,7 +244,7 @@ def read_marker(offsets: Offsets, group: str) -> tuple[Marker, str] | None:
         txn = document.get("txn")
         identity = None if txn is None else (int(txn[0]), int(txn[1]))
         return Marker(stored.offset, rows, number, run, writer, identity), tp.topic
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except FOREIGN as error:
         raise ReplayError(_foreign(group, tp)) from error
 
 

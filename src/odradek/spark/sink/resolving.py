@@ -111,12 +111,6 @@ def resolve(
             return Resolution(query, batch, BatchState.NOTHING)
         if found.state == DROPPED:
             return Resolution(query, found.batch, BatchState.REPEATED)
-        if found.finished:
-            if choice is Remedy.ACCEPT_LOSS and found.state == WRITTEN:
-                found = replace(found, state=ACCEPTED)
-                at.store(found)
-            done = BatchState.ACCEPTED if found.state == ACCEPTED else BatchState.COMPLETE
-            return Resolution(query, found.batch, done)
         committed = at.ledger.complete(found)
         parts = tuple(
             TaskPart(
@@ -133,17 +127,16 @@ def resolve(
 def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[BatchState, str]:
     """Return the outcome, and the state to store; empty if nothing changes."""
     by_tasks = any(e.producer_id < 0 for e in found.entries)  # how many there were isn't known
-    if len(committed) == len(found.entries) and not by_tasks:
-        if choice is Remedy.ACCEPT_LOSS:
-            return BatchState.ACCEPTED, ACCEPTED
-        return BatchState.COMPLETE, WRITTEN
-    if not committed:
+    whole = found.finished or (len(committed) == len(found.entries) and not by_tasks)
+    if not whole and not committed:
         return BatchState.NOTHING, ""
     if choice is Remedy.ACCEPT_LOSS:
         return BatchState.ACCEPTED, ACCEPTED
     if choice is Remedy.REPEAT:
         return BatchState.REPEATED, DROPPED
-    return BatchState.PARTLY, ""
+    if found.finished:
+        return BatchState.ACCEPTED if found.state == ACCEPTED else BatchState.COMPLETE, ""
+    return (BatchState.COMPLETE, WRITTEN) if whole else (BatchState.PARTLY, "")
 
 
 def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:

@@ -454,7 +454,7 @@ def _sink_name(texts: Mapping[str, str]) -> str:
     """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
     name = _name(texts, "sinkName")
     if name == "ledger":
-        raise OptionError("option sinkName must not be 'ledger': the sink's own groups end so")
+        raise OptionError("option sinkName must not be 'ledger', which names the ledger's groups")
     if "-" in name:
         raise OptionError(
             f"option sinkName must not contain dashes: {name!r}. Dashes join it to the query id "

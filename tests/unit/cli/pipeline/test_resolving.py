@@ -76,6 +76,7 @@ def test_a_pipeline_has_the_options_of_its_sink(
     result = run(str(other), "--spec", str(tmp_path / "spec.yml"))
     assert result.exit_code == 2
     assert "is not the checkpoint of a query" in result.output
+    assert "--query" in result.output
     other.mkdir()
     (other / "metadata").write_text('{"id":"q"}')
     result = run(str(other), "--spec", str(tmp_path / "spec.yml"))
