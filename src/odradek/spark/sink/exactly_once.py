@@ -13,10 +13,11 @@ only a driver that no other has fenced decides. So attempts without a decision d
 matter: tasks of an earlier plan that still run, wherever they are and however many there were, can
 neither commit their rows nor have them committed. After the decision the batch has exactly the
 rows of the list, whatever Spark plans later: a task of a repeated batch reads the ledger first, and
-commits what the list names. If that succeeds for all of them, the batch is complete, and the rows
-of the new plan are dropped. If brokers have aborted a part of the list meanwhile (timeout), that
-part is written again, provided that number and digest of the rows of each task are the same;
-otherwise the driver refuses before it commits anything.
+commits its own transaction if the list names it; the driver commits the others. If that succeeds
+for all of them, the batch is complete, and the rows of the new plan are dropped, provided that they
+are the same in all. If brokers have aborted a part of the list meanwhile (timeout), that part is
+written again, provided that the rows of each task are the same. Rows are the same if their number
+and digest are; otherwise the driver refuses before it commits anything.
 
 Must not: initialize a transactional id whose transaction is on the list of this batch (that aborts
 it), or assume that a repeated batch has the same rows or tasks.
