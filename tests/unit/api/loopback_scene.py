@@ -9,7 +9,7 @@ from odradek.api.producer import Producer
 from odradek.simulation import SimulatedCluster
 from odradek.testing.fake.loopback import LoopbackServer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @contextmanager

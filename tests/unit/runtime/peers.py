@@ -29,7 +29,7 @@ from odradek.runtime.hosts.thread_host import ThreadHost
 
 T = TypeVar("T")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that a test waits at most; nothing here takes so long."""
 
 

@@ -33,7 +33,7 @@ from odradek.testing.brokers.authority import Authority
 
 FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
 NOBODY_TRUSTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which something has gone wrong that a test would otherwise wait for."""
 AUTHORIZATION = oidc.basic(CLIENT_ID, Secret(CLIENT_SECRET), url_encode=False)
 

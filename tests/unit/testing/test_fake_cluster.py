@@ -14,7 +14,7 @@ from odradek.common.errors import kafka as kafka_errors
 from odradek.testing import ClusterStartError, FakeCluster
 from odradek.testing.fake.memory_limits import TRIMMED_EVERY
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture
