@@ -174,6 +174,25 @@ def test_the_second_connection_leads_to_another_broker() -> None:
     assert first.requests["Metadata"] + second.requests["Metadata"] == asked, "nothing is wrong"
 
 
+@pytest.mark.parametrize("latency", [0.05, 0.2])
+def test_the_second_connection_takes_a_while(latency: float) -> None:
+    """To a distant broker, or on a busy machine, the request still doesn't wait for the fetch."""
+    scene = Scene()
+    scene.world.change_link(latency=latency)
+    begin = scene.world.now
+    assert scene.reader.end_offsets(TPS, 30.0) == dict.fromkeys(TPS, 10)
+    assert scene.world.now - begin < 10 * latency
+
+
+def test_no_second_connection_is_had_until_the_fetch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is on the first connection before the next fetch is."""
+    scene = Scene()
+    monkeypatch.setattr(scene.cluster.brokers[1], "accept", lambda peer: peer.hold(True))
+    begin = scene.world.now
+    assert scene.reader.end_offsets(TPS, 30.0) == dict.fromkeys(TPS, 10)
+    assert scene.world.now - begin < WAIT
+
+
 def test_the_second_connection_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked on it is asked on the other one; what wasn't doesn't notice."""
     scene, peers = Scene(), list[Any]()

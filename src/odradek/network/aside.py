@@ -5,7 +5,7 @@ while there are no records. In: attempts and ends of such connections. Out: whet
 opened now. It is optional, so nothing is concluded from it: its failures don't count as failures of
 the address, its responses aren't proof. If it is unavailable, silent or returns an error, the
 request is sent on the first connection instead, and another secondary connection is only tried
-after a while. Must not delay a request for more than a moment.
+after a while. Must not delay a request beyond the end of the fetch, except for a moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ AGAIN = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next attempt after a failure, so that a broker which accepts no further
 connection or login isn't asked for it all the time."""
 PATIENCE = 0.25
-"""Seconds for which a request waits for such a connection before it uses the first one."""
+"""Least time in seconds for which a request waits for such a connection. Also how long before the
+fetch's end the request is sent on the first connection."""
 
 
 class AsideState(AddressState):

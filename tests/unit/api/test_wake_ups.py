@@ -6,17 +6,19 @@ All pairs of calls are tried in virtual time (`tests/simulation/test_wake_ups.py
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
+from tests.unit.api.loopback_scene import fill, one_broker
 
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 5
+WAIT = 20.0
 HELD = 25_000
 """`fetch.max.wait.ms`: longer than a waiting call has, which returns no records then."""
 
@@ -30,7 +32,7 @@ def at_the_end(consumer: Consumer) -> None:
     consumer.assign([TP])
     left = RECORDS
     while left:
-        left -= len(consumer.poll(PATIENCE))
+        left -= len(consumer.poll(WAIT))
 
 
 ENABLING: dict[str, tuple[Callable[[Consumer], None], Callable[[Consumer], None]]] = {
@@ -51,10 +53,11 @@ def test_another_thread_enables_what_a_thread_waits_for(background: bool, enabli
         with Consumer(bootstrap_servers=servers, background=background, **config) as consumer:
             begin(consumer)
             found: list[Any] = []
-            reader = threading.Thread(target=lambda: found.extend(consumer.poll(PATIENCE)))
+            reader = threading.Thread(target=lambda: found.extend(consumer.poll(WAIT)))
             reader.start()
             while not any("records" in line for line, _ in consumer._engine.waits()):
                 assert reader.is_alive()
+                time.sleep(0.01)  # the threads that it waits for need the interpreter's lock
             call(consumer)
             if enabling == "assign":
                 consumer.resume(TP)
