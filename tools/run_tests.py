@@ -1,13 +1,13 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
-Two suites run at a time: unit tests beside the fuzzer and the properties, then the suites with
-brokers, whose time limits suffer from all that runs beside them, and the simulations. Properties
-and simulations depend on no clock: they run at the lowest priority. The fuzzer measures the
-processor time that it uses.
+Two suites run at a time, each lane's in turn. One lane has the suites with time limits, which
+suffer from all that runs beside them: unit tests, then the suites with brokers. The other one has
+the fuzzer, which measures the processor time that it uses, the properties and the simulations.
+These two depend on no clock: they run at the lowest priority.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
-Spark has a lane then, those that only compute have two, and lanes run beside each other. On two
-processors tests with time limits would fail at times (load 20).
+Spark has a lane then, and those that only compute have two. On two processors tests with time
+limits would fail at times (load 20).
 
 A test of the suites `integration` and `spark` that failed by a timeout or a deadline runs once
 more, alone (`tools/flaky_tests.py`). If it passes then, it counts as passed, the lines before the
@@ -94,13 +94,10 @@ LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
 """Every test, with all cases of its searches and tables."""
 Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
-STAGES: Sequence[Lanes] = (
-    (("unit",), ("fuzz", "property")),
-    (("integration", "spark"), ("simulation",)),
-)
-"""On two processors: one stage after another."""
-LANES: Lanes = (("integration",), ("spark",), ("unit", "fuzz"), ("simulation", "property"))
-"""On four processors or more: all at once."""
+TWO: Lanes = (("unit", "integration", "spark"), ("fuzz", "property", "simulation"))
+"""On two processors."""
+FOUR: Lanes = (("integration",), ("spark",), ("unit", "fuzz"), ("simulation", "property"))
+"""On four processors or more."""
 # Tests that start processes, compile, or take over half a second are no part of an edit's loop.
 QUICK = Suite(
     ("unit", "spec"), 2, "worksteal", chosen="not slow and not long", left_out=HOUSE_RULES
@@ -320,7 +317,7 @@ def read_report(report: Path, seconds: float) -> Result:
 
 
 class Run:
-    """Suites in lanes, a thread each; `all` may be called again with others."""
+    """Suites in lanes, a thread each."""
 
     def __init__(self, arguments: list[str], suites: Mapping[str, Suite]) -> None:
         self.results: dict[str, Result] = {}
@@ -382,13 +379,10 @@ class Run:
                 sys.stdout.flush()
 
 
-def plan(names: list[str], *, beside: bool) -> list[list[list[str]]]:
-    """The stages, one after another, each of which is lanes beside each other."""
-    stages = [
-        [chosen for lane in lanes if (chosen := [name for name in lane if name in names])]
-        for lanes in ((LANES,) if beside else STAGES)
-    ]
-    return [stage for stage in stages if stage]
+def plan(names: list[str], *, beside: bool) -> list[list[str]]:
+    """Return the lanes for these suites."""
+    lanes = [[name for name in lane if name in names] for lane in (FOUR if beside else TWO)]
+    return [lane for lane in lanes if lane]
 
 
 def set_up(names: list[str]) -> None:
@@ -455,8 +449,7 @@ def main() -> None:
     set_up(names)
     run = Run(rest, suites)
     start = time.monotonic()
-    for lanes in plan(names, beside=wanted.side_by_side):
-        run.all(lanes)
+    run.all(plan(names, beside=wanted.side_by_side))
     results = {name: run.results[name] for name in SUITES if name in run.results}
     sys.exit(0 if tell(results, time.monotonic() - start) else 1)
 
