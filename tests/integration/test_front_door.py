@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -157,7 +158,7 @@ def test_closing_leaves_no_end_of_a_connection_open(backends: list[Backend]) -> 
         comer = threading.Thread(target=come)
         comer.start()
         while not dialled:
-            pass
+            time.sleep(0.001)
         door.close()
         comer.join(TIMEOUT)
         for one in dialled:

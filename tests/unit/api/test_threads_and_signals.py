@@ -116,7 +116,7 @@ def test_close_from_another_thread_ends_a_poll_and_leaves_nothing_open(
         assert len(ended) == 1
         until = time.monotonic() + PATIENCE
         while set(Path("/proc/self/fd").iterdir()) - before and time.monotonic() < until:
-            pass  # the broker closes its ends in its own time
+            time.sleep(0.01)  # the broker closes its ends in its own time
         assert set(Path("/proc/self/fd").iterdir()) - before == set()
 
 
@@ -168,7 +168,7 @@ def test_a_signal_handler_may_close_a_consumer_that_sleeps() -> None:
 
         def interrupt() -> None:
             while not consumer._host._wake_up.sleeping:  # type: ignore[attr-defined]
-                pass
+                time.sleep(0.001)
             signal.pthread_kill(main, signal.SIGUSR1)
 
         with on_signal(consumer.close):

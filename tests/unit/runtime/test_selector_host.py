@@ -464,7 +464,7 @@ def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: Scri
 
     def other() -> None:
         while not host._wake_up.sleeping:
-            pass
+            time.sleep(0.001)
         signal.pthread_kill(main, signal.SIGINT)
 
     with peer(echo) as server:

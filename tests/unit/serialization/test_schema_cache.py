@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -89,7 +90,7 @@ def test_those_who_wait_hear_the_refusal_too() -> None:
     (question,) = known._asked.values()
     others = [started(ask) for _ in range(2)]
     while question.waiting < 2:
-        pass
+        time.sleep(0.001)
     answer.set()
     for thread in (first, *others):
         thread.join(10)
