@@ -17,6 +17,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.sink.batch_commit import commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
@@ -71,7 +72,7 @@ class Sink:
         columns, task = SinkColumns(("value",), "t"), SinkTask(0, 0, batch, "query", "run")
         return TransactionalTask(
             *(self.options, columns, task),
-            make=self.make,
+            clients=ProducerCache(self.make),
             prepared=PreparedTransactions,
             clock=self,
         )

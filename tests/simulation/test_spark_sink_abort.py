@@ -15,6 +15,7 @@ from odradek.api.prepared_transactions import PreparedTransactions
 from odradek.api.producer import Producer
 from odradek.clients.admin.transactions import OVER
 from odradek.clients.producer.transaction_state import PreparedTransaction
+from odradek.common.errors import IllegalStateError
 from odradek.common.errors.kafka import (
     InvalidTxnStateError,
     ProducerFencedError,
@@ -24,6 +25,7 @@ from odradek.simulation import World
 from odradek.spark.options.option_table import BATCH
 from odradek.spark.sink.batch_commit import CONTACT_S, abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_schema import SinkColumns
@@ -65,14 +67,25 @@ class Job:
         """Another process, without transactions of its own."""
         return PreparedTransactions(self.producer({}))
 
-    def task(self, partition: int, numbers: Sequence[int], batch: int = 0) -> SinkCommit:
+    def task(
+        self,
+        partition: int,
+        numbers: Sequence[int],
+        batch: int = 0,
+        worker: ProducerCache | None = None,
+    ) -> SinkCommit:
+        """Run a task, in a process of its own if there is no `worker`."""
         rows = pa.RecordBatch.from_pydict({"value": [str(n) for n in numbers]})
         return TransactionalTask(
             *(self.options, SinkColumns(("value",), "t"), SinkTask(partition, 0, batch, "job")),
-            make=self.producer,
+            clients=self.worker() if worker is None else worker,
             prepared=PreparedTransactions,
             clock=self.clock,
         ).write(iter([rows]))
+
+    def worker(self) -> ProducerCache:
+        """Return the clients of a worker process, which runs one task after another."""
+        return ProducerCache(self.producer)
 
     def commit(self, messages: Sequence[SinkCommit | None], batch: int = 0) -> None:
         given: Any = {"make": self.producer, "prepared": PreparedTransactions, "clock": self.clock}
@@ -105,6 +118,73 @@ def test_tasks_prepare_and_only_the_driver_commits(version: int) -> None:
         assert [m.skipped for m in again] == [False, True]
         job.commit(again, batch)
         assert job.scene.visible() == list(range(4 * batch + 4))
+
+
+@PROTOCOLS
+def test_one_worker_s_tasks_have_transactions_of_their_own(version: int) -> None:
+    """They share its connections."""
+    job, seen = Job(version), list[Any]()
+    worker = job.worker()
+    for batch in range(3):
+        messages = []
+        for p in (0, 1, 2):
+            messages.append(job.task(p, [3 * batch + p], batch, worker))
+            producer, used = worker.checkout(job.options.producer_config("any"))
+            assert used
+            seen.append(set(producer._engine.network.connections.values()))
+        ids = {m.transaction[:2] for m in messages if m.transaction is not None}
+        assert len(ids) == 3
+        assert job.scene.visible() == list(range(3 * batch))
+        job.commit(messages, batch)
+        assert job.scene.visible() == list(range(3 * batch + 3))
+    assert set.union(*seen) == seen[-1], "none was opened for a task and closed"
+    assert len(seen[-1]) <= 2 * len(job.scene.cluster.brokers) + 1
+
+
+@PROTOCOLS
+def test_a_worker_that_ends_leaves_prepared_transactions_open(version: int) -> None:
+    job = Job(version)
+    worker = job.worker()
+    messages = [job.task(p, [p], worker=worker) for p in (0, 1)]
+    producer, _ = worker.checkout(job.options.producer_config("any"))
+    producer.close(30.0)
+    job.commit(messages)
+    assert job.scene.visible() == [0, 1]
+
+
+@PROTOCOLS
+def test_a_worker_s_next_task_isn_t_fenced_by_an_attempt_elsewhere(version: int) -> None:
+    job = Job(version)
+    first, second = job.worker(), job.worker()
+    job.task(0, [7], worker=first)
+    messages = [job.task(0, [0], worker=second), job.task(1, [1], worker=first)]
+    job.commit(messages)
+    assert job.scene.visible() == [0, 1]
+    messages = [job.task(p, [2 + p], 1, first) for p in (0, 1)]
+    job.commit(messages, 1)
+    assert job.scene.visible() == [0, 1, 2, 3]
+
+
+@PROTOCOLS
+def test_a_producer_keeps_its_id_until_its_transaction_is_prepared(version: int) -> None:
+    job = Job(version)
+    producer = job.scene.producer(transactional_id="one")
+    transactions = PreparedTransactions(producer)
+    producer.begin_transaction()
+    send(producer, range(1))
+    with pytest.raises(IllegalStateError, match="isn't prepared"):
+        transactions.use("two")
+    one = transactions.prepare(30.0)
+    transactions.use("two")
+    with pytest.raises(IllegalStateError, match="init_transactions"):
+        producer.begin_transaction()
+    producer.init_transactions(30.0)
+    producer.begin_transaction()
+    send(producer, range(1, 2))
+    producer.commit_transaction(30.0)
+    assert job.scene.visible() in ([], [1]), "one that is open is before it in the log"
+    assert job.other().end([one], 30.0, committed=True) == {"one": None}
+    assert job.scene.visible() == [0, 1]
 
 
 @PROTOCOLS

@@ -38,10 +38,18 @@ class PreparedTransactions:
     def prepare(self, timeout: float) -> PreparedTransaction:
         """Wait for the records of the producer's transaction; return how others can end it.
 
-        Close the producer with `close(0)` then, which leaves the transaction open.
+        Leave the transaction open then: call `use`, or close the producer with `close(0)`.
         """
         calls = self._producer._calls  # noqa: SLF001
         return self._producer._run(calls.prepare_transaction(timeout))  # noqa: SLF001
+
+    def use(self, transactional_id: str) -> None:
+        """Change the transactional id of the producer, which keeps its connections.
+
+        Call `init_transactions` next. An open transaction must be prepared, and stays open.
+        """
+        calls = self._producer._calls  # noqa: SLF001
+        self._producer._run(calls.use_transactional_id(transactional_id))  # noqa: SLF001
 
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool

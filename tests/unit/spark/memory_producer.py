@@ -66,14 +66,23 @@ class MemoryLog:
     """The value of a row that is too large."""
     before_3_0: bool = False
     """Whether the brokers can't describe transactions."""
-    made: int = 0
+    producers: list[MemoryProducer] = field(default_factory=list)
     closed: list[float] = field(default_factory=list)
     ids: Any = field(default_factory=lambda: itertools.count(1000))
 
     def make(self, config: Mapping[str, Any]) -> Any:
-        self.made += 1
         timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
-        return MemoryProducer(self, config.get("transactional.id"), timeout)
+        self.producers.append(MemoryProducer(self, config.get("transactional.id"), timeout))
+        return self.producers[-1]
+
+    @property
+    def made(self) -> int:
+        return len(self.producers)
+
+    @property
+    def in_use(self) -> list[str | None]:
+        """Return the ids of producers that are neither closed nor ready for another task."""
+        return [p.name for p in self.producers if p.is_in_use]
 
     @staticmethod
     def prepared(producer: Any) -> Any:
@@ -182,7 +191,11 @@ class MemoryProducer:
     def __init__(self, log: MemoryLog, name: str | None, timeout: float = 60.0) -> None:
         self.log, self.name, self._timeout = log, name, timeout
         self.identity = (-1, -1)
-        self._open = False
+        self._open = self._closed = False
+
+    @property
+    def is_in_use(self) -> bool:
+        return not self._closed and (self._open or self.identity != (-1, -1))
 
     def step(self, what: str, timeout: float | None = None) -> None:
         self.log.steps.append(what)
@@ -257,11 +270,15 @@ class MemoryProducer:
         self._open = False
         self.log.after("commit", self)
 
+    def use(self, name: str) -> None:
+        self.name, self.identity, self._open = name, (-1, -1), False
+
     def explain(self) -> str:
         return "the explanation of the client"
 
     def close(self, timeout: float = 30.0) -> None:
         self.log.closed.append(timeout)
+        self._closed = True
         if self._open and timeout > 0 and self.name is not None and not self.log.dead():
             self._open = False
             found = self.log.state(self.name)
@@ -281,6 +298,9 @@ class MemoryTransactions:
         assert self._producer.name is not None
         name, version_2 = self._producer.name, self._log.version >= 2
         return PreparedTransaction(name, *self._producer.identity, version_2)
+
+    def use(self, transactional_id: str) -> None:
+        self._producer.use(transactional_id)
 
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool

@@ -27,6 +27,7 @@ from odradek.spark.options.option_table import STREAM
 from odradek.spark.sink import exactly_once
 from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError
@@ -133,6 +134,8 @@ class Model:
         self.log.dead = lambda: self.current is not None and self.current.killed
         self.log.late_markers = lambda: self.rng.random() < 0.3
         self.actors: list[Actor] = []
+        self.idle: list[ProducerCache] = []
+        """Clients of worker processes that have finished their tasks, for the next ones."""
         self.current: Actor | None = None
         self.plans: dict[int, list[Plan]] = {}
         self.calm = False
@@ -189,14 +192,15 @@ class Model:
                 yield pa.RecordBatch.from_pydict({"value": rows})
 
         def work() -> SinkCommit:
-            return TransactionalTask(
-                OPTIONS,
-                columns,
-                task,
-                make=self.log.make,
+            clients = self.idle.pop() if self.idle else ProducerCache(self.log.make)
+            found = TransactionalTask(
+                *(OPTIONS, columns, task),
+                clients=clients,
                 prepared=self.log.prepared,
                 clock=self.log.clock,
             ).write(batches())
+            self.idle.append(clients)
+            return found
 
         return self.start(work)
 

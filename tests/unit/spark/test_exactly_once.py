@@ -34,6 +34,7 @@ from odradek.spark.sink.ledger import (
     sink_id,
 )
 from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
+from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
@@ -72,7 +73,10 @@ def write(
     task = SinkTask(partition, 0, batch, query, run)
     columns = SinkColumns(("value",), "t")
     work = TransactionalTask(
-        options(**given), columns, task, make=log.make, prepared=log.prepared, clock=log.clock
+        *(options(**given), columns, task),
+        clients=ProducerCache(log.make),
+        prepared=log.prepared,
+        clock=log.clock,
     )
     parts = [rows[:2], [], rows[2:]]
     return work.write(iter([pa.RecordBatch.from_pydict({"value": part}) for part in parts]))
@@ -159,7 +163,7 @@ def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
     marker = log.offsets["odradek-query-sink-0"][T0]
     assert marker.offset == 0
     assert '"rows":3' in marker.metadata
-    assert len(log.closed) == log.made == 3
+    assert (log.made, log.in_use) == (3, [])
 
 
 def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> None:
@@ -591,7 +595,7 @@ def test_an_attempt_that_dies_leaves_nothing_and_the_next_one_writes(
     log.before, log.dead = lambda *_: None, lambda: False
     run_batch(log, ["a"])
     assert log.values() == ["a"]
-    assert len(log.closed) == log.made
+    assert log.in_use == []
 
 
 @pytest.mark.parametrize("step", ["cluster", "init", "offsets of a group", "flush", "marker"])
@@ -718,7 +722,7 @@ def test_the_driver_ends_what_tasks_left_open(log: MemoryLog) -> None:
     assert log.values() == []
     run_batch(log, ["a"], ["b"], batch=3)
     assert log.values() == ["a", "b"]
-    assert len(log.closed) == log.made
+    assert log.in_use == []
 
 
 def test_ending_what_is_open_neither_lasts_nor_fails(
@@ -735,7 +739,7 @@ def test_ending_what_is_open_neither_lasts_nor_fails(
     log.down_until = log.clock.now() + 1000
     assert end(message(0), None, None) == CONTACT_S < FENCE_S
     assert "nobody answers" in caplog.text
-    assert len(log.closed) == log.made == 1
+    assert (log.made, log.in_use) == (1, [])
     caplog.clear()
     assert end(message(0)) == 0.0
     assert not caplog.text

@@ -126,6 +126,11 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             lambda _: manager.prepare(), timeout, "the records of the transaction", BLOCK_TIMEOUT
         )
 
+    def use_transactional_id(self, transactional_id: str) -> CallerFlow[None]:
+        """Use another transactional id from now on, and leave a prepared transaction open."""
+        manager = self.transactions
+        return self.call(lambda _: manager.use(transactional_id), None, "the transactional id")
+
     def _finish(
         self, name: str, call: Callable[[float], Flow[None]], timeout: float | None
     ) -> CallerFlow[None]:

@@ -113,11 +113,10 @@ class TransactionManager:
         self._batch_done = batch_done
         self._timeouts = timeouts
         self.transactional_id: str = config["transactional.id"]
-        timeout: float = config["transaction.timeout.ms"]
         self.changed = Signal()
-        self.requests = TransactionRequests(
-            brokers, quick_backoff(config), self.transactional_id, timeout, self.changed
-        )
+        self._timeout: float = config["transaction.timeout.ms"]
+        self._quick = quick_backoff(config)
+        self.requests = self._new_requests()
         self.idempotent = True
         self.state = _S.UNINITIALIZED
         self.current = NOBODY
@@ -142,6 +141,11 @@ class TransactionManager:
         self._forgotten = False
         """The coordinator doesn't know our id any more: it can't end the transaction."""
         self._refuse(_WHY_NOT[_S.UNINITIALIZED])
+
+    def _new_requests(self) -> TransactionRequests:
+        return TransactionRequests(
+            self._brokers, self._quick, self.transactional_id, self._timeout, self.changed
+        )
 
     # For the sender
 
@@ -259,13 +263,28 @@ class TransactionManager:
     def prepare(self) -> Flow[PreparedTransaction]:
         """Wait for all records; return the identity with which another process can end it.
 
-        The caller closes the producer without aborting the transaction (`close(0)`).
+        The caller leaves the transaction open then, with `use` or `close(0)`.
         """
         yield START
         self._check("prepare", _S.IN_TRANSACTION)
         self._accumulator.close_all()
         yield from self._settle()
         return PreparedTransaction(self.transactional_id, *self.current, self.version_2)
+
+    def use(self, transactional_id: str) -> Flow[None]:
+        """Use a transactional id from now on, with the same connections; call initialize() next.
+
+        An open transaction must be prepared, and is left to the process that will end it.
+        """
+        yield START
+        self._check("use", _S.UNINITIALIZED, _S.READY, _S.IN_TRANSACTION)
+        if self._incomplete() or self._asking or self._adding or self._missing_offsets:
+            raise IllegalStateError("the transaction isn't prepared: its requests are unanswered")
+        self._move(_E.LEFT)
+        self.transactional_id, self.current = transactional_id, NOBODY
+        self.requests = self._new_requests()
+        self._forget()
+        self._refuse(_WHY_NOT[self.state])
 
     @property
     def open(self) -> bool:
@@ -446,6 +465,11 @@ class TransactionManager:
     def _ready(self) -> None:
         """Between transactions: nothing is left of the last one."""
         self._move(_E.INITIALIZED if self.state is _S.INITIALIZING else _E.ENDED)
+        self._forget()
+        self._refuse(_WHY_NOT[_S.READY])
+
+    def _forget(self) -> None:
+        """Forget the last transaction."""
         self._new.clear()
         self._added.clear()
         self._begun = Begun.NO
@@ -453,7 +477,6 @@ class TransactionManager:
         self.requests.forget()
         self._needs_epoch = self._forgotten = self.abandons = False
         self.error = self.dropping = None
-        self._refuse(_WHY_NOT[_S.READY])
 
     def _add_partitions(self) -> Flow[None]:
         yield START

@@ -3,6 +3,8 @@
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
         IN_TRANSACTION, COMMITTING_TRANSACTION -> ABORTABLE_ERROR -> ABORTING_TRANSACTION -> READY
         any state -> FATAL_ERROR, which is the end
+        UNINITIALIZED, READY, IN_TRANSACTION -> UNINITIALIZED for another transactional id, which
+            Java doesn't have
 
 In: calls of the application, answers, errors. Out: the next state, or a refusal.
 Must not: know requests or time.
@@ -44,6 +46,8 @@ class TransactionEvent(StrEnum):
     """Something went wrong that an abort mends."""
     BROKEN = "break"
     """Something went wrong that nothing mends."""
+    LEFT = "leave"
+    """Another process ends the open transaction; the producer uses another transactional id."""
 
 
 class Begun(Enum):
@@ -88,6 +92,7 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
     (_S.COMMITTING_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
     (_S.ABORTING_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
     **{(state, _E.BROKEN): _S.FATAL_ERROR for state in _S},
+    **{(s, _E.LEFT): _S.UNINITIALIZED for s in (_S.UNINITIALIZED, _S.READY, _S.IN_TRANSACTION)},
 }
 
 OPEN = frozenset(

@@ -25,7 +25,6 @@ it), or assume that a repeated batch has the same rows or tasks.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ from odradek.spark.sink.ledger import (
     writer_of,
 )
 from odradek.spark.sink.row_digest import MASK, digest
-from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_clients import Prepared, ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
@@ -226,7 +225,7 @@ class TransactionalTask:
         columns: SinkColumns,
         task: SinkTask,
         *,
-        make: Make,
+        clients: ProducerCache,
         prepared: Prepared,
         clock: Clock,
     ) -> None:
@@ -234,7 +233,7 @@ class TransactionalTask:
         self._query, self._batch = task.identity()
         self._id = sink_id(options, self._query, task.partition)
         self._config = options.producer_config(self._id)
-        self._make, self._prepared = make, prepared
+        self._clients, self._prepared = clients, prepared
         self._begun: float | None = None
         self._rows = self._digest = 0
 
@@ -247,21 +246,24 @@ class TransactionalTask:
         first = next(rows, None)
         if first is None:
             return self._message()
-        producer = self._make(self._config)
-        patience = Patience(self._options.outage_tolerance, self._clock, producer.explain)
-        close = CLOSE_TIMEOUT
+        producer, used = self._clients.checkout(self._config, fresh=self._task.attempt > 0)
         try:
-            found = self._write(producer, patience, first, rows)
-            close = 0.0  # which leaves the transaction open
+            patience = Patience(self._options.outage_tolerance, self._clock, producer.explain)
+            ledger = Ledger(self._options, self._query, producer, self._prepared, patience)
+            if used:
+                ledger.transactions.use(self._id)
+            else:
+                contact = None if self._batch else self._options.first_contact(self._task.attempt)
+                patience.wait(producer.cluster_id, "the cluster's first answer", at_most=contact)
+            found = self._write(producer, patience, ledger, first, rows)
+            ledger.transactions.use(self._id)  # which leaves the transaction open
             return found
-        except KafkaError as error:
-            better = self._explained(error)
+        except BaseException as error:
+            self._clients.drop(producer, CLOSE_TIMEOUT)
+            better = self._explained(error) if isinstance(error, KafkaError) else None
             if better is None:
                 raise
             raise better from error
-        finally:
-            with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
-                producer.close(close)
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches that have rows, after their rows were counted and digested."""
@@ -276,13 +278,11 @@ class TransactionalTask:
         self,
         producer: Producer,
         patience: Patience,
+        ledger: Ledger,
         first: pa.RecordBatch,
         rows: Iterator[pa.RecordBatch],
     ) -> SinkCommit:
         wait = patience.wait
-        contact = None if self._batch else self._options.first_contact(self._task.attempt)
-        wait(producer.cluster_id, "the cluster's first answer", at_most=contact)
-        ledger = Ledger(self._options, self._query, producer, self._prepared, patience)
         decision = ledger.read(self._batch)
         if (
             decision is not None

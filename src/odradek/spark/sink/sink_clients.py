@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_PRODUCERS = 2
 """A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
 
+TRANSACTIONAL_ID = "transactional.id"
 Make = Callable[[Mapping[str, Any]], "Producer"]
 Prepared = Callable[["Producer"], "PreparedTransactions"]
 """Returns the calls to coordinators that go through a producer's connections."""
@@ -37,6 +38,7 @@ class ProducerCache:
     def checkout(self, config: Mapping[str, Any], *, fresh: bool = False) -> tuple[Producer, bool]:
         """Return the process's producer for a configuration, and whether it was used before.
 
+        One with transactions serves all transactional ids in turn (`PreparedTransactions.use`).
         `fresh` is for the second attempt of a task: the producer of the failed attempt isn't used
         again. A producer that failed while it was idle isn't used either, for example because it
         reached another cluster.
@@ -44,7 +46,8 @@ class ProducerCache:
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
             del self._kept[key]  # the parent's: not ours to close
-        key = (pid, fingerprint(config))
+        same = {**config, TRANSACTIONAL_ID: ""} if TRANSACTIONAL_ID in config else config
+        key = (pid, fingerprint(same))
         if key in self._kept and (fresh or self._kept[key].ended is not None):
             self.drop(self._kept[key])
         kept = self._kept.pop(key, None)
@@ -54,12 +57,12 @@ class ProducerCache:
             self.drop(next(iter(self._kept.values())))
         return producer, kept is not None
 
-    def drop(self, producer: Producer) -> None:
-        """Remove and close a producer at once, without waiting for a failed task's rows."""
+    def drop(self, producer: Producer, timeout: float = 0.0) -> None:
+        """Remove and close a producer, by default without waiting for a failed task's rows."""
         for key in [k for k, kept in self._kept.items() if kept is producer]:
             del self._kept[key]
         with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
-            producer.close(0.0)
+            producer.close(timeout)
 
     def __len__(self) -> int:
         return len(self._kept)

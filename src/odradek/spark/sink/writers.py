@@ -76,7 +76,10 @@ def write_task(
     if options.delivery == AT_LEAST_ONCE:
         return write_rows(options, columns, task, batches)
     writer = TransactionalTask(
-        options, columns, task, make=make_producer, prepared=prepared_by, clock=SystemClock()
+        *(options, columns, task),
+        clients=process_producers(),
+        prepared=prepared_by,
+        clock=SystemClock(),
     )
     return writer.write(batches)
 
