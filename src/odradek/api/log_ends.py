@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.fetching.offsets import ListedOffset
     from odradek.common.types import TopicPartition
 
+KnownEpoch = tuple[int, str | None]
+"""The leader epoch of a position, -1 if unknown, and the id of its topic."""
+
 
 class LogEnds:
     """Calls to the leaders of partitions, through the connections of a consumer."""
@@ -23,7 +26,7 @@ class LogEnds:
         self._consumer = consumer
 
     def ends(
-        self, epochs: Mapping[TopicPartition, tuple[int, str | None]], timeout: float
+        self, epochs: Mapping[TopicPartition, KnownEpoch], timeout: float
     ) -> dict[TopicPartition, ListedOffset]:
         """Return the end of each log, with the epoch of the leader that answered.
 

@@ -55,8 +55,8 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
 
 
 def test_ranges_leave_out_what_is_empty() -> None:
-    found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7})
-    assert found == [KafkaOffsetRange(A, 5, 7)]
+    found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7}, {A: 3, B: 3})
+    assert found == [KafkaOffsetRange(A, 5, 7, 3)]
     assert found[0].size == 2
 
 

@@ -306,6 +306,89 @@ def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, cl
     assert following(driver, offset)["o"]["t"]["0"] == 104
 
 
+# -- leader epochs -----------------------------------------------------------------------------
+
+
+def test_the_epoch_of_a_position_changes_only_with_it(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker()
+    first = following(driver, SENTINEL)
+    assert first["epoch"] == {"t": {"0": 3, "1": 4}}
+    cluster.epochs = {P0: 5, P1: 6}
+    clock.at += 1
+    assert following(driver, first) == first  # an election alone is no batch
+    cluster.topics["t"][1][0] = (0, 103)
+    clock.at += 1
+    second = following(driver, first)
+    assert second["epoch"] == {"t": {"0": 5, "1": 4}}
+    assert sizes(driver, first, second) == [KafkaOffsetRange(P0, 100, 103, 5)]
+
+
+def test_a_position_is_checked_once_for_each_newer_leader(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    assert "epochs" not in cluster.calls
+    for election in range(1, 4):
+        cluster.epochs[P0] += 1
+        for _ in range(3):
+            clock.at += 1
+            assert following(driver, offset) == offset
+        assert cluster.calls.count("epochs") == election
+
+
+def test_a_log_that_differs_before_the_position_is_a_loss(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    offset = following(tracker(), SENTINEL)
+    cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, 60
+    cluster.topics["t"][1][0] = (0, 130)
+    with pytest.raises(DataLossError, match=r"t-0: .* offsets 60 to 99 \(40 offsets\) were lost"):
+        following(tracker(), offset)
+    driver = tracker(failOnDataLoss="false")
+    end = following(driver, offset)
+    assert end["from"] == {"t": {"0": 60}}
+    assert end["epoch"] == {"t": {"0": 5, "1": 4}}
+    assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 60, 130, 5)]
+    assert "60 to 99 (40 offsets)" in caplog.text
+    assert clock.pauses == []  # a leader of a newer epoch is believed at once
+
+
+def test_a_leader_that_knows_no_epochs_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
+    """As for logs in the format before Kafka 0.11."""
+    cluster.epochs = {P0: 3, P1: 4}
+    offset = following(tracker(), SENTINEL)
+    cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, -1
+    assert following(tracker(), offset) == offset
+
+
+def test_epochs_of_another_cluster_and_of_another_topic_are_not_compared(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    first = following(tracker(), SENTINEL)
+    cluster.cluster, cluster.epochs = "cluster-B", {P0: 9, P1: 9}
+    mirror = tracker(allowClusterChange="true")
+    assert following(mirror, first) == first
+    assert {r.epoch for r in sizes(mirror, SENTINEL, first)} == {-1}
+    cluster.cluster = "cluster-A"
+    cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
+    with pytest.raises(DataLossError, match="recreated"):
+        following(tracker(), first)
+    assert "epochs" not in cluster.calls
+
+
+def test_a_batch_reads_the_log_of_the_leader_that_was_asked(tracker: Any, cluster: Any) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    plan = tracker(BATCH, endingOffsets='{"t":{"0":50,"1":-1}}').plan_batch()
+    assert plan.ranges == [KafkaOffsetRange(P0, 0, 50, 3), KafkaOffsetRange(P1, 10, 20, 4)]
+
+
 # -- outages -----------------------------------------------------------------------------------
 
 

@@ -8,8 +8,10 @@ fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from odradek.common.outage import number
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import Positions, StreamOffset
 from odradek.spark.driver.planning import TopicsSnapshot
@@ -24,8 +26,18 @@ class Losses:
     shrunk: Mapping[TopicPartition, tuple[int, int]]
     unasked: tuple[TopicPartition, ...] = ()
     """Partitions that the options no longer name, whether they exist or not."""
+    cut: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Positions whose log was truncated, and the offsets from which it has other records."""
 
     def __bool__(self) -> bool:
+        return self.doubtful or bool(self.cut)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a loss may have been reported by a broker that is outdated.
+
+        A leader of a newer epoch than the position's isn't outdated, and reports a cut.
+        """
         return bool(self.recreated or self.gone or self.shrunk or self.unasked)
 
     def sentences(self) -> list[str]:
@@ -45,7 +57,17 @@ class Losses:
             "(OFFSET_OUT_OF_RANGE)"
             for tp, (then, now) in sorted(self.shrunk.items())
         ]
+        found += [lost_in_election(tp, now, then) for tp, (then, now) in sorted(self.cut.items())]
         return found
+
+
+def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
+    """Return a sentence about offsets that a log lost, and may have used again since."""
+    return (
+        f"{tp}: the records at offsets {begin} to {until - 1} ({number(until - begin, 'offset')}) "
+        "were lost in an unclean leader election; the log now has other records there, or none "
+        "(OFFSET_OUT_OF_RANGE)"
+    )
 
 
 NOTHING_LOST = Losses({}, (), {})
@@ -64,8 +86,12 @@ def find_losses(
     topics: TopicsSnapshot,
     ends: Positions,
     asked: Callable[[TopicPartition], bool],
+    diverged: Positions = MappingProxyType({}),
 ) -> Losses:
-    """Compare the query's offsets with the cluster's topics and log ends."""
+    """Compare the query's offsets with the cluster's topics and log ends.
+
+    `diverged`: the offsets from which logs differ from those that the positions belong to.
+    """
     if start.cluster not in (None, topics.cluster):
         # A mirror, which the options allow: its topics have ids of their own.
         anew: dict[str, tuple[str, str]] = {}
@@ -80,9 +106,10 @@ def find_losses(
     shrunk = {
         tp: (position, ends[tp])
         for tp, position in start.positions.items()
-        if tp in ends and tp.topic not in anew and position > ends[tp]
+        if tp in ends and tp.topic not in anew and tp not in diverged and position > ends[tp]
     }
-    return Losses(anew, gone, shrunk, unasked)
+    cut = {tp: (start.positions[tp], offset) for tp, offset in diverged.items()}
+    return Losses(anew, gone, shrunk, unasked, cut)
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:

@@ -36,6 +36,8 @@ class KafkaOffsetRange:
     tp: TopicPartition
     start: int
     until: int
+    epoch: int = -1
+    """Epoch of a leader whose log had all of these offsets; -1 if unknown."""
 
     @property
     def size(self) -> int:
@@ -43,10 +45,12 @@ class KafkaOffsetRange:
         return self.until - self.start
 
 
-def ranges(begins: Positions, ends: Positions) -> list[KafkaOffsetRange]:
+def ranges(begins: Positions, ends: Positions, epochs: Positions) -> list[KafkaOffsetRange]:
     """Return a range for each partition with something to read, sorted by partition."""
     return [
-        KafkaOffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]
+        KafkaOffsetRange(tp, begins[tp], ends[tp], epochs.get(tp, -1))
+        for tp in sorted(ends)
+        if begins[tp] < ends[tp]
     ]
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
@@ -67,6 +68,8 @@ class PartitionEnds:
 
     topics: TopicsSnapshot
     ends: Positions
+    epochs: Positions
+    """Epochs of the leaders that returned the ends; -1 from brokers that don't tell."""
 
 
 class OffsetTracker:
@@ -78,8 +81,12 @@ class OffsetTracker:
         self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
         self._rates = ByteRates(clients, clock)
         self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
-        self._ends: Positions | None = None
-        self._ends_at = 0.0
+        self._looked: PartitionEnds | None = None
+        self._looked_at = 0.0
+        self._known: StreamOffset | None = None
+        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-4)."""
+        self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
+        """Positions with their epochs that the log of a newer leader epoch is known to have."""
         self._freezing = False
         self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
@@ -108,7 +115,7 @@ class OffsetTracker:
         Spark takes "no new records" for the end of the query, so the call waits until an outage is
         over. With all others it returns `start_json` after some seconds, and Spark calls again.
         """
-        start = self._parse(start_json)
+        self._known = start = self._parse(start_json)
         if start is not None:
             self._meet(start.cluster)
         # Before the first offset is journalled there is nothing to return but the sentinel, and
@@ -129,9 +136,7 @@ class OffsetTracker:
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest known log ends, for the query's progress; sends no request."""
-        view, topics = self._frozen, self._discovery.last
-        if view is None and topics is not None and self._ends is not None:
-            view = PartitionEnds(topics, self._ends)
+        view = self._frozen or self._looked
         if view is None:
             return None
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
@@ -145,9 +150,12 @@ class OffsetTracker:
                 advice="",
             )
         self._meet(end.cluster)
+        self._known = end
         begins = planning.batch_begins(self._parse(start_json), end)
-        found = planning.ranges(begins, end.positions)
+        found = planning.ranges(begins, end.positions, end.epochs)
         topics, losses = self._confirmed_losses(end, found)
+        if not _is_from(end, topics):
+            found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
         # Not to be repaired here: the journalled offsets belong to a topic that is no more.
         self._lose(losses.sentences())
         gone = set(losses.gone)
@@ -185,7 +193,9 @@ class OffsetTracker:
                     f"{tp}: option {self._options.starting.option} starts at offset {start[tp]}, "
                     f"after offset {until[tp]}, where option {self._options.ending.option} ends"
                 )
-        found = planning.ranges(start, until)
+        looked = self._looked
+        epochs = looked.epochs if looked is not None else {}
+        found = planning.ranges(start, until, epochs)
         return self._plan(found if narrow is None else narrow(found), topics)
 
     def offsets_for_times(
@@ -235,13 +245,21 @@ class OffsetTracker:
         ends = view.ends
         if not everything:
             # A query whose run ends with "nothing new" would skip the records that are held back.
-            paced = start is not None and not self._freezing
+            paced = start is not None and not self._freezing and not losses
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
             ends = self._limited(begins, view)
         if start is not None and not joined and ends == start.positions:
             return None
-        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
+        epochs = dict(view.epochs)
+        if start is not None:
+            epochs |= {
+                tp: epoch
+                for tp, epoch in start.epochs.items()
+                if tp in ends and tp not in joined and ends[tp] == start.positions[tp]
+            }
+        epochs = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
+        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined, epochs)
 
     def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
@@ -270,7 +288,7 @@ class OffsetTracker:
         ]
         found = self._beginnings(wanted, until)
         self._lose(loss.headless(found, losses.recreated))
-        return found
+        return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
     def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
         """Resolve startingOffsets once; partitions that joined since start at their beginning."""
@@ -299,8 +317,11 @@ class OffsetTracker:
             view = self._frozen or self._fresh_view(start_json, until)
             if start is None:
                 return view, loss.NOTHING_LOST
-            losses = loss.find_losses(start, view.topics, view.ends, self._options.asks_for)
-            if not losses or doubt.settled():
+            diverged = self._diverged(start, view, until)
+            losses = loss.find_losses(
+                start, view.topics, view.ends, self._options.asks_for, diverged
+            )
+            if not losses.doubtful or doubt.settled():
                 return view, losses
             self._forget()
             if self._frozen is not None:
@@ -326,11 +347,10 @@ class OffsetTracker:
 
     def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> PartitionEnds:
         """Answer from memory while it is young; an idle caller waits until it isn't."""
-        age = self._clock.now() - self._ends_at
-        topics = self._discovery.last
-        if topics is not None and self._ends is not None and age < MEMORY_S:
+        age = self._clock.now() - self._looked_at
+        if self._looked is not None and age < MEMORY_S:
             if self._idle != start_json:
-                return PartitionEnds(topics, self._ends)
+                return self._looked
             self._clock.pause(MEMORY_S - age)
         return self._look(until)
 
@@ -338,11 +358,52 @@ class OffsetTracker:
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             left = min(timeout, self._contact.timeout(until))
-            return PartitionEnds(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
+            found = LogEnds(client).ends(self._known_epochs(topics), left)
+            offsets = {tp: at.offset for tp, at in found.items()}
+            return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
 
         view = self._contact.ask("looking up end offsets", ends, until)
-        self._ends, self._ends_at = view.ends, self._clock.now()
+        self._looked, self._looked_at = view, self._clock.now()
         return view
+
+    def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
+        """Return each partition with the leader epoch of the query's position, -1 if unknown."""
+        known = self._known
+        if known is None or not _is_from(known, topics):
+            return dict.fromkeys(topics.partitions, (-1, None))
+        return {
+            tp: (known.epochs.get(tp, -1), known.topic_ids.get(tp.topic))
+            for tp in topics.partitions
+        }
+
+    def _diverged(
+        self, start: StreamOffset, view: PartitionEnds, until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Return the positions that logs no longer have, with the offsets where the logs diverge.
+
+        Only leaders of newer epochs than a position's are asked, once for each position (KIP-320).
+        The ends were looked up before: a later election is noticed by the tasks.
+        """
+        if not _is_from(start, view.topics):
+            return {}
+        wanted: dict[TopicPartition, int] = {}
+        places: dict[TopicPartition, tuple[int, int, int]] = {}
+        for tp, epoch in start.epochs.items():
+            now = view.topics.topic_ids.get(tp.topic)
+            same = start.topic_ids.get(tp.topic, now) == now
+            place = start.positions[tp], epoch, view.epochs.get(tp, -1)
+            if same and epoch < place[2] and self._in_log.get(tp) != place:
+                wanted[tp], places[tp] = epoch, place
+        if not wanted:
+            return {}
+        found = self._contact.ask(
+            "checking for truncated logs",
+            lambda client, timeout: LogEnds(client).epoch_ends(wanted, timeout),
+            until,
+        )
+        lost = {tp: at.offset for tp, at in found.items() if 0 <= at.offset < start.positions[tp]}
+        self._in_log |= {tp: place for tp, place in places.items() if tp not in lost}
+        return lost
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
@@ -418,7 +479,7 @@ class OffsetTracker:
     def _forget(self) -> None:
         """Ask afresh next time."""
         self._discovery.forget()
-        self._ends = None
+        self._looked = None
 
     def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
         """Raise for topics that don't exist when a run begins; later they count as losses."""
@@ -452,6 +513,11 @@ class OffsetTracker:
             raise DataLossError(sentences)
         for sentence in sentences:
             logger.warning("%s; continuing because failOnDataLoss is false", sentence)
+
+
+def _is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
+    """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
+    return offset.cluster in (None, topics.cluster)
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.records import LogTruncationError
+from odradek.clients.consumer.records import LogTruncationError, OffsetAndMetadata
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.discovery import CONFIRM_S
+from odradek.spark.driver.loss import lost_in_election
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import (
@@ -231,9 +233,12 @@ class RangeReader:
         topic_id: str | None,
         options: SourceOptions,
         clock: Clock,
+        *,
+        is_last: bool = False,
     ) -> None:
+        """`is_last`: no later batch continues after this range, as in batch queries."""
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
-        self._options, self._clock = options, clock
+        self._options, self._clock, self._is_last = options, clock, is_last
         self._silence = PartitionSilence(consumer, wanted, options, clock, self._goes_on)
         self._has_rows = False
 
@@ -278,8 +283,10 @@ class RangeReader:
             yield from gatherer.flush()
 
     def _assign_at(self, offset: int) -> None:
-        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
-        self._consumer.seek(self._wanted.tp, offset)
+        tp, until, epoch = self._wanted.tp, self._wanted.until, self._wanted.epoch
+        end = until if epoch < 0 else OffsetAndMetadata(until, leader_epoch=epoch)
+        self._consumer.assign([tp], until={tp: end})
+        self._consumer.seek(tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
         """Return the records, or the error that prevented them; raise errors that won't pass."""
@@ -389,6 +396,9 @@ class RangeReader:
         if not self._is_planned_topic():
             self._consumer.seek(tp, until)
             return None
+        if isinstance(cause, LogTruncationError) and self._wanted.epoch >= 0:
+            self._end_at_divergence(at, cause)
+            return None
         try:
             begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
             end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
@@ -414,6 +424,24 @@ class RangeReader:
         logger.warning("%s; continuing at offset %d because failOnDataLoss is false", text, goal)
         self._assign_at(goal)
         return None
+
+    def _end_at_divergence(self, at: int, cause: LogTruncationError) -> None:
+        """End the range where the log diverges from the planned one, if a loss is allowed.
+
+        The next batch of the query starts there, with the records that the log has now. The last
+        range of a query reads them itself.
+        """
+        wanted = self._wanted
+        begin = max(wanted.start, cause.divergent_offset or 0)
+        text = lost_in_election(wanted.tp, begin, wanted.until)
+        if self._options.fail_on_data_loss:
+            raise DataLossError([text]) from cause
+        logger.warning("%s; continuing because failOnDataLoss is false", text)
+        if self._is_last:
+            self._wanted = replace(wanted, epoch=-1)
+        else:
+            self._wanted = replace(wanted, until=max(at, begin))
+        self._assign_at(at)
 
 
 def _pass_on_unless_retriable(error: KafkaError) -> None:

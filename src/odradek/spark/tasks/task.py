@@ -154,7 +154,8 @@ def _read_range(
         consumer = clients.connect(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.decoded_types()), arrow_schema(schema)
     clock = SystemClock()
-    reader = RangeReader(consumer, wanted, partition.topic_id, options, clock)
+    is_last = partition.share is not None
+    reader = RangeReader(consumer, wanted, partition.topic_id, options, clock, is_last=is_last)
     begun = clock.date_ms()
     try:
         decoders = decoders_of(options, columns, target)
