@@ -15,7 +15,12 @@ from tests.simulation.test_spark_driver import Driver
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.broker import SimulatedBroker
-from odradek.simulation.brokers.disturbances import delete_records, unclean_election
+from odradek.simulation.brokers.disturbances import (
+    delete_records,
+    limit,
+    recreate_topic,
+    unclean_election,
+)
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
@@ -26,7 +31,7 @@ from odradek.spark.values.schema import arrow_schema, full_schema
 from odradek.testing.simulated import KafkaSimulation
 
 TP = TopicPartition("t", 0)
-Row = tuple[int, bytes]
+Row = tuple[int, bytes | None]
 
 
 class Query:
@@ -48,9 +53,12 @@ class Query:
 
     def restart(self) -> None:
         """A new driver and a new worker continue from the journal."""
+        self.restart_driver()
+        self.worker = self.new_worker()
+
+    def restart_driver(self) -> None:
         self.tracker.stop()
         self.tracker = self.driver.tracker(**self.given)
-        self.worker = self.new_worker()
 
     def journal(self) -> dict[str, Any]:
         """The end of the next batch, as Spark writes it."""
@@ -86,7 +94,7 @@ class Query:
 
 def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
     for n in range(count):
-        simulation.send("t", f"{word} {n}".encode()).result(10)
+        simulation.send("t", f"{word} {n}".encode()).result(60)
 
 
 def cut(simulation: KafkaSimulation, lost: int, refill: int) -> None:
@@ -231,3 +239,146 @@ def test_a_checkpoint_without_epochs_continues(simulation: KafkaSimulation) -> N
     wrote(simulation, "more", 5)
     assert query.batch() == log(simulation)[20:]
     assert query.offset["epoch"] == epochs
+
+
+# -- leaders that were frozen -------------------------------------------------------------------
+
+
+class Frozen:
+    """Offsets 0 to 99 are old; the leader is cut off, and 50 more come under the next one."""
+
+    def __init__(self, simulation: KafkaSimulation) -> None:
+        self.simulation, self.cluster = simulation, simulation.cluster
+        wrote(simulation, "old", 100)
+        leader = self.cluster.leader("t", 0)
+        assert leader is not None
+        self.zombie: SimulatedBroker = leader
+
+    def fall(self) -> None:
+        self.cluster.zombie_leader(self.zombie.id)
+        self.simulation.advance(3.0)
+        assert self.cluster.leader("t", 0) is not self.zombie
+        wrote(self.simulation, "new", 50)
+        self.simulation.advance(1.0)
+
+    def there(self) -> dict[str, Any]:
+        """Clients that ask the zombie first."""
+        return {"bootstrap.servers": str(self.zombie.address)}
+
+    def away(self) -> dict[str, Any]:
+        """Clients that ask another broker first."""
+        others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
+        return {"bootstrap.servers": ",".join(map(str, others))}
+
+
+def without_epochs(offset: dict[str, Any]) -> dict[str, Any]:
+    """As a release before wrote it, or the JVM connector."""
+    return {name: value for name, value in offset.items() if name != "epoch"}
+
+
+@pytest.fixture
+def frozen(simulation: KafkaSimulation) -> Frozen:
+    return Frozen(simulation)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("poll_ms", ["120000", "512"])
+def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
+    frozen: Frozen, caplog: Any, fails: str, poll_ms: str, old: bool
+) -> None:
+    more = {"kafkaConsumer.pollTimeoutMs": poll_ms}
+    query = Query(frozen.simulation, failOnDataLoss=fails, **more)
+    query.worker = query.new_worker(**frozen.there())
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart_driver()
+    end = query.journal()
+    if old:
+        end = without_epochs(end)
+    assert query.finish(end) == log(frozen.simulation)[100:]
+    assert query.rows == log(frozen.simulation)
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
+    frozen: Frozen, caplog: Any, old: bool
+) -> None:
+    """Only that broker answers the driver at first."""
+    query = Query(frozen.simulation, failOnDataLoss="false")
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart_driver()
+    query.batch()
+    if old:
+        query.offset = without_epochs(query.offset)
+    query.driver.config = frozen.there()
+    query.driver.name = "alone"
+    for i, broker in frozen.cluster.brokers.items():
+        if broker is not frozen.zombie:
+            frozen.cluster.partition(i, "alone")
+    query.restart_driver()
+    for _ in range(3):
+        assert query.journal() == query.offset
+    frozen.cluster.heal()
+    frozen.simulation.advance(5.0)
+    assert query.batch() == []
+    wrote(frozen.simulation, "more", 5)
+    query.batch()
+    assert query.rows == log(frozen.simulation)
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_starting_offsets_are_not_judged_by_the_earlier_leader(
+    frozen: Frozen, caplog: Any, fails: str
+) -> None:
+    given = {"startingOffsets": '{"t":{"0":120}}', "failOnDataLoss": fails}
+    frozen.fall()
+    query = Query(frozen.simulation, **given)
+    query.driver.config = frozen.there()
+    query.restart_driver()
+    assert query.batch() == log(frozen.simulation)[120:]
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_records_that_aged_out_are_a_loss_that_is_believed(
+    simulation: KafkaSimulation, caplog: Any, old: bool
+) -> None:
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 100)
+    end = query.journal()
+    delete_records(simulation.cluster, "t", 0, 0.4)
+    begun = simulation.now
+    assert query.finish(without_epochs(end) if old else end) == log(simulation)[40:]
+    assert (simulation.now - begun >= 10) == old  # a leader of the range's epoch knows
+    assert "has offsets 40 to 100" in caplog.text
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_recreated_topic_without_topic_ids_is_a_loss(
+    simulation: KafkaSimulation, caplog: Any, replays: bool
+) -> None:
+    limit(simulation.cluster, "no topic ids")
+    for _ in range(3):
+        simulation.cluster.move_leader("t", 0)
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 20)
+    end = query.journal()
+    if not replays:
+        query.finish(end)
+    recreate_topic(simulation.cluster, "t")
+    simulation.advance(2.0)
+    wrote(simulation, "new", 50)
+    query.restart()
+    if replays:
+        assert query.finish(end) == []
+    found = [query.batch() for _ in range(3)]  # "nothing new" while the lower epoch is in doubt
+    assert [rows for rows in found if rows] == [log(simulation)]
+    assert "below epoch 3 of the query's offset" in caplog.text

@@ -6,13 +6,14 @@ where the logs diverge from the positions. Must not: move a position, or be expo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
     from odradek.api.consumer import Consumer
     from odradek.clients.consumer.fetching.offsets import ListedOffset
+    from odradek.clients.descriptions import TopicDescription
     from odradek.common.types import TopicPartition
 
 KnownEpoch = tuple[int, str | None]
@@ -40,6 +41,19 @@ class LogEnds:
         engine = self._consumer._engine  # noqa: SLF001 - both are of this package
         return self._consumer._call(  # noqa: SLF001
             lambda deadline: engine.log_ends(heard, deadline), timeout, "end offsets"
+        )
+
+    def descriptions(
+        self, topics: Collection[str], timeout: float
+    ) -> tuple[int, list[dict[str, TopicDescription | None]]]:
+        """Return the number of brokers, and the descriptions of topics by each that answers.
+
+        None for a topic that a broker doesn't know.
+        """
+        engine = self._consumer._engine  # noqa: SLF001
+        return self._consumer._call(  # noqa: SLF001
+            lambda deadline: engine.descriptions_by_each(topics, deadline),
+            *(timeout, "descriptions of topics by each broker"),
         )
 
     def epoch_ends(

@@ -100,8 +100,8 @@ class MemoryCluster:
         return self.topics[tp.topic][1][tp.partition]
 
 
-def described(partition: int) -> PartitionDescription:
-    return PartitionDescription(partition, 0, 0, (0,), (0,))
+def described(tp: TopicPartition, epochs: Mapping[TopicPartition, int]) -> PartitionDescription:
+    return PartitionDescription(tp.partition, 0, epochs.get(tp, 0), (0,), (0,))
 
 
 class MemoryConsumer:
@@ -138,7 +138,12 @@ class MemoryConsumer:
             if name not in self._cluster.topics:
                 raise UnknownTopicOrPartitionError(f"topic {name}")
         return {
-            name: TopicDescription(name, topic_id, False, tuple(map(described, partitions)))
+            name: TopicDescription(
+                name,
+                topic_id,
+                False,
+                tuple(described(TopicPartition(name, p), self._cluster.epochs) for p in partitions),
+            )
             for name, (topic_id, partitions) in self._cluster.topics.items()
             if name in topics
         }
@@ -181,6 +186,14 @@ class MemoryConsumer:
         epochs = self._cluster.epochs
         found = self.end_offsets(partitions, timeout)
         return {tp: ListedOffset(end, -1, epochs.get(tp, -1)) for tp, end in found.items()}
+
+    def descriptions_by_each(
+        self, topics: Collection[str], timeout: float
+    ) -> tuple[int, list[dict[str, TopicDescription | None]]]:
+        self._ask("descriptions", timeout)
+        found: dict[str, TopicDescription | None] = dict.fromkeys(topics)
+        found |= self.describe(topics & self._cluster.topics.keys(), timeout)
+        return 1, [found]
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], timeout: float

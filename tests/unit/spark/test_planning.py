@@ -107,22 +107,21 @@ def test_offsets_must_name_exactly_what_is_read() -> None:
 BEGINS, ENDS = {A: 10, B: 10, C: 10}, {A: 20, B: 20, C: 20}
 
 
-def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], list[str]]:
+def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     return planning.resolve(spec, [A, B, C], lambda: BEGINS, lambda: ENDS)
 
 
 def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
     spec = OffsetSpec("startingOffsets", None, {A: LATEST, B: EARLIEST, C: 15})
-    assert resolved(spec) == ({A: 20, B: 10, C: 15}, [])
+    assert resolved(spec) == ({A: 20, B: 10, C: 15}, {})
     spec = OffsetSpec("startingOffsets", None, {A: 5, B: 25, C: 20})
     found, outside = resolved(spec)
     assert found == {A: 10, B: 20, C: 20}
-    assert len(outside) == 2
-    assert "t-0" in outside[0]
-    assert "5" in outside[0]
+    assert list(outside) == [A, B]
+    assert "t-0: option startingOffsets is 5" in outside[A]
     for bound, wanted in ((EARLIEST, BEGINS), (LATEST, ENDS)):
         spec = OffsetSpec("startingOffsets", bound)
-        assert resolved(spec) == (wanted, [])
+        assert resolved(spec) == (wanted, {})
 
 
 def test_only_the_end_of_the_log_that_is_needed_is_asked_for() -> None:

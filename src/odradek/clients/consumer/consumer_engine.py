@@ -7,7 +7,7 @@ both hold the host's lock. Must not block; the caller waits for the flows here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -35,6 +35,7 @@ from odradek.network.flow import START, Flow, Wait
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+    from odradek.clients.descriptions import TopicDescription
 
 KnownEpoch = tuple[int, bytes]
 """The leader epoch of a position, -1 if unknown, and the id of its topic."""
@@ -257,6 +258,14 @@ class ConsumerEngine(ClientEngine):
         from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=internal)
+
+    def descriptions_by_each(
+        self, topics: Collection[str], deadline: float
+    ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
+        """Return the number of brokers, and the topics as each that answers describes them."""
+        from odradek.clients.descriptions import describe_by_each
+
+        return describe_by_each(self.brokers, topics, deadline)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
         """Return the partitions of a topic."""

@@ -91,7 +91,7 @@ Ask = Callable[[], Positions]
 
 def resolve(
     spec: OffsetSpec, partitions: Iterable[TopicPartition], beginnings: Ask, ends: Ask
-) -> tuple[dict[TopicPartition, int], list[str]]:
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     """Resolve an option without timestamps to offsets; also describe offsets out of range.
 
     An offset out of range is replaced by the nearest existing one; the caller decides whether that
@@ -100,9 +100,9 @@ def resolve(
     """
     if spec.bound is not None:
         known = beginnings() if spec.bound == EARLIEST else ends()
-        return {tp: known[tp] for tp in partitions}, []
+        return {tp: known[tp] for tp in partitions}, {}
     found: dict[TopicPartition, int] = {}
-    outside: list[str] = []
+    outside: dict[TopicPartition, str] = {}
     least, most = beginnings(), ends()
     for tp in partitions:
         wanted = spec.offsets[tp]
@@ -113,7 +113,7 @@ def resolve(
         else:
             found[tp] = min(max(wanted, least[tp]), most[tp])
             if found[tp] != wanted:
-                outside.append(
+                outside[tp] = (
                     f"{tp}: option {spec.option} is {wanted}, but the log has offsets {least[tp]} "
                     f"to {most[tp]} (OFFSET_OUT_OF_RANGE)"
                 )

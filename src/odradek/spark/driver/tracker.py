@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.api.log_ends import KnownEpoch, LogEnds
@@ -25,6 +25,7 @@ from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.contact import Clients, Contact, StillOutError
@@ -47,6 +48,8 @@ MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
+
+UNKNOWN: KnownEpoch = (-1, None)
 
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 """Function that applies a batch query's filters to its ranges."""
@@ -85,6 +88,8 @@ class OffsetTracker:
         self._looked_at = 0.0
         self._known: StreamOffset | None = None
         """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-4)."""
+        self._newer: dict[TopicPartition, KnownEpoch] = {}
+        """Newer leader epochs that other brokers reported when one seemed to have lost records."""
         self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
         """Positions with their epochs that the log of a newer leader epoch is known to have."""
         self._freezing = False
@@ -181,12 +186,17 @@ class OffsetTracker:
             self._clock.pause(RENEW_S)
 
     def _resolved_batch(self, narrow: Narrow | None) -> BatchPlan:
-        topics = self._discovery.topics(None)
-        self._refuse_missing(topics.missing, topics)
-        beginnings = cache(lambda: self._beginnings(topics.partitions, None))
-        ends = cache(lambda: self._look(None).ends)
-        start = self._resolve(self._options.starting, topics, beginnings, ends)
-        until = self._resolve(self._options.ending, topics, beginnings, ends)
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            topics = self._discovery.topics(None)
+            self._refuse_missing(topics.missing, topics)
+            beginnings = cache(partial(self._beginnings, topics.partitions, None))
+            ends = cache(lambda: self._look(None).ends)
+            start, outside = self._resolve(self._options.starting, topics, beginnings, ends)
+            until, beyond = self._resolve(self._options.ending, topics, beginnings, ends)
+            if self._is_believed({*outside, *beyond}, doubt, topics, None):
+                break
+        self._lose([*outside.values(), *beyond.values()])
         for tp in topics.partitions:
             if start[tp] > until[tp]:
                 raise OptionError(
@@ -284,25 +294,31 @@ class OffsetTracker:
         wanted = [
             tp
             for tp in view.topics.partitions
-            if tp not in start.positions or tp.topic in losses.recreated
+            if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
         found = self._beginnings(wanted, until)
-        self._lose(loss.headless(found, losses.recreated))
+        self._lose(loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)]))
         return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
     def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
-        """Resolve startingOffsets once; partitions that joined since start at their beginning."""
-        if self._initial is None:
-            tps = view.topics.partitions
-            self._initial = self._resolve(
-                self._options.starting,
-                view.topics,
-                cache(lambda: self._beginnings(tps, None)),
-                lambda: view.ends,
-            )
-        joined = [tp for tp in view.topics.partitions if tp not in self._initial]
-        self._initial.update(self._beginnings(joined, None))
+        """Return the resolved startingOffsets; partitions that joined start at their beginning."""
+        initial = self._initial or {}
+        joined = [tp for tp in view.topics.partitions if tp not in initial]
+        self._initial = initial | self._beginnings(joined, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
+
+    def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
+        """Resolve startingOffsets, once; return False if the log may have them in fact."""
+        if self._initial is None:
+            beginnings = cache(lambda: self._beginnings(view.topics.partitions, None))
+            found, outside = self._resolve(
+                self._options.starting, view.topics, beginnings, lambda: view.ends
+            )
+            if not self._is_believed(outside, doubt, view.topics, None):
+                return False
+            self._lose(list(outside.values()))
+            self._initial = found
+        return True
 
     # -- looking at the cluster -----------------------------------------------------------
 
@@ -316,17 +332,20 @@ class OffsetTracker:
         while True:
             view = self._frozen or self._fresh_view(start_json, until)
             if start is None:
-                return view, loss.NOTHING_LOST
+                if self._is_resolved(view, doubt):
+                    return view, loss.NOTHING_LOST
+                if self._frozen is not None:
+                    self._frozen = self._look(until)
+                continue
             diverged = self._diverged(start, view, until)
             losses = loss.find_losses(
-                start, view.topics, view.ends, self._options.asks_for, diverged
+                *(start, view.topics, view.ends, self._options.asks_for), diverged, view.epochs
             )
-            if not losses.doubtful or doubt.settled():
+            among = losses.doubtful_among(start.positions)
+            if not losses.doubtful or self._is_believed(among, doubt, view.topics, until):
                 return view, losses
-            self._forget()
             if self._frozen is not None:
                 self._frozen = self._look(until)
-            self._contact.pause()
 
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
@@ -340,10 +359,44 @@ class OffsetTracker:
             absent = (r.tp for r in found if r.tp not in there)
             gone, unasked = loss.parted(absent, self._options.asks_for)
             losses = loss.Losses(recreated, gone, {}, unasked)
-            if not losses or doubt.settled():
+            among = losses.doubtful_among(end.positions)
+            if not losses or self._is_believed(among, doubt, topics, None):
                 return topics, losses
-            self._forget()
-            self._contact.pause()
+
+    def _is_believed(
+        self,
+        doubtful: Collection[TopicPartition],
+        doubt: Doubt,
+        topics: TopicsSnapshot,
+        until: float | None,
+    ) -> bool:
+        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-4).
+
+        If not, the next look asks the cluster again, after a pause.
+        """
+        if not doubtful:
+            return True
+        if doubt.settled():
+            epochs = dict.fromkeys(topics.partitions, -1)
+            if self._looked is not None:
+                epochs |= self._looked.epochs
+            try:
+                self._contact.ask(
+                    "asking other brokers about a loss",
+                    lambda client, timeout: check_agreement(
+                        client, doubtful, topics.topic_ids, epochs, timeout
+                    ),
+                    until,
+                )
+            except DisagreementError as other:
+                self._newer |= {
+                    tp: (epoch, topics.topic_ids.get(tp.topic)) for tp, epoch in other.newer.items()
+                }
+            else:
+                return True
+        self._forget()
+        self._contact.pause()
+        return False
 
     def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> PartitionEnds:
         """Answer from memory while it is young; an idle caller waits until it isn't."""
@@ -368,13 +421,17 @@ class OffsetTracker:
 
     def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
         """Return each partition with the leader epoch of the query's position, -1 if unknown."""
-        known = self._known
-        if known is None or not _is_from(known, topics):
-            return dict.fromkeys(topics.partitions, (-1, None))
-        return {
-            tp: (known.epochs.get(tp, -1), known.topic_ids.get(tp.topic))
-            for tp in topics.partitions
-        }
+        known, found = self._known, dict.fromkeys(topics.partitions, UNKNOWN)
+        if known is not None and _is_from(known, topics):
+            found |= {
+                tp: (epoch, known.topic_ids.get(tp.topic))
+                for tp, epoch in known.epochs.items()
+                if tp in found
+            }
+        for tp, newer in self._newer.items():
+            if tp in found and newer[0] > found[tp][0]:
+                found[tp] = newer
+        return found
 
     def _diverged(
         self, start: StreamOffset, view: PartitionEnds, until: float | None
@@ -407,16 +464,15 @@ class OffsetTracker:
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
-    ) -> dict[TopicPartition, int]:
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """Return the offsets of an option, and a sentence for each that isn't in the log."""
         spec = spec.over(topics.partitions)
         planning.check_names_all(spec, topics.partitions)
         if spec.time is not None or spec.times:
             times = spec.times or dict.fromkeys(topics.partitions, spec.time or 0)
             at_times = self.offsets_for_times(times)
-            return planning.resolve_times(spec, topics.partitions, at_times, ends)
-        found, outside = planning.resolve(spec, topics.partitions, beginnings, ends)
-        self._lose(outside)
-        return found
+            return planning.resolve_times(spec, topics.partitions, at_times, ends), {}
+        return planning.resolve(spec, topics.partitions, beginnings, ends)
 
     def _beginnings(
         self, partitions: Collection[TopicPartition], until: float | None

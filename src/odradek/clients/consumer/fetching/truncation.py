@@ -296,7 +296,8 @@ class TruncationCheck:
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
-            state.checked(epoch)
+            if state.until_epoch < 0:  # else the range isn't in this log, whatever its offsets are
+                state.checked(epoch)
             self._out_of_range(state)
 
     def _truncated(self, state: PartitionState, answer: EpochEndOffset | None, now: float) -> None:
