@@ -25,7 +25,7 @@ class Driver(Clock):
         self._simulation = simulation
         self.name: str | None = None
         self.config: Mapping[str, Any] = {}
-        """What replaces the options' configuration of new clients."""
+        """Settings of new clients, in place of those of the options."""
 
     def connect(self, config: Mapping[str, Any]) -> Any:
         return self._simulation.consumer({**config, **self.config}, name=self.name)

@@ -1,4 +1,4 @@
-"""A Spark query whose log changes under it: unclean elections and leaders that were frozen.
+"""Change the log under a Spark query: unclean elections, leaders that were frozen (R-ID-4, R-ID-6).
 
 Each row is judged by its offset and value: with `failOnDataLoss=false` the query delivers each
 record of the final log once, besides records that were lost after they were read.

@@ -171,7 +171,7 @@ class MemoryConsumer:
         self._ask("end", timeout)
         return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
 
-    # What `LogEnds` calls
+    # Called by `LogEnds`
 
     @property
     def _engine(self) -> MemoryConsumer:

@@ -89,10 +89,9 @@ class PartitionState:
         """The log's end by the last answer to a fetch (read_committed: last stable offset)."""
         self.answered: tuple[int, int, float] | None = None
         """High watermark, last stable offset (-1: unknown) and time of the last fetch answer."""
-        self.until = MAX_OFFSET
-        """The first offset that isn't wanted."""
-        self.until_epoch = -1
-        """The leader epoch of the log that had all offsets before `until`, -1 if unknown."""
+        self.until, self.until_epoch = MAX_OFFSET, -1
+        """The first offset that isn't wanted; epoch of the log that had all before it, -1: unknown.
+        """
         self.paused = False
         self.unread = False
         """Callers wait for others: of this one no more is fetched than one answer."""

@@ -1,4 +1,4 @@
-"""Ask several brokers for their metadata before a loss is believed (R-ID-4).
+"""Ask several brokers for their metadata before a loss is believed (R-ID-6).
 
 In: partitions, and what one broker said about their topic ids and leader epochs. Out: whether other
 brokers say the same. A broker that was frozen or cut off describes deleted topics and earlier

@@ -87,7 +87,7 @@ class OffsetTracker:
         self._looked: PartitionEnds | None = None
         self._looked_at = 0.0
         self._known: StreamOffset | None = None
-        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-4)."""
+        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-6)."""
         self._newer: dict[TopicPartition, KnownEpoch] = {}
         """Newer leader epochs that other brokers reported when one seemed to have lost records."""
         self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
@@ -370,7 +370,7 @@ class OffsetTracker:
         topics: TopicsSnapshot,
         until: float | None,
     ) -> bool:
-        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-4).
+        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-6).
 
         If not, the next look asks the cluster again, after a pause.
         """

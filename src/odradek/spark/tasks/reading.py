@@ -371,7 +371,7 @@ class RangeReader:
     def _log(self) -> tuple[int, int, int]:
         """Return beginning and end of the log, and the epoch of the leader that returned the end.
 
-        No leader is asked that is older than the range (R-ID-4).
+        No leader is asked that is older than the range (R-ID-6).
         """
         tp = self._wanted.tp
         known = {tp: (self._newest_epoch, self._topic_id)}
