@@ -90,8 +90,7 @@ class PartitionState:
         self.answered: tuple[int, int, float] | None = None
         """High watermark, last stable offset (-1: unknown) and time of the last fetch answer."""
         self.until, self.until_epoch = MAX_OFFSET, -1
-        """The first offset that isn't wanted; epoch of the log that had all before it, -1: unknown.
-        """
+        """The first offset not wanted, and the epoch of a leader whose log had all before it."""
         self.paused = False
         self.unread = False
         """Callers wait for others: of this one no more is fetched than one answer."""
