@@ -70,7 +70,8 @@ def test_plain_json_of_the_jvm_connector_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [5, {"t": {"0": -1}}, {"t": 3}, {"v": 2}, {"v": 1}, {"t": {"٣": 1}}]
+    "document",
+    [5, {"t": {"0": -1}}, {"t": 3}, {"v": 2}, {"v": 1}, {"t": {"٣": 1}}, {"t": {"00": 1}}],
 )
 def test_what_is_no_offset_is_refused(document: Any) -> None:
     with pytest.raises(OptionError):

@@ -64,8 +64,10 @@ def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
     start = StreamOffset({A: 1, B: 2}, "c")
     end = StreamOffset({A: 5, B: 5, C: 5}, "c", begins={C: 3, B: 0})
     assert planning.batch_begins(start, end) == {A: 1, B: 0, C: 3}
+    # C joined in a batch whose offset isn't journalled: the log's beginning is asked for.
+    assert planning.batch_begins(start, StreamOffset({A: 5, C: 5}, "c")) == {A: 1}
     with pytest.raises(OptionError, match="t-2"):
-        planning.batch_begins(start, StreamOffset({C: 5}, "c"))
+        planning.batch_begins(None, StreamOffset({C: 5}, "c"))
 
 
 def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:

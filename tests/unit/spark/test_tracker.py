@@ -578,3 +578,82 @@ def test_one_query_has_offsets_of_one_cluster(tracker: Any) -> None:
         driver.latest(foreign)
     with pytest.raises(ClusterIdMismatchError, match=r"cluster-B"):
         driver.plan(offset, foreign)
+
+
+# -- asynchronous progress tracking: offsets between two journalled ones are missing --------------
+
+
+def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change: Any) -> Any:
+    """Plan a batch after `change`, and one after more records; only the second is journalled."""
+    change()
+    clock.at += 60
+    between = following(driver, start)
+    assert between != start
+    for tp, (begin, end) in [(P, cluster.bounds(P)) for P in (P0, P1)]:
+        cluster.topics["t"][1][tp.partition] = (begin, end + 5)
+    clock.at += 60
+    return following(driver, between)
+
+
+def test_a_partition_that_joined_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    driver = tracker()
+    start = following(driver, SENTINEL)
+    joined = TopicPartition("t", 2)
+    end = skipped(driver, cluster, clock, start, lambda: cluster.topics["t"][1].update({2: (0, 8)}))
+    assert "from" not in end
+    assert sizes(tracker(), start, end)[2] == KafkaOffsetRange(joined, 0, 8)
+    cluster.topics["t"][1][2] = (3, 8)  # retention
+    with pytest.raises(DataLossError, match="t-2 is new to the query"):
+        tracker().plan(start, end)
+    assert sizes(tracker(failOnDataLoss="false"), start, end)[2] == KafkaOffsetRange(joined, 3, 8)
+
+
+def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    driver = tracker(failOnDataLoss="false")
+    start = following(driver, SENTINEL)
+
+    def change() -> None:
+        cluster.topics["t"] = (ID_2, {0: (0, 126), 1: (0, 12)})
+
+    end = skipped(driver, cluster, clock, start, change)
+    caplog.clear()
+    assert sizes(tracker(failOnDataLoss="false"), start, end) == [
+        KafkaOffsetRange(P0, 0, 131),
+        KafkaOffsetRange(P1, 0, 17),
+    ]
+    assert f"topic id {ID_1}" in caplog.text
+    with pytest.raises(DataLossError, match=rf"{ID_1}.*{ID_2}"):
+        tracker().plan(start, end)
+
+
+def test_a_log_that_was_cut_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker(failOnDataLoss="false")
+    start = following(driver, SENTINEL)
+
+    def change() -> None:
+        cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, 60
+        cluster.topics["t"][1][0] = (0, 130)
+
+    end = skipped(driver, cluster, clock, start, change)
+    caplog.clear()
+    found = sizes(tracker(failOnDataLoss="false"), start, end)
+    assert found[0] == KafkaOffsetRange(P0, 60, 135, 5)
+    assert "60 to 99 (40 offsets)" in caplog.text
+    with pytest.raises(DataLossError, match="60 to 99"):
+        tracker().plan(start, end)
+
+
+def test_a_topic_that_a_narrower_pattern_leaves_out_is_not_called_gone(
+    tracker: Any, cluster: Any
+) -> None:
+    cluster.topics["u"] = (ID_2, {0: (0, 5)})
+    offset = following(tracker(subscribePattern="t|u"), SENTINEL)
+    with pytest.raises(DataLossError, match="u-0 is in the checkpoint, but the options"):
+        tracker(subscribePattern="t").latest(offset)

@@ -81,8 +81,8 @@ def positions_from_json(
                 f"partition, not {partitions!r:.80}"
             )
         for number, offset in partitions.items():
-            # isdecimal alone lets other scripts' digits through, which int() reads as well.
-            if not (number.isascii() and number.isdecimal()):
+            # isdecimal alone lets other scripts' digits through, and int() reads "00" as well.
+            if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
                 raise OptionError(f"{where}: {number!r} isn't a partition number (topic {topic!r})")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
                 raise OptionError(f"{where}: {offset!r} isn't {what} (partition {topic}-{number})")

@@ -50,19 +50,20 @@ def ranges(begins: Positions, ends: Positions, epochs: Positions) -> list[KafkaO
     return [
         KafkaOffsetRange(tp, begins[tp], ends[tp], epochs.get(tp, -1))
         for tp in sorted(ends)
-        if begins[tp] < ends[tp]
+        if tp in begins and begins[tp] < ends[tp]
     ]
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Return a micro-batch's start by partition, from its own end offset or the last batch's."""
+    """Return a micro-batch's start by partition, from its own end offset or the last batch's.
+
+    A partition may be missing that joined in a batch whose offset Spark didn't journal
+    (asynchronous progress tracking).
+    """
     known = start.positions if start is not None else {}
-    found = {}
-    for tp in end.positions:
-        begin = end.begins.get(tp, known.get(tp))
-        if begin is None:
-            raise OptionError(f"the checkpoint has no starting offset for {tp}")
-        found[tp] = begin
+    found = {tp: known[tp] for tp in end.positions if tp in known} | dict(end.begins)
+    if start is None and (unknown := sorted(end.positions.keys() - found)):
+        raise OptionError(f"the checkpoint has no starting offset for {unknown[0]}")
     return found
 
 

@@ -156,9 +156,13 @@ class OffsetTracker:
             )
         self._meet(end.cluster)
         self._known = end
-        begins = planning.batch_begins(self._parse(start_json), end)
+        start = self._parse(start_json)
+        begins = planning.batch_begins(start, end)
         found = planning.ranges(begins, end.positions, end.epochs)
         topics, losses = self._confirmed_losses(end, found)
+        if start is not None:
+            begins |= self._begins_between(start, end, topics, losses)
+            found = planning.ranges(begins, end.positions, end.epochs)
         if not _is_from(end, topics):
             found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
         # Not to be repaired here: the journalled offsets belong to a topic that is no more.
@@ -362,6 +366,36 @@ class OffsetTracker:
             among = losses.doubtful_among(end.positions)
             if not losses or self._is_believed(among, doubt, topics, None):
                 return topics, losses
+
+    def _begins_between(
+        self, start: StreamOffset, end: StreamOffset, topics: TopicsSnapshot, losses: loss.Losses
+    ) -> dict[TopicPartition, int]:
+        """Return starting offsets that changed between two offsets of a batch.
+
+        With asynchronous progress tracking Spark journals not every offset, and `from` of those
+        between is lost: partitions that joined, topics that were recreated, logs that were cut.
+        """
+        if losses or not (_is_from(start, topics) and _is_from(end, topics)):
+            return {}
+        there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
+        anew = loss.find_losses(start, topics, {}, self._options.asks_for).recreated
+        wanted = [tp for tp in there if tp not in start.positions or tp.topic in anew]
+        anew = {topic: ids for topic, ids in anew.items() if topic in {tp.topic for tp in wanted}}
+        found = self._beginnings(wanted, None)
+        cut: dict[TopicPartition, int] = {}
+        moved = {
+            tp: epoch
+            for tp, epoch in start.epochs.items()
+            if tp in there and epoch < end.epochs.get(tp, -1) and tp not in found
+        }
+        if moved:
+            view = self._looked or self._look(None)
+            cut = self._diverged(replace(start, epochs=moved), view, None)
+        lost = loss.Losses(
+            anew, (), {}, cut={tp: (start.positions[tp], at) for tp, at in cut.items()}
+        )
+        self._lose([*lost.sentences(), *loss.headless(found, anew)])
+        return found | cut
 
     def _is_believed(
         self,

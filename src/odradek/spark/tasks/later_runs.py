@@ -149,6 +149,7 @@ def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
     return replace(
         spec,
         offsets={named: at for named, at in spec.offsets.items() if named == tp},
+        topics={topic: bound for topic, bound in spec.topics.items() if topic == tp.topic},
         times={named: at for named, at in spec.times.items() if named == tp},
     )
 
