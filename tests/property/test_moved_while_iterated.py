@@ -54,7 +54,7 @@ def suspend(subscription: SubscriptionState) -> None:
 
 
 def assign(subscription: SubscriptionState) -> None:
-    subscription.assign([TP], {TP: 1000})
+    subscription.assign([TP], {TP: (1000, -1)})
 
 
 def seek(subscription: SubscriptionState) -> None:

@@ -23,9 +23,12 @@ class Driver(Clock):
     def __init__(self, simulation: KafkaSimulation) -> None:
         super().__init__(simulation)
         self._simulation = simulation
+        self.name: str | None = None
+        self.config: Mapping[str, Any] = {}
+        """Settings of new clients, in place of those of the options."""
 
     def connect(self, config: Mapping[str, Any]) -> Any:
-        return self._simulation.consumer(config)
+        return self._simulation.consumer({**config, **self.config}, name=self.name)
 
     def drop(self, client: Any) -> None:
         client.close()

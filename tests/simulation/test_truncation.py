@@ -215,3 +215,48 @@ def test_the_brokers_cache_of_epochs() -> None:
         (2, 15),
         (-1, -1),
     ]
+
+
+def test_a_range_is_checked_to_its_end_before_its_first_record() -> None:
+    stage = Reading(1, **{"auto.offset.reset": "none"})
+    stage.batches(4)
+    until = {TP: OffsetAndMetadata(20, leader_epoch=0)}
+    stage.reader.assign({TP: 3}, until=until)
+    assert [r.offset for r in stage.records(17)] == list(range(3, 20))
+    assert stage.asked == 0  # the leader that had the range still leads
+    stage.lose(10)
+    stage.batches(3)
+    stage.reader.assign([])
+    stage.reader.assign({TP: 3}, until=until)
+    with pytest.raises(LogTruncationError) as caught:
+        stage.records(1)
+    assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
+    assert stage.reader.position(TP) == 3
+    stage.reader.assign({TP: 3}, until={TP: OffsetAndMetadata(10, leader_epoch=0)})
+    assert numbers(stage.records(7)) == list(range(3, 10))
+
+
+def test_a_range_that_is_cut_while_it_is_read_returns_no_other_records() -> None:
+    stage = Reading(1, **{"auto.offset.reset": "none"})
+    stage.batches(4)
+    stage.reader.assign({TP: 0}, until={TP: OffsetAndMetadata(20, leader_epoch=0)})
+    assert numbers(stage.records(2)) == [0, 1]
+    stage.reader.seek(TP, 2)  # nothing is buffered
+    stage.lose(10)
+    stage.batches(3)
+    with pytest.raises(LogTruncationError, match="from offset 10"):
+        stage.records(20)
+
+
+def test_a_range_with_a_reset_policy_continues_in_the_other_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Reading()
+    stage.batches(4)
+    stage.lose(10)
+    stage.batches(3)
+    stage.reader.assign({TP: 5}, until={TP: OffsetAndMetadata(20, leader_epoch=0)})
+    found = stage.records(15)
+    assert [r.offset for r in found] == list(range(5, 20))
+    assert numbers(found) == [*range(5, 10), *range(20, 30)]
+    assert "records from offset 10 on were lost" in caplog.text

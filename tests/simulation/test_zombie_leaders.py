@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
+from odradek.api.log_ends import LogEnds
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
@@ -213,3 +214,20 @@ def test_what_a_zombie_takes_is_lost_with_it_and_never_acknowledged_by_all() -> 
         stage.cluster.repair(stage.zombie.id)
         assert late.result(timeout=30).offset == 20
     assert stage.values() == [b"%d" % n for n in (*range(20), 25)]
+
+
+def test_an_older_leader_is_not_read_for_a_range_of_a_newer_one() -> None:
+    stage = Zombie()
+    with stage.consumer(name="second", auto_offset_reset="none", **stage.there()) as reader:
+        reader.assign({TP: 5}, until={TP: OffsetAndMetadata(20, leader_epoch=stage.epoch)})
+        assert stage.read(reader, 15) == list(range(5, 20))
+
+
+def test_log_ends_come_from_no_older_leader() -> None:
+    stage = Zombie()
+    with stage.consumer(name="second", **stage.there()) as reader:
+        ends = LogEnds(reader)
+        assert ends.ends({TP: (-1, None)}, 5.0)[TP][::2] == (10, 0)
+        assert ends.ends({TP: (stage.epoch, None)}, 5.0)[TP][::2] == (20, stage.epoch)
+        assert ends.epoch_ends({TP: 0}, 5.0)[TP][::2] == (10, 0)
+        assert ends.epoch_ends({TP: stage.epoch}, 5.0)[TP][::2] == (20, stage.epoch)

@@ -34,7 +34,16 @@ _numbers = itertools.count(1)
 
 
 HERE = Path(__file__).parent
-LONG = ("parity", "pipelines", "misconfigured", "demo", "outages", "replanned", "faults")
+LONG = (
+    "log_changes",
+    "parity",
+    "pipelines",
+    "misconfigured",
+    "demo",
+    "outages",
+    "replanned",
+    "faults",
+)
 """Modules that take the longest; they start first, so that no process runs alone at the end."""
 
 

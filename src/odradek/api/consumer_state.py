@@ -68,7 +68,7 @@ class ConsumerState(Facade[ConsumerEngine]):
         self,
         partitions: Collection[TopicPartition] | Mapping[TopicPartition, Offset],
         *,
-        until: Mapping[TopicPartition, int] | None = None,
+        until: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
         """Read exactly these partitions from now on; already assigned ones keep their positions.
 
@@ -77,7 +77,10 @@ class ConsumerState(Facade[ConsumerEngine]):
 
         `until`: for each partition the first offset not to be returned. Records end exactly before
         it, and `position()` is then at or after it, even across gaps from compaction and
-        transactions.
+        transactions. With the leader epoch of a log that had all of these offsets
+        (`OffsetAndMetadata`), no older leader is read, and newer leaders are checked for lost
+        records before the first record of them is returned (KIP-320): with
+        `auto.offset.reset=none`, `poll` raises `LogTruncationError`.
 
         A partition without a position starts at the group's committed offset, if there is a
         `group.id` and an offset, else where `auto.offset.reset` says. `by_duration:P7D` means the

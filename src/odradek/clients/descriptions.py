@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall, Brokers
-from odradek.clients.asking import Inquiry, Outcome, Said, ask
+from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebooks.display import Shown
@@ -166,7 +166,7 @@ def describe_each(
     for kind in (str, UUID):  # a broker that is asked for an id leaves names out
         those = [t for t in wanted if isinstance(t, kind)]
         if those:
-            asked = _described(brokers, those, operations, hurried)
+            asked = _described(brokers, those, operations=operations, hurried=hurried)
             found.add((yield from ask(brokers, asked, those, deadline)))
     return found
 
@@ -174,6 +174,7 @@ def describe_each(
 def _described(
     brokers: Brokers,
     topics: Sequence[str | UUID],
+    *,
     operations: bool,
     hurried: bool,
 ) -> Inquiry[str | UUID, MetadataResponse, TopicDescription]:
@@ -219,6 +220,32 @@ def describe_topics(
         check_sendable(name)
     found = yield from describe_each(brokers, names, deadline)
     return {topic.name: topic for topic in found.settled().values()}
+
+
+def describe_by_each(
+    brokers: Brokers, topics: Collection[str], deadline: float
+) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
+    """Return the number of known brokers, and the descriptions of topics by each that answers.
+
+    None for a topic that a broker doesn't know. Brokers may differ: one that was frozen or cut off
+    describes an earlier state.
+    """
+    yield START
+    snapshot = brokers.metadata.snapshot
+    wanted: list[str | UUID] = list(topics)
+    asked = {} if snapshot is None else dict.fromkeys(snapshot.brokers, wanted)
+    question = _described(brokers, wanted, operations=False, hurried=True)
+    found = yield from ask_brokers(brokers, lambda _: question, asked, deadline)
+    views: list[dict[str, TopicDescription | None]] = []
+    for outcome in found.values():
+        errors = outcome.errors.items()
+        view: dict[str, TopicDescription | None] = {
+            str(topic): None for topic, e in errors if isinstance(e, UnknownTopicOrPartitionError)
+        }
+        view |= {one.name: one for one in outcome.results.values()}
+        if view.keys() >= set(topics):
+            views.append(view)
+    return len(asked), views
 
 
 def leaders(

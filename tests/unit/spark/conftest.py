@@ -7,6 +7,7 @@ tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 from tests.registry_server import RegistryServer, registry_server
 
+from odradek.clients.consumer.fetching.offsets import ListedOffset
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.descriptions import PartitionDescription, TopicDescription
 from odradek.common.errors import KafkaError, KafkaTimeoutError
@@ -82,6 +84,10 @@ class MemoryCluster:
     waits_through: bool = False
     """A question waits for the end of an outage, where that comes within its timeout."""
     per_poll: int = 100
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """The epochs of the leaders; -1 where none is given, as old brokers answer."""
+    epoch_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """Where the records of a partition's leader epoch end, if that isn't the log's end."""
 
     def connect(self, config: Mapping[str, str]) -> Any:
         self.configs.append(dict(config))
@@ -94,8 +100,8 @@ class MemoryCluster:
         return self.topics[tp.topic][1][tp.partition]
 
 
-def described(partition: int) -> PartitionDescription:
-    return PartitionDescription(partition, 0, 0, (0,), (0,))
+def described(tp: TopicPartition, epochs: Mapping[TopicPartition, int]) -> PartitionDescription:
+    return PartitionDescription(tp.partition, 0, epochs.get(tp, 0), (0,), (0,))
 
 
 class MemoryConsumer:
@@ -132,7 +138,12 @@ class MemoryConsumer:
             if name not in self._cluster.topics:
                 raise UnknownTopicOrPartitionError(f"topic {name}")
         return {
-            name: TopicDescription(name, topic_id, False, tuple(map(described, partitions)))
+            name: TopicDescription(
+                name,
+                topic_id,
+                False,
+                tuple(described(TopicPartition(name, p), self._cluster.epochs) for p in partitions),
+            )
             for name, (topic_id, partitions) in self._cluster.topics.items()
             if name in topics
         }
@@ -159,6 +170,41 @@ class MemoryConsumer:
     ) -> dict[TopicPartition, int]:
         self._ask("end", timeout)
         return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
+
+    # Called by `LogEnds`
+
+    @property
+    def _engine(self) -> MemoryConsumer:
+        return self
+
+    def _call(self, flow: Callable[[float], Any], timeout: float | None, what: str) -> Any:
+        return flow(math.inf if timeout is None else timeout)
+
+    def log_ends(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        epochs = self._cluster.epochs
+        found = self.end_offsets(partitions, timeout)
+        return {tp: ListedOffset(end, -1, epochs.get(tp, -1)) for tp, end in found.items()}
+
+    def descriptions_by_each(
+        self, topics: Collection[str], timeout: float
+    ) -> tuple[int, list[dict[str, TopicDescription | None]]]:
+        self._ask("descriptions", timeout)
+        found: dict[str, TopicDescription | None] = dict.fromkeys(topics)
+        found |= self.describe(topics & self._cluster.topics.keys(), timeout)
+        return 1, [found]
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        self._ask("epochs", timeout)
+        return {
+            tp: ListedOffset(
+                self._cluster.epoch_ends.get((tp, epoch), self._cluster.bounds(tp)[1]), -1, epoch
+            )
+            for tp, epoch in epochs.items()
+        }
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None

@@ -85,3 +85,17 @@ def test_a_time_that_nothing_has_reached_is_told_as_people_read_it(tracker: Any)
     with pytest.raises(OptionError, match=r"t-0 has no .* 1700000000000 ms \(2023-11-14T22:13:20"):
         tracker(BATCH, startingTimestamp="1700000000000").plan_batch()
     assert time_in_words(1_700_000_000_000_000) == "1700000000000000 ms (beyond the year 9999)"
+
+
+@pytest.mark.parametrize(
+    ("given", "repeated"),
+    [('{"t":{"0":4,"0":5}}', "'0'"), ('{"t":{"0":4},"t":{"1":5}}', "'t'")],
+)
+def test_a_key_that_is_given_twice_is_refused(given: str, repeated: str) -> None:
+    with pytest.raises(OptionError, match=f"startingOffsets names {repeated} twice"):
+        starting_spec({"startingoffsets": given}, "earliest")
+
+
+def test_a_partition_number_with_zeros_is_refused() -> None:
+    with pytest.raises(OptionError, match="'00' isn't a partition number"):
+        starting_spec({"startingoffsets": '{"t":{"0":4,"00":1}}'}, "earliest")

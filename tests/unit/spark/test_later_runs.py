@@ -7,6 +7,7 @@ import logging
 import pickle
 import random
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -182,6 +183,16 @@ def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> Non
     first, second = shares(ranges, PLANNED)
     assert (first.planned, second.planned) == (frozenset({T0, T1}), None)
     del cluster.topics["t"][1][0]  # the second would fail if it asked for the first's bounds
+    anew = plan_anew(options, ranges[1], second, "cluster-A", cluster, cluster.clock)
+    assert anew.ranges == [ranges[1]]
+
+
+def test_offsets_for_whole_topics_are_planned_again_by_each_task(cluster: Any) -> None:
+    cluster.topics["u"] = (str(UUID(int=2)), {0: (0, 7)})
+    given = {"subscribe": "t,u", "startingOffsets": '{"t":"earliest","u":"earliest"}'}
+    options = parse_options(OPTIONS | given, BATCH)
+    ranges = [KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)]
+    _, second = shares(ranges, PLANNED)
     anew = plan_anew(options, ranges[1], second, "cluster-A", cluster, cluster.clock)
     assert anew.ranges == [ranges[1]]
 

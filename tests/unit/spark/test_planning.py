@@ -55,8 +55,8 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
 
 
 def test_ranges_leave_out_what_is_empty() -> None:
-    found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7})
-    assert found == [KafkaOffsetRange(A, 5, 7)]
+    found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7}, {A: 3, B: 3})
+    assert found == [KafkaOffsetRange(A, 5, 7, 3)]
     assert found[0].size == 2
 
 
@@ -64,8 +64,10 @@ def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
     start = StreamOffset({A: 1, B: 2}, "c")
     end = StreamOffset({A: 5, B: 5, C: 5}, "c", begins={C: 3, B: 0})
     assert planning.batch_begins(start, end) == {A: 1, B: 0, C: 3}
+    # C joined in a batch whose offset isn't journalled: the log's beginning is asked for.
+    assert planning.batch_begins(start, StreamOffset({A: 5, C: 5}, "c")) == {A: 1}
     with pytest.raises(OptionError, match="t-2"):
-        planning.batch_begins(start, StreamOffset({C: 5}, "c"))
+        planning.batch_begins(None, StreamOffset({C: 5}, "c"))
 
 
 def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
@@ -107,22 +109,21 @@ def test_offsets_must_name_exactly_what_is_read() -> None:
 BEGINS, ENDS = {A: 10, B: 10, C: 10}, {A: 20, B: 20, C: 20}
 
 
-def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], list[str]]:
+def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     return planning.resolve(spec, [A, B, C], lambda: BEGINS, lambda: ENDS)
 
 
 def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
     spec = OffsetSpec("startingOffsets", None, {A: LATEST, B: EARLIEST, C: 15})
-    assert resolved(spec) == ({A: 20, B: 10, C: 15}, [])
+    assert resolved(spec) == ({A: 20, B: 10, C: 15}, {})
     spec = OffsetSpec("startingOffsets", None, {A: 5, B: 25, C: 20})
     found, outside = resolved(spec)
     assert found == {A: 10, B: 20, C: 20}
-    assert len(outside) == 2
-    assert "t-0" in outside[0]
-    assert "5" in outside[0]
+    assert list(outside) == [A, B]
+    assert "t-0: option startingOffsets is 5" in outside[A]
     for bound, wanted in ((EARLIEST, BEGINS), (LATEST, ENDS)):
         spec = OffsetSpec("startingOffsets", bound)
-        assert resolved(spec) == (wanted, [])
+        assert resolved(spec) == (wanted, {})
 
 
 def test_only_the_end_of_the_log_that_is_needed_is_asked_for() -> None:

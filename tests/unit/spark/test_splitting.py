@@ -32,6 +32,11 @@ def test_ranges_are_cut_evenly_to_at_most_so_many() -> None:
     ]
 
 
+def test_each_part_has_the_epoch_of_the_whole() -> None:
+    found = split([KafkaOffsetRange(A, 5, 26, 7)], None, 10)
+    assert [r.epoch for r in found] == [7, 7, 7]
+
+
 def test_large_partitions_are_divided_in_proportion() -> None:
     assert sizes(split([KafkaOffsetRange(A, 1, 5)], 3, None)) == [(0, 1), (0, 1), (0, 2)]
     two = [KafkaOffsetRange(A, 1, 5), KafkaOffsetRange(B, 1, 5)]

@@ -306,6 +306,89 @@ def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, cl
     assert following(driver, offset)["o"]["t"]["0"] == 104
 
 
+# -- leader epochs -----------------------------------------------------------------------------
+
+
+def test_the_epoch_of_a_position_changes_only_with_it(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker()
+    first = following(driver, SENTINEL)
+    assert first["epoch"] == {"t": {"0": 3, "1": 4}}
+    cluster.epochs = {P0: 5, P1: 6}
+    clock.at += 1
+    assert following(driver, first) == first  # an election alone is no batch
+    cluster.topics["t"][1][0] = (0, 103)
+    clock.at += 1
+    second = following(driver, first)
+    assert second["epoch"] == {"t": {"0": 5, "1": 4}}
+    assert sizes(driver, first, second) == [KafkaOffsetRange(P0, 100, 103, 5)]
+
+
+def test_a_position_is_checked_once_for_each_newer_leader(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    assert "epochs" not in cluster.calls
+    for election in range(1, 4):
+        cluster.epochs[P0] += 1
+        for _ in range(3):
+            clock.at += 1
+            assert following(driver, offset) == offset
+        assert cluster.calls.count("epochs") == election
+
+
+def test_a_log_that_differs_before_the_position_is_a_loss(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    offset = following(tracker(), SENTINEL)
+    cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, 60
+    cluster.topics["t"][1][0] = (0, 130)
+    with pytest.raises(DataLossError, match=r"t-0: .* offsets 60 to 99 \(40 offsets\) were lost"):
+        following(tracker(), offset)
+    driver = tracker(failOnDataLoss="false")
+    end = following(driver, offset)
+    assert end["from"] == {"t": {"0": 60}}
+    assert end["epoch"] == {"t": {"0": 5, "1": 4}}
+    assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 60, 130, 5)]
+    assert "60 to 99 (40 offsets)" in caplog.text
+    assert clock.pauses == []  # a leader of a newer epoch is believed at once
+
+
+def test_a_leader_that_knows_no_epochs_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
+    """As for logs in the format before Kafka 0.11."""
+    cluster.epochs = {P0: 3, P1: 4}
+    offset = following(tracker(), SENTINEL)
+    cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, -1
+    assert following(tracker(), offset) == offset
+
+
+def test_epochs_of_another_cluster_and_of_another_topic_are_not_compared(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    first = following(tracker(), SENTINEL)
+    cluster.cluster, cluster.epochs = "cluster-B", {P0: 9, P1: 9}
+    mirror = tracker(allowClusterChange="true")
+    assert following(mirror, first) == first
+    assert {r.epoch for r in sizes(mirror, SENTINEL, first)} == {-1}
+    cluster.cluster = "cluster-A"
+    cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
+    with pytest.raises(DataLossError, match="recreated"):
+        following(tracker(), first)
+    assert "epochs" not in cluster.calls
+
+
+def test_a_batch_reads_the_log_of_the_leader_that_was_asked(tracker: Any, cluster: Any) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    plan = tracker(BATCH, endingOffsets='{"t":{"0":50,"1":-1}}').plan_batch()
+    assert plan.ranges == [KafkaOffsetRange(P0, 0, 50, 3), KafkaOffsetRange(P1, 10, 20, 4)]
+
+
 # -- outages -----------------------------------------------------------------------------------
 
 
@@ -495,3 +578,82 @@ def test_one_query_has_offsets_of_one_cluster(tracker: Any) -> None:
         driver.latest(foreign)
     with pytest.raises(ClusterIdMismatchError, match=r"cluster-B"):
         driver.plan(offset, foreign)
+
+
+# -- asynchronous progress tracking: offsets between two journalled ones are missing --------------
+
+
+def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change: Any) -> Any:
+    """Plan a batch after `change`, and one after more records; only the second is journalled."""
+    change()
+    clock.at += 60
+    between = following(driver, start)
+    assert between != start
+    for tp, (begin, end) in [(P, cluster.bounds(P)) for P in (P0, P1)]:
+        cluster.topics["t"][1][tp.partition] = (begin, end + 5)
+    clock.at += 60
+    return following(driver, between)
+
+
+def test_a_partition_that_joined_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    driver = tracker()
+    start = following(driver, SENTINEL)
+    joined = TopicPartition("t", 2)
+    end = skipped(driver, cluster, clock, start, lambda: cluster.topics["t"][1].update({2: (0, 8)}))
+    assert "from" not in end
+    assert sizes(tracker(), start, end)[2] == KafkaOffsetRange(joined, 0, 8)
+    cluster.topics["t"][1][2] = (3, 8)  # retention
+    with pytest.raises(DataLossError, match="t-2 is new to the query"):
+        tracker().plan(start, end)
+    assert sizes(tracker(failOnDataLoss="false"), start, end)[2] == KafkaOffsetRange(joined, 3, 8)
+
+
+def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    driver = tracker(failOnDataLoss="false")
+    start = following(driver, SENTINEL)
+
+    def change() -> None:
+        cluster.topics["t"] = (ID_2, {0: (0, 126), 1: (0, 12)})
+
+    end = skipped(driver, cluster, clock, start, change)
+    caplog.clear()
+    assert sizes(tracker(failOnDataLoss="false"), start, end) == [
+        KafkaOffsetRange(P0, 0, 131),
+        KafkaOffsetRange(P1, 0, 17),
+    ]
+    assert f"topic id {ID_1}" in caplog.text
+    with pytest.raises(DataLossError, match=rf"{ID_1}.*{ID_2}"):
+        tracker().plan(start, end)
+
+
+def test_a_log_that_was_cut_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker(failOnDataLoss="false")
+    start = following(driver, SENTINEL)
+
+    def change() -> None:
+        cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, 60
+        cluster.topics["t"][1][0] = (0, 130)
+
+    end = skipped(driver, cluster, clock, start, change)
+    caplog.clear()
+    found = sizes(tracker(failOnDataLoss="false"), start, end)
+    assert found[0] == KafkaOffsetRange(P0, 60, 135, 5)
+    assert "60 to 99 (40 offsets)" in caplog.text
+    with pytest.raises(DataLossError, match="60 to 99"):
+        tracker().plan(start, end)
+
+
+def test_a_topic_that_a_narrower_pattern_leaves_out_is_not_called_gone(
+    tracker: Any, cluster: Any
+) -> None:
+    cluster.topics["u"] = (ID_2, {0: (0, 5)})
+    offset = following(tracker(subscribePattern="t|u"), SENTINEL)
+    with pytest.raises(DataLossError, match="u-0 is in the checkpoint, but the options"):
+        tracker(subscribePattern="t").latest(offset)

@@ -12,7 +12,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from odradek.cli.pipeline.graph import (
     session,
     text_of,
 )
+from odradek.cli.pipeline.lock import locked
 from odradek.cli.pipeline.outages import Outages
 from odradek.cli.pipeline.planning import ask_clusters
 from odradek.cli.pipeline.progress import Batch, QueryProgress
@@ -136,6 +137,12 @@ class Flow:
         self.cut = self.left.repeats is not None if self.left.seen else forced
 
 
+VANISHED = (
+    "something else stopped its query, perhaps a query with the same checkpoint in this or another "
+    "session"
+)
+
+
 class Queries:
     """The queries of one pipeline and what they have told so far."""
 
@@ -186,6 +193,19 @@ class Queries:
             if error is not None and not flow.cut:
                 found[flow.name] = text_of(error)
         return found
+
+    def vanished(self, continuous: Collection[str]) -> set[str]:
+        """Return the flows that ended without an error although they had more to do.
+
+        `continuous`: those whose trigger has no end. Others leave no batch unfinished.
+        """
+        return {
+            flow.name
+            for flow in self.flows
+            if not flow.query.isActive and flow.query.exception() is None and flow.left is None
+            if flow.name in continuous
+            or (flow.checkpoint is not None and look(flow.checkpoint).repeats is not None)
+        }
 
     def start_again(self, start: Callable[[str], Any]) -> None:
         """Restart flows that failed on a busy machine: Spark gave up on a Python process.
@@ -250,11 +270,18 @@ class Running:
         }
         self._outages = {name: Outages(name) for name in sorted(names)}
         self._readers: dict[str, EventReader] = {}
+        self._vanished: set[str] = set()
+        """Flows that something else has stopped."""
 
     def run(self) -> int:
-        """Start, watch and stop it; return the exit status."""
+        """Start, watch and stop it; return the exit status.
+
+        Raises `IllegalStateError` if another process runs queries with the same checkpoints.
+        """
+        pipeline = self._pipeline
         try:
-            return self._started()
+            with locked(map(pipeline.checkpoint, pipeline.sinks.values())):
+                return self._started()
         except KeyboardInterrupt:  # before any query ran; PySpark's own handler raises it as well
             self._display.say("stopped", f"{self._pipeline.name} was stopped before it had started")
             return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
@@ -332,7 +359,8 @@ class Running:
     def _watch(self, queries: Queries, start: Callable[[str], Any]) -> None:
         while not self._stop.signals:
             queries.start_again(start)
-            if not queries.active or queries.failures():
+            self._vanished = queries.vanished(self._pipeline.continuous)
+            if not queries.active or queries.failures() or self._vanished:
                 break
             self._look(queries)
             time.sleep(POLL)
@@ -370,6 +398,8 @@ class Running:
             done += in_words(dead)
             if flow.name in failures:
                 event, text = "failed", f"{flow.name} failed: {failures[flow.name]}"
+            elif flow.name in self._vanished:
+                event, text = "failed", f"{flow.name} failed: {VANISHED}; {done}"
             elif flow.cut:
                 event = "cut"
                 which = "a batch" if repeats is None else f"batch {repeats}"
@@ -385,7 +415,7 @@ class Running:
                 batches=flow.progress.batches, positions=flow.progress.positions,
                 dead_letters=dead,
             )  # fmt: skip
-        if failures:
+        if failures or self._vanished:
             return 1
         if signal.SIGINT in self._stop.signals:
             return 128 + signal.SIGINT  # as in every command

@@ -36,6 +36,7 @@ from typing import Any
 
 from odradek.cli.pipeline.checkpoint import SCHEME, local_path
 from odradek.cli.pipeline.document import Document, Node, Problems, close_to
+from odradek.cli.pipeline.lock import resolved
 from odradek.common.errors import KafkaError
 from odradek.common.options.spellings import sealed
 from odradek.serialization.registry.settings import SYNONYMS, URL
@@ -163,6 +164,11 @@ class Pipeline:
         """Where the query of a sink keeps its checkpoint."""
         return str(sink.option("checkpointLocation") or f"{self.storage}/checkpoints/{sink.name}")
 
+    @property
+    def continuous(self) -> set[str]:
+        """Sinks whose queries run until they are stopped."""
+        return {name for name, sink in self.sinks.items() if sink.trigger != AVAILABLE_NOW}
+
     def behind(self, sink: Sink) -> set[str]:
         """Return the sources and lookups that a sink may read, by the words of its views.
 
@@ -245,10 +251,25 @@ class _Parser:
             if not found:
                 line = root[wanted].key_line if wanted in root else self._document.root.line
                 self._problems.add(line, f"a pipeline needs at least one entry in {wanted}")
-        return Pipeline(
+        pipeline = Pipeline(
             self._document.path, name, self._placed(storage), spark, clusters, sources,
             lookups, views, sinks, self._problems,
         )  # fmt: skip
+        self._check_checkpoints(pipeline)
+        return pipeline
+
+    def _check_checkpoints(self, pipeline: Pipeline) -> None:
+        """Refuse a checkpoint of two sinks: Spark would take them for one query."""
+        used: dict[str, str] = {}
+        for name, sink in pipeline.sinks.items():
+            place = pipeline.checkpoint(sink)
+            other = used.setdefault(resolved(place), name)
+            if other != name:
+                self._problems.add(
+                    sink.lines.get("checkpointlocation", sink.line),
+                    f"sink {name}: {place} is the checkpoint of sink {other}. Each sink needs its "
+                    "own: remove checkpointLocation, or choose another place",
+                )
 
     # Parts of a SPEC
 

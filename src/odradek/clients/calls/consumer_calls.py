@@ -332,7 +332,7 @@ class ConsumerCalls(GroupCalls):
 
     # Assignments and positions
 
-    def assign(self, partitions: Any, until: Mapping[TopicPartition, int] | None) -> None:
+    def assign(self, partitions: Any, until: Mapping[TopicPartition, Any] | None) -> None:
         """Read these partitions from now on, and no others."""
         self.check_free("assign()")
         starts = places(partitions) if isinstance(partitions, Mapping) else None

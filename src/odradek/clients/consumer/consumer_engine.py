@@ -7,17 +7,17 @@ both hold the host's lock. Must not block; the caller waits for the flows here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.completed_fetch import NULL_LOCK
 from odradek.clients.consumer.fetching.delivery import Delivery
+from odradek.clients.consumer.fetching.epoch_ends import EpochEndsCall
 from odradek.clients.consumer.fetching.fetcher import Fetcher
-from odradek.clients.consumer.fetching.offsets import ListedOffset, list_offsets
+from odradek.clients.consumer.fetching.offsets import END, ListedOffset, list_offsets
 from odradek.clients.consumer.fetching.position_resets import PositionResets
-from odradek.clients.consumer.partition_arguments import Place
-from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.partition_state import PartitionState, Place
 from odradek.clients.consumer.records import (
     OffsetAndTimestamp,
 )
@@ -30,12 +30,15 @@ from odradek.clients.impatience import LEAST
 from odradek.common.config import Config
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, Rng, TopicPartition
-from odradek.metadata.cluster import to_hint
+from odradek.metadata.cluster import NO_ID, to_hint
 from odradek.network.flow import START, Flow, Wait
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+    from odradek.clients.descriptions import TopicDescription
 
+KnownEpoch = tuple[int, bytes]
+"""The leader epoch of a position, -1 if unknown, and the id of its topic."""
 FRAME_SLACK = 64 << 20
 """Brokers send a first batch completely even if it exceeds `fetch.max.bytes`."""
 BUFFER_SLACK = 32 << 20
@@ -115,7 +118,7 @@ class ConsumerEngine(ClientEngine):
     def assign(
         self,
         partitions: Iterable[TopicPartition],
-        until: Mapping[TopicPartition, int] | None,
+        until: Mapping[TopicPartition, Place] | None,
         positions: Mapping[TopicPartition, Place] | None = None,
     ) -> None:
         """Replace the assignment, and with it the topics in use; go to `positions`."""
@@ -133,6 +136,7 @@ class ConsumerEngine(ClientEngine):
         topics = dict.fromkeys(p.topic for p in self.subscription.partitions)
         gone = before.difference(topics)
         self.hear(positions or {})
+        self.hear(until or {})
         self.post(lambda _: self.metadata.forget_topics(gone))
         self.post(lambda _: self.metadata.want(topics))
 
@@ -145,7 +149,11 @@ class ConsumerEngine(ClientEngine):
 
         def hear(_: float) -> None:
             for state, epoch in given:
-                metadata.is_older(state.partition, epoch, state.topic_id)
+                known = (
+                    metadata.snapshot.topic(state.partition.topic) if metadata.snapshot else None
+                )
+                topic_id = known.topic_id if known and state.topic_id == NO_ID else state.topic_id
+                metadata.is_older(state.partition, epoch, topic_id)
 
         if given:
             self.post(hear)
@@ -153,7 +161,10 @@ class ConsumerEngine(ClientEngine):
     def take_over(self, old: SubscriptionState) -> None:
         """Begin with another engine's assignment, positions and pauses, which are the user's."""
         states = list(old.partitions.values())
-        self.assign([s.partition for s in states], {s.partition: s.until for s in states})
+        self.assign(
+            [s.partition for s in states],
+            {s.partition: (s.until, s.until_epoch) for s in states},
+        )
         for state in states:
             mine = self.subscription.get(state.partition)
             mine.take_over(state)
@@ -218,6 +229,28 @@ class ConsumerEngine(ClientEngine):
     ) -> Flow[dict[TopicPartition, ListedOffset]]:
         return list_offsets(self.brokers, self.missing, wanted, self.isolation, deadline)
 
+    def log_ends(
+        self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float
+    ) -> Flow[dict[TopicPartition, ListedOffset]]:
+        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4)."""
+        yield START
+        snapshot = self.metadata.snapshot
+        for partition, (epoch, topic_id) in partitions.items():
+            known = None if snapshot is None else snapshot.topic(partition.topic)
+            now_id = NO_ID if known is None else known.topic_id
+            # Another topic of the same name has separate epochs.
+            if epoch >= 0 and (NO_ID in (now_id, topic_id) or now_id == topic_id):
+                self.metadata.is_older(partition, epoch, topic_id)
+        return (yield from self._listed(dict.fromkeys(partitions, END), deadline))
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], deadline: float
+    ) -> Flow[dict[TopicPartition, ListedOffset]]:
+        """Return where the records of leader epochs end in the current logs (KIP-320)."""
+        return list_offsets(
+            *(self.brokers, self.missing, epochs, self.isolation, deadline), EpochEndsCall
+        )
+
     # Topics
 
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
@@ -225,6 +258,14 @@ class ConsumerEngine(ClientEngine):
         from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=internal)
+
+    def descriptions_by_each(
+        self, topics: Collection[str], deadline: float
+    ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
+        """Return the number of brokers, and the topics as each that answers describes them."""
+        from odradek.clients.descriptions import describe_by_each
+
+        return describe_by_each(self.brokers, topics, deadline)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
         """Return the partitions of a topic."""

@@ -11,7 +11,7 @@ from operator import index
 from reprlib import repr as brief
 from typing import Any
 
-from odradek.clients.consumer.partition_state import MAX_OFFSET
+from odradek.clients.consumer.partition_state import MAX_OFFSET, Place
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import check_partition
 from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timestamp, whole_number
@@ -19,9 +19,6 @@ from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
 _ENDS = "for the ends of the log, use seek_to_beginning() or seek_to_end()"
-
-Place = tuple[int, int]
-"""An offset, and the leader epoch of the record before it, -1 where that isn't known."""
 
 
 def one_partition(given: Any) -> TopicPartition:
@@ -90,14 +87,18 @@ def places(given: Mapping[Any, Any]) -> dict[TopicPartition, Place]:
     return {(p := one_partition(tp)): place(f"the offset of {p}", v) for tp, v in given.items()}
 
 
-def ends(given: Any) -> dict[TopicPartition, int] | None:
-    """Read `until` of `assign`: offsets by partition."""
+def ends(given: Any) -> dict[TopicPartition, Place] | None:
+    """Read `until` of `assign`: offsets by partition, maybe with a leader epoch."""
     if given is None:
         return None
-    return {
-        (p := one_partition(tp)): whole_number(f"until of {p}", offset, 0, MAX_OFFSET)
-        for tp, offset in _by_partition("until", given, "offsets").items()
-    }
+    found: dict[TopicPartition, Place] = {}
+    for tp, end in _by_partition("until", given, "offsets").items():
+        p = one_partition(tp)
+        if isinstance(end, OffsetAndMetadata):
+            found[p] = place(f"until of {p}", end)
+        else:
+            found[p] = whole_number(f"until of {p}", end, 0, MAX_OFFSET), -1
+    return found
 
 
 def some_times(given: Any) -> dict[TopicPartition, int]:

@@ -27,6 +27,10 @@ ASKED_MORE = 1.25
 """Records aren't all alike; a second question costs more than a few that aren't wanted."""
 
 
+Place = tuple[int, int]
+"""An offset, and the leader epoch of the record before it, -1 where that isn't known."""
+
+
 class OpenFetch(Protocol):
     """The fetch of one leader that a partition is in."""
 
@@ -52,7 +56,7 @@ class PartitionState:
         "fetch_epoch", "fetch_offset", "former_id", "generation", "log_end", "losses", "max_bytes",
         "missing_since", "moves", "offset_bytes", "oversized", "ownership", "partition", "paused",
         "position", "position_epoch", "replaced", "replica", "reset", "resetting", "revoked",
-        "said", "seen_end", "served", "taken", "topic_id", "unread", "until",
+        "said", "seen_end", "served", "taken", "topic_id", "unread", "until", "until_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -85,8 +89,8 @@ class PartitionState:
         """The log's end by the last answer to a fetch (read_committed: last stable offset)."""
         self.answered: tuple[int, int, float] | None = None
         """High watermark, last stable offset (-1: unknown) and time of the last fetch answer."""
-        self.until = MAX_OFFSET
-        """The first offset that isn't wanted."""
+        self.until, self.until_epoch = MAX_OFFSET, -1
+        """The first offset not wanted, and the epoch of a leader whose log had all before it."""
         self.paused = False
         self.unread = False
         """Callers wait for others: of this one no more is fetched than one answer."""
@@ -167,11 +171,11 @@ class PartitionState:
         self.position_epoch = epoch
         self.move_to(offset, epoch)
 
-    def read_until(self, end: int) -> None:
-        """Read to another end."""
-        if end != self.until:
+    def read_until(self, end: int, epoch: int = -1) -> None:
+        """Read to another end, which was in the log of a leader of this epoch (-1: unknown)."""
+        if (end, epoch) != (self.until, self.until_epoch):
             self.stay()  # what is buffered was cut elsewhere
-            self.until = end
+            self.until, self.until_epoch = end, epoch
 
     def withhold(self) -> None:
         """Hand out nothing until `release`."""
@@ -311,6 +315,11 @@ class PartitionState:
     def read_from(self, replica: ReadReplica | None) -> None:
         """Read this replica; None: the leader."""
         self.replica = replica
+
+    @property
+    def known_epoch(self) -> int:
+        """Newest leader epoch of the position or of the end: an older leader can't judge either."""
+        return max(self.fetch_epoch, self.until_epoch)
 
     def checked(self, leader_epoch: int) -> None:
         """Note that the log under this leader epoch contains what was fetched (KIP-320)."""

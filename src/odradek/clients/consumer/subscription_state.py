@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
 from odradek.clients.consumer.hand_over import HandOver
-from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
+from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState, Place
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.errors.topics import topic_id_text
@@ -29,6 +29,7 @@ Selector = Callable[[], Selection]
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
+WITHOUT_END: Place = (MAX_OFFSET, -1)
 MOST_NAMED = 5
 """Partitions that an error's text names."""
 
@@ -83,7 +84,7 @@ class SubscriptionState:
         back, the caller may still commit records of it."""
 
     def assign(
-        self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
+        self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, Place]
     ) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
         self.changes += 1
@@ -99,7 +100,7 @@ class SubscriptionState:
             state = old.pop(partition, None)
             if state is None:
                 state = self._new(partition)
-            state.read_until(until.get(partition, MAX_OFFSET))
+            state.read_until(*until.get(partition, WITHOUT_END))
             self.partitions[partition] = state
         for gone in old.values():
             gone.move_to(None)  # its holders see another generation

@@ -8,8 +8,10 @@ fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from odradek.common.outage import number
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import Positions, StreamOffset
 from odradek.spark.driver.planning import TopicsSnapshot
@@ -24,9 +26,27 @@ class Losses:
     shrunk: Mapping[TopicPartition, tuple[int, int]]
     unasked: tuple[TopicPartition, ...] = ()
     """Partitions that the options no longer name, whether they exist or not."""
+    cut: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Positions whose log was truncated, and the offsets from which it has other records."""
+
+    older: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Leader epochs of positions, and the lower ones now: without topic ids, recreated topics."""
 
     def __bool__(self) -> bool:
-        return bool(self.recreated or self.gone or self.shrunk or self.unasked)
+        return self.doubtful or bool(self.cut)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a loss may have been reported by a broker that is outdated.
+
+        A leader of a newer epoch than the position's isn't outdated, and reports a cut.
+        """
+        return bool(self.recreated or self.gone or self.shrunk or self.unasked or self.older)
+
+    def doubtful_among(self, positions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions whose loss other brokers are asked about."""
+        anew = {tp for tp in positions if tp.topic in self.recreated}
+        return {*anew, *self.gone, *self.shrunk, *self.older}
 
     def sentences(self) -> list[str]:
         """Return a sentence for each difference, with topic, ids and offsets."""
@@ -45,7 +65,26 @@ class Losses:
             "(OFFSET_OUT_OF_RANGE)"
             for tp, (then, now) in sorted(self.shrunk.items())
         ]
+        found += [with_lower_epoch(tp, *epochs) for tp, epochs in sorted(self.older.items())]
+        found += [lost_in_election(tp, now, then) for tp, (then, now) in sorted(self.cut.items())]
         return found
+
+
+def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
+    """Return a sentence about offsets that a log lost, and may have used again since."""
+    return (
+        f"{tp}: the records at offsets {begin} to {until - 1} ({number(until - begin, 'offset')}) "
+        "were lost in an unclean leader election; the log now has other records there, or none "
+        "(OFFSET_OUT_OF_RANGE)"
+    )
+
+
+def with_lower_epoch(tp: TopicPartition, then: int, now: int) -> str:
+    """Return a sentence about a partition whose leader epochs began again."""
+    return (
+        f"{tp}: the leader epoch is now {now}, below epoch {then} of the query's offset: the topic "
+        "was deleted and recreated (UNKNOWN_TOPIC_ID)"
+    )
 
 
 NOTHING_LOST = Losses({}, (), {})
@@ -64,25 +103,40 @@ def find_losses(
     topics: TopicsSnapshot,
     ends: Positions,
     asked: Callable[[TopicPartition], bool],
+    diverged: Positions = MappingProxyType({}),
+    epochs: Positions = MappingProxyType({}),
 ) -> Losses:
-    """Compare the query's offsets with the cluster's topics and log ends."""
+    """Compare the query's offsets with the cluster's topics and log ends.
+
+    `diverged`: the offsets from which logs differ from those that the positions belong to.
+    `epochs`: the current leader epochs.
+    """
+    older: dict[TopicPartition, tuple[int, int]] = {}
     if start.cluster not in (None, topics.cluster):
         # A mirror, which the options allow: its topics have ids of their own.
         anew: dict[str, tuple[str, str]] = {}
     else:
+        older = {
+            tp: (then, epochs[tp])
+            for tp, then in start.epochs.items()
+            if 0 <= epochs.get(tp, -1) < then
+        }
         anew = {
             topic: (then, topics.topic_ids[topic])
             for topic, then in start.topic_ids.items()
             if topics.topic_ids.get(topic, then) != then
         }
+    older = {tp: found for tp, found in older.items() if tp.topic not in anew}
     now = set(topics.partitions)
     gone, unasked = parted((tp for tp in sorted(start.positions) if tp not in now), asked)
     shrunk = {
         tp: (position, ends[tp])
         for tp, position in start.positions.items()
-        if tp in ends and tp.topic not in anew and position > ends[tp]
+        if tp in ends and position > ends[tp]
+        if not (tp.topic in anew or tp in diverged or tp in older)
     }
-    return Losses(anew, gone, shrunk, unasked)
+    cut = {tp: (start.positions[tp], offset) for tp, offset in diverged.items()}
+    return Losses(anew, gone, shrunk, unasked, cut, older)
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:

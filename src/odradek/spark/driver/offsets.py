@@ -3,10 +3,12 @@
 In: the JSON of a checkpoint (of this source, or as the JVM connector writes it) or of an option.
 Out: `StreamOffset` and its one canonical JSON. Must not: access a cluster.
 
-This source writes `{"v":1,"cluster":"…","o":{"t":{"0":5}},"id":{"t":"uuid"},"from":{"t":{"0":2}}}`.
-Spark compares offsets as *strings*, so topics are sorted by name and partitions by number. `from`
-is only set if the start of a batch can't be read from the offset before it: in the first batch
-(startingOffsets, resolved once) and for partitions that were added. It makes replays exact.
+This source writes `{"v":1,"cluster":"…","o":{"t":{"0":5}},"id":{"t":"uuid"},"epoch":{"t":{"0":3}},
+"from":{"t":{"0":2}}}`. Spark compares offsets as *strings*, so topics are sorted by name and
+partitions by number, and an epoch only changes with its position: otherwise each election would
+plan an empty batch. `from` is only set if the start of a batch can't be read from the offset before
+it: in the first batch (startingOffsets, resolved once), for partitions that were added, and after
+a loss. It makes replays exact.
 """
 
 from __future__ import annotations
@@ -42,12 +44,16 @@ class StreamOffset:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begins: Positions = field(default_factory=dict)
     """Where the batch that ends here starts, for partitions that the offset before lacks."""
+    epochs: Positions = field(default_factory=dict)
+    """Epochs of the leaders whose logs had all offsets before the positions, as far as known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return canonical JSON: equal offsets have equal text."""
         found: dict[str, Any] = {"v": VERSION, "cluster": self.cluster}
         found["o"] = positions_to_json(self.positions)
         found["id"] = {topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
+        if self.epochs:
+            found["epoch"] = positions_to_json(self.epochs)
         if self.begins:
             found["from"] = positions_to_json(self.begins)
         return found
@@ -75,8 +81,8 @@ def positions_from_json(
                 f"partition, not {partitions!r:.80}"
             )
         for number, offset in partitions.items():
-            # isdecimal alone lets other scripts' digits through, which int() reads as well.
-            if not (number.isascii() and number.isdecimal()):
+            # isdecimal alone lets other scripts' digits through, and int() reads "00" as well.
+            if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
                 raise OptionError(f"{where}: {number!r} isn't a partition number (topic {topic!r})")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
                 raise OptionError(f"{where}: {offset!r} isn't {what} (partition {topic}-{number})")
@@ -110,4 +116,5 @@ def parse_offset(document: Any) -> StreamOffset | None:
         document.get("cluster"),
         dict(document.get("id") or {}),
         positions_from_json(document.get("from") or {}, "checkpoint"),
+        positions_from_json(document.get("epoch") or {}, "checkpoint", what="a leader epoch"),
     )

@@ -36,6 +36,8 @@ class KafkaOffsetRange:
     tp: TopicPartition
     start: int
     until: int
+    epoch: int = -1
+    """Epoch of a leader whose log had all of these offsets; -1 if unknown."""
 
     @property
     def size(self) -> int:
@@ -43,22 +45,25 @@ class KafkaOffsetRange:
         return self.until - self.start
 
 
-def ranges(begins: Positions, ends: Positions) -> list[KafkaOffsetRange]:
+def ranges(begins: Positions, ends: Positions, epochs: Positions) -> list[KafkaOffsetRange]:
     """Return a range for each partition with something to read, sorted by partition."""
     return [
-        KafkaOffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]
+        KafkaOffsetRange(tp, begins[tp], ends[tp], epochs.get(tp, -1))
+        for tp in sorted(ends)
+        if tp in begins and begins[tp] < ends[tp]
     ]
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Return a micro-batch's start by partition, from its own end offset or the last batch's."""
+    """Return a micro-batch's start by partition, from its own end offset or the last batch's.
+
+    A partition may be missing that joined in a batch whose offset Spark didn't journal
+    (asynchronous progress tracking).
+    """
     known = start.positions if start is not None else {}
-    found = {}
-    for tp in end.positions:
-        begin = end.begins.get(tp, known.get(tp))
-        if begin is None:
-            raise OptionError(f"the checkpoint has no starting offset for {tp}")
-        found[tp] = begin
+    found = {tp: known[tp] for tp in end.positions if tp in known} | dict(end.begins)
+    if start is None and (unknown := sorted(end.positions.keys() - found)):
+        raise OptionError(f"the checkpoint has no starting offset for {unknown[0]}")
     return found
 
 
@@ -87,7 +92,7 @@ Ask = Callable[[], Positions]
 
 def resolve(
     spec: OffsetSpec, partitions: Iterable[TopicPartition], beginnings: Ask, ends: Ask
-) -> tuple[dict[TopicPartition, int], list[str]]:
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     """Resolve an option without timestamps to offsets; also describe offsets out of range.
 
     An offset out of range is replaced by the nearest existing one; the caller decides whether that
@@ -96,9 +101,9 @@ def resolve(
     """
     if spec.bound is not None:
         known = beginnings() if spec.bound == EARLIEST else ends()
-        return {tp: known[tp] for tp in partitions}, []
+        return {tp: known[tp] for tp in partitions}, {}
     found: dict[TopicPartition, int] = {}
-    outside: list[str] = []
+    outside: dict[TopicPartition, str] = {}
     least, most = beginnings(), ends()
     for tp in partitions:
         wanted = spec.offsets[tp]
@@ -109,7 +114,7 @@ def resolve(
         else:
             found[tp] = min(max(wanted, least[tp]), most[tp])
             if found[tp] != wanted:
-                outside.append(
+                outside[tp] = (
                     f"{tp}: option {spec.option} is {wanted}, but the log has offsets {least[tp]} "
                     f"to {most[tp]} (OFFSET_OUT_OF_RANGE)"
                 )

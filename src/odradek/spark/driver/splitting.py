@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from odradek.spark.driver.planning import KafkaOffsetRange
 
@@ -47,6 +48,6 @@ def _divided(whole: KafkaOffsetRange, parts: int) -> list[KafkaOffsetRange]:
         size = left // (parts - part)  # the last ones take what doesn't divide evenly
         left -= size
         if size:
-            found.append(KafkaOffsetRange(whole.tp, start, start + size))
+            found.append(replace(whole, start=start, until=start + size))
         start += size
     return found

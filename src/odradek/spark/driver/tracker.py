@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.contact import Clients, Contact, StillOutError
@@ -47,6 +49,8 @@ MEMORY_S = 0.1
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
 
+UNKNOWN: KnownEpoch = (-1, None)
+
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 """Function that applies a batch query's filters to its ranges."""
 
@@ -67,6 +71,8 @@ class PartitionEnds:
 
     topics: TopicsSnapshot
     ends: Positions
+    epochs: Positions
+    """Epochs of the leaders that returned the ends; -1 from brokers that don't tell."""
 
 
 class OffsetTracker:
@@ -78,8 +84,14 @@ class OffsetTracker:
         self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
         self._rates = ByteRates(clients, clock)
         self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
-        self._ends: Positions | None = None
-        self._ends_at = 0.0
+        self._looked: PartitionEnds | None = None
+        self._looked_at = 0.0
+        self._known: StreamOffset | None = None
+        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-6)."""
+        self._newer: dict[TopicPartition, KnownEpoch] = {}
+        """Newer leader epochs that other brokers reported when one seemed to have lost records."""
+        self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
+        """Positions with their epochs that the log of a newer leader epoch is known to have."""
         self._freezing = False
         self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
@@ -108,7 +120,7 @@ class OffsetTracker:
         Spark takes "no new records" for the end of the query, so the call waits until an outage is
         over. With all others it returns `start_json` after some seconds, and Spark calls again.
         """
-        start = self._parse(start_json)
+        self._known = start = self._parse(start_json)
         if start is not None:
             self._meet(start.cluster)
         # Before the first offset is journalled there is nothing to return but the sentinel, and
@@ -129,9 +141,7 @@ class OffsetTracker:
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest known log ends, for the query's progress; sends no request."""
-        view, topics = self._frozen, self._discovery.last
-        if view is None and topics is not None and self._ends is not None:
-            view = PartitionEnds(topics, self._ends)
+        view = self._frozen or self._looked
         if view is None:
             return None
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
@@ -145,9 +155,16 @@ class OffsetTracker:
                 advice="",
             )
         self._meet(end.cluster)
-        begins = planning.batch_begins(self._parse(start_json), end)
-        found = planning.ranges(begins, end.positions)
+        self._known = end
+        start = self._parse(start_json)
+        begins = planning.batch_begins(start, end)
+        found = planning.ranges(begins, end.positions, end.epochs)
         topics, losses = self._confirmed_losses(end, found)
+        if start is not None:
+            begins |= self._begins_between(start, end, topics, losses)
+            found = planning.ranges(begins, end.positions, end.epochs)
+        if not _is_from(end, topics):
+            found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
         # Not to be repaired here: the journalled offsets belong to a topic that is no more.
         self._lose(losses.sentences())
         gone = set(losses.gone)
@@ -173,19 +190,26 @@ class OffsetTracker:
             self._clock.pause(RENEW_S)
 
     def _resolved_batch(self, narrow: Narrow | None) -> BatchPlan:
-        topics = self._discovery.topics(None)
-        self._refuse_missing(topics.missing, topics)
-        beginnings = cache(lambda: self._beginnings(topics.partitions, None))
-        ends = cache(lambda: self._look(None).ends)
-        start = self._resolve(self._options.starting, topics, beginnings, ends)
-        until = self._resolve(self._options.ending, topics, beginnings, ends)
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            topics = self._discovery.topics(None)
+            self._refuse_missing(topics.missing, topics)
+            beginnings = cache(partial(self._beginnings, topics.partitions, None))
+            ends = cache(lambda: self._look(None).ends)
+            start, outside = self._resolve(self._options.starting, topics, beginnings, ends)
+            until, beyond = self._resolve(self._options.ending, topics, beginnings, ends)
+            if self._is_believed({*outside, *beyond}, doubt, topics, None):
+                break
+        self._lose([*outside.values(), *beyond.values()])
         for tp in topics.partitions:
             if start[tp] > until[tp]:
                 raise OptionError(
                     f"{tp}: option {self._options.starting.option} starts at offset {start[tp]}, "
                     f"after offset {until[tp]}, where option {self._options.ending.option} ends"
                 )
-        found = planning.ranges(start, until)
+        looked = self._looked
+        epochs = looked.epochs if looked is not None else {}
+        found = planning.ranges(start, until, epochs)
         return self._plan(found if narrow is None else narrow(found), topics)
 
     def offsets_for_times(
@@ -235,13 +259,21 @@ class OffsetTracker:
         ends = view.ends
         if not everything:
             # A query whose run ends with "nothing new" would skip the records that are held back.
-            paced = start is not None and not self._freezing
+            paced = start is not None and not self._freezing and not losses
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
             ends = self._limited(begins, view)
         if start is not None and not joined and ends == start.positions:
             return None
-        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
+        epochs = dict(view.epochs)
+        if start is not None:
+            epochs |= {
+                tp: epoch
+                for tp, epoch in start.epochs.items()
+                if tp in ends and tp not in joined and ends[tp] == start.positions[tp]
+            }
+        epochs = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
+        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined, epochs)
 
     def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
@@ -266,25 +298,31 @@ class OffsetTracker:
         wanted = [
             tp
             for tp in view.topics.partitions
-            if tp not in start.positions or tp.topic in losses.recreated
+            if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
         found = self._beginnings(wanted, until)
-        self._lose(loss.headless(found, losses.recreated))
-        return found
+        self._lose(loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)]))
+        return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
     def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
-        """Resolve startingOffsets once; partitions that joined since start at their beginning."""
-        if self._initial is None:
-            tps = view.topics.partitions
-            self._initial = self._resolve(
-                self._options.starting,
-                view.topics,
-                cache(lambda: self._beginnings(tps, None)),
-                lambda: view.ends,
-            )
-        joined = [tp for tp in view.topics.partitions if tp not in self._initial]
-        self._initial.update(self._beginnings(joined, None))
+        """Return the resolved startingOffsets; partitions that joined start at their beginning."""
+        initial = self._initial or {}
+        joined = [tp for tp in view.topics.partitions if tp not in initial]
+        self._initial = initial | self._beginnings(joined, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
+
+    def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
+        """Resolve startingOffsets, once; return False if the log may have them in fact."""
+        if self._initial is None:
+            beginnings = cache(lambda: self._beginnings(view.topics.partitions, None))
+            found, outside = self._resolve(
+                self._options.starting, view.topics, beginnings, lambda: view.ends
+            )
+            if not self._is_believed(outside, doubt, view.topics, None):
+                return False
+            self._lose(list(outside.values()))
+            self._initial = found
+        return True
 
     # -- looking at the cluster -----------------------------------------------------------
 
@@ -298,14 +336,20 @@ class OffsetTracker:
         while True:
             view = self._frozen or self._fresh_view(start_json, until)
             if start is None:
-                return view, loss.NOTHING_LOST
-            losses = loss.find_losses(start, view.topics, view.ends, self._options.asks_for)
-            if not losses or doubt.settled():
+                if self._is_resolved(view, doubt):
+                    return view, loss.NOTHING_LOST
+                if self._frozen is not None:
+                    self._frozen = self._look(until)
+                continue
+            diverged = self._diverged(start, view, until)
+            losses = loss.find_losses(
+                *(start, view.topics, view.ends, self._options.asks_for), diverged, view.epochs
+            )
+            among = losses.doubtful_among(start.positions)
+            if not losses.doubtful or self._is_believed(among, doubt, view.topics, until):
                 return view, losses
-            self._forget()
             if self._frozen is not None:
                 self._frozen = self._look(until)
-            self._contact.pause()
 
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
@@ -319,18 +363,81 @@ class OffsetTracker:
             absent = (r.tp for r in found if r.tp not in there)
             gone, unasked = loss.parted(absent, self._options.asks_for)
             losses = loss.Losses(recreated, gone, {}, unasked)
-            if not losses or doubt.settled():
+            among = losses.doubtful_among(end.positions)
+            if not losses or self._is_believed(among, doubt, topics, None):
                 return topics, losses
-            self._forget()
-            self._contact.pause()
+
+    def _begins_between(
+        self, start: StreamOffset, end: StreamOffset, topics: TopicsSnapshot, losses: loss.Losses
+    ) -> dict[TopicPartition, int]:
+        """Return starting offsets that changed between two offsets of a batch.
+
+        With asynchronous progress tracking Spark journals not every offset, and `from` of those
+        between is lost: partitions that joined, topics that were recreated, logs that were cut.
+        """
+        if losses or not (_is_from(start, topics) and _is_from(end, topics)):
+            return {}
+        there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
+        anew = loss.find_losses(start, topics, {}, self._options.asks_for).recreated
+        wanted = [tp for tp in there if tp not in start.positions or tp.topic in anew]
+        anew = {topic: ids for topic, ids in anew.items() if topic in {tp.topic for tp in wanted}}
+        found = self._beginnings(wanted, None)
+        cut: dict[TopicPartition, int] = {}
+        moved = {
+            tp: epoch
+            for tp, epoch in start.epochs.items()
+            if tp in there and epoch < end.epochs.get(tp, -1) and tp not in found
+        }
+        if moved:
+            view = self._looked or self._look(None)
+            cut = self._diverged(replace(start, epochs=moved), view, None)
+        lost = loss.Losses(
+            anew, (), {}, cut={tp: (start.positions[tp], at) for tp, at in cut.items()}
+        )
+        self._lose([*lost.sentences(), *loss.headless(found, anew)])
+        return found | cut
+
+    def _is_believed(
+        self,
+        doubtful: Collection[TopicPartition],
+        doubt: Doubt,
+        topics: TopicsSnapshot,
+        until: float | None,
+    ) -> bool:
+        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-6).
+
+        If not, the next look asks the cluster again, after a pause.
+        """
+        if not doubtful:
+            return True
+        if doubt.settled():
+            epochs = dict.fromkeys(topics.partitions, -1)
+            if self._looked is not None:
+                epochs |= self._looked.epochs
+            try:
+                self._contact.ask(
+                    "asking other brokers about a loss",
+                    lambda client, timeout: check_agreement(
+                        client, doubtful, topics.topic_ids, epochs, timeout
+                    ),
+                    until,
+                )
+            except DisagreementError as other:
+                self._newer |= {
+                    tp: (epoch, topics.topic_ids.get(tp.topic)) for tp, epoch in other.newer.items()
+                }
+            else:
+                return True
+        self._forget()
+        self._contact.pause()
+        return False
 
     def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> PartitionEnds:
         """Answer from memory while it is young; an idle caller waits until it isn't."""
-        age = self._clock.now() - self._ends_at
-        topics = self._discovery.last
-        if topics is not None and self._ends is not None and age < MEMORY_S:
+        age = self._clock.now() - self._looked_at
+        if self._looked is not None and age < MEMORY_S:
             if self._idle != start_json:
-                return PartitionEnds(topics, self._ends)
+                return self._looked
             self._clock.pause(MEMORY_S - age)
         return self._look(until)
 
@@ -338,24 +445,68 @@ class OffsetTracker:
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             left = min(timeout, self._contact.timeout(until))
-            return PartitionEnds(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
+            found = LogEnds(client).ends(self._known_epochs(topics), left)
+            offsets = {tp: at.offset for tp, at in found.items()}
+            return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
 
         view = self._contact.ask("looking up end offsets", ends, until)
-        self._ends, self._ends_at = view.ends, self._clock.now()
+        self._looked, self._looked_at = view, self._clock.now()
         return view
+
+    def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
+        """Return each partition with the leader epoch of the query's position, -1 if unknown."""
+        known, found = self._known, dict.fromkeys(topics.partitions, UNKNOWN)
+        if known is not None and _is_from(known, topics):
+            found |= {
+                tp: (epoch, known.topic_ids.get(tp.topic))
+                for tp, epoch in known.epochs.items()
+                if tp in found
+            }
+        for tp, newer in self._newer.items():
+            if tp in found and newer[0] > found[tp][0]:
+                found[tp] = newer
+        return found
+
+    def _diverged(
+        self, start: StreamOffset, view: PartitionEnds, until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Return the positions that logs no longer have, with the offsets where the logs diverge.
+
+        Only leaders of newer epochs than a position's are asked, once for each position (KIP-320).
+        The ends were looked up before: a later election is noticed by the tasks.
+        """
+        if not _is_from(start, view.topics):
+            return {}
+        wanted: dict[TopicPartition, int] = {}
+        places: dict[TopicPartition, tuple[int, int, int]] = {}
+        for tp, epoch in start.epochs.items():
+            now = view.topics.topic_ids.get(tp.topic)
+            same = start.topic_ids.get(tp.topic, now) == now
+            place = start.positions[tp], epoch, view.epochs.get(tp, -1)
+            if same and epoch < place[2] and self._in_log.get(tp) != place:
+                wanted[tp], places[tp] = epoch, place
+        if not wanted:
+            return {}
+        found = self._contact.ask(
+            "checking for truncated logs",
+            lambda client, timeout: LogEnds(client).epoch_ends(wanted, timeout),
+            until,
+        )
+        lost = {tp: at.offset for tp, at in found.items() if 0 <= at.offset < start.positions[tp]}
+        self._in_log |= {tp: place for tp, place in places.items() if tp not in lost}
+        return lost
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
-    ) -> dict[TopicPartition, int]:
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """Return the offsets of an option, and a sentence for each that isn't in the log."""
         spec = spec.over(topics.partitions)
         planning.check_names_all(spec, topics.partitions)
         if spec.time is not None or spec.times:
             times = spec.times or dict.fromkeys(topics.partitions, spec.time or 0)
             at_times = self.offsets_for_times(times)
-            return planning.resolve_times(spec, topics.partitions, at_times, ends)
-        found, outside = planning.resolve(spec, topics.partitions, beginnings, ends)
-        self._lose(outside)
-        return found
+            return planning.resolve_times(spec, topics.partitions, at_times, ends), {}
+        return planning.resolve(spec, topics.partitions, beginnings, ends)
 
     def _beginnings(
         self, partitions: Collection[TopicPartition], until: float | None
@@ -418,7 +569,7 @@ class OffsetTracker:
     def _forget(self) -> None:
         """Ask afresh next time."""
         self._discovery.forget()
-        self._ends = None
+        self._looked = None
 
     def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
         """Raise for topics that don't exist when a run begins; later they count as losses."""
@@ -452,6 +603,11 @@ class OffsetTracker:
             raise DataLossError(sentences)
         for sentence in sentences:
             logger.warning("%s; continuing because failOnDataLoss is false", sentence)
+
+
+def _is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
+    """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
+    return offset.cluster in (None, topics.cluster)
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:

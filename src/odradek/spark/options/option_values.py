@@ -79,9 +79,19 @@ def byte_size(name: str, text: str) -> int:
 def json_object(name: str, text: str) -> dict[str, Any]:
     """Read a JSON object."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(name, pairs))
     except ValueError as error:
         raise OptionError(f"option {name} isn't JSON: {error}: {text!r:.80}") from None
     if not isinstance(document, dict):
         raise OptionError(f"option {name} must be a JSON object, not {text!r:.80}")
     return document
+
+
+def _without_repeats(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; the last value of a repeated key would count without a message."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise OptionError(f"option {name} names {repeated!r} twice")
+    return found

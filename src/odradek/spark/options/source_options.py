@@ -124,9 +124,9 @@ class SourceOptions:
     """While this file exists, no batch begins."""
 
     def asks_for(self, tp: TopicPartition) -> bool:
-        """Return whether the query may read a partition; always true for a pattern."""
+        """Return whether the query may read a partition."""
         if self.pattern is not None:
-            return True
+            return compiled(self.pattern).search(tp.topic) is not None
         return tp.topic in self.topics if self.assigned is None else tp in self.assigned
 
     def resolved(self) -> SourceOptions:

@@ -130,7 +130,7 @@ def _share_of(
         return [] if found.tp in (share.planned or ()) else [found]
     start = found.start if share.first else max(found.start, wanted.start)
     until = found.until if share.last else min(found.until, wanted.until)
-    return [KafkaOffsetRange(found.tp, start, until)] if start < until else []
+    return [replace(found, start=start, until=until)] if start < until else []
 
 
 def _only(options: SourceOptions, tp: TopicPartition) -> SourceOptions:
@@ -149,6 +149,7 @@ def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
     return replace(
         spec,
         offsets={named: at for named, at in spec.offsets.items() if named == tp},
+        topics={topic: bound for topic, bound in spec.topics.items() if topic == tp.topic},
         times={named: at for named, at in spec.times.items() if named == tp},
     )
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.records import LogTruncationError
-from odradek.common.errors import KafkaError
+from odradek.api.log_ends import LogEnds
+from odradek.clients.consumer.records import LogTruncationError, OffsetAndMetadata
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from odradek.spark.driver.discovery import CONFIRM_S
+from odradek.spark.driver.agreement import DisagreementError, check_agreement
+from odradek.spark.driver.discovery import CONFIRM_S, Doubt
+from odradek.spark.driver.loss import lost_in_election, with_lower_epoch
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import (
@@ -214,6 +218,11 @@ class PartitionSilence:
             self._gone_from = now
         if now - self._gone_from < CONFIRM_S:
             return False
+        try:
+            check_agreement(self._consumer, [tp], {}, {}, DESCRIBE_S)
+        except (DisagreementError, KafkaTimeoutError):
+            self._gone_from = None
+            return False
         text = f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)"
         if self._options.fail_on_data_loss:
             raise DataLossError([text])
@@ -231,9 +240,19 @@ class RangeReader:
         topic_id: str | None,
         options: SourceOptions,
         clock: Clock,
+        *,
+        is_last: bool = False,
+        doubt: Doubt | None = None,
     ) -> None:
+        """`is_last`: no later batch continues after this range, as in batch queries.
+
+        `doubt`: shared by the ranges of a batch, which then don't wait one after the other.
+        """
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
-        self._options, self._clock = options, clock
+        self._options, self._clock, self._is_last = options, clock, is_last
+        self._doubt = Doubt(options, clock) if doubt is None else doubt
+        self._newest_epoch = wanted.epoch
+        self._is_doubtful = False
         self._silence = PartitionSilence(consumer, wanted, options, clock, self._goes_on)
         self._has_rows = False
 
@@ -278,8 +297,10 @@ class RangeReader:
             yield from gatherer.flush()
 
     def _assign_at(self, offset: int) -> None:
-        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
-        self._consumer.seek(self._wanted.tp, offset)
+        tp, until, epoch = self._wanted.tp, self._wanted.until, self._wanted.epoch
+        end = until if epoch < 0 else OffsetAndMetadata(until, leader_epoch=epoch)
+        self._consumer.assign([tp], until={tp: end})
+        self._consumer.seek(tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
         """Return the records, or the error that prevented them; raise errors that won't pass."""
@@ -328,32 +349,62 @@ class RangeReader:
     def _goes_on(self, at: int) -> bool:
         """Return whether reading continues after a partition returned nothing for pollTimeoutMs.
 
-        It doesn't if the topic was recreated, or if the log no longer contains the offset. With a
-        short pollTimeoutMs, the client may not have noticed this yet. Raises if rows may not be
-        lost.
+        It does if the log no longer contains the offset and that may be lost, or while it is in
+        doubt. With a short pollTimeoutMs, the client may not have noticed yet that the topic was
+        recreated, or that the log is another one. Raises if rows may not be lost.
         """
-        tp, until = self._wanted.tp, self._wanted.until
+        tp = self._wanted.tp
         try:
             described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
-            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
-            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+            begin, end, _ = self._log()
         except KafkaError as error:
             _pass_on_unless_retriable(error)
             return False
         if not self._is_planned_topic(described.topic_id):
-            self._consumer.seek(tp, until)
+            self._consumer.seek(tp, self._wanted.until)
             return True
-        if not begin <= at <= end:
-            lost = OffsetOutOfRangeError(f"{tp} at {at}")
-            return self._skip_lost(at, lost) is None
-        if at < end or self._options.fail_on_data_loss:
+        if begin <= at < end:
             return False
-        logger.warning(
-            "%s: the log has offsets %d to %d, but the range ends at %d; skipping to its end "
-            "because failOnDataLoss is false",
-            *(tp, begin, end, until),
-        )
-        self._consumer.seek(tp, until)
+        lost = OffsetOutOfRangeError(f"{tp} at {at}")
+        return self._skip_lost(at, lost, ends_here=at == end) is None or self._is_doubtful
+
+    def _log(self) -> tuple[int, int, int]:
+        """Return beginning and end of the log, and the epoch of the leader that returned the end.
+
+        No leader is asked that is older than the range (R-ID-6).
+        """
+        tp = self._wanted.tp
+        known = {tp: (self._newest_epoch, self._topic_id)}
+        found = LogEnds(self._consumer).ends(known, PROBE_S)[tp]
+        begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
+        return begin, found.offset, found.leader_epoch
+
+    def _is_believed(self, leader_epoch: int) -> bool:
+        """Return whether a leader can judge the range: it was elected later, or others know it.
+
+        If the range has no epoch, the loss must be seen for a while, and a second broker must name
+        the same leader epoch.
+        """
+        if not 0 <= self._wanted.epoch <= leader_epoch:
+            self._is_doubtful = not self._is_agreed(self._topic_ids(), leader_epoch)
+            return not self._is_doubtful
+        return True
+
+    def _topic_ids(self) -> dict[str, str]:
+        return {} if self._topic_id is None else {self._wanted.tp.topic: self._topic_id}
+
+    def _is_agreed(self, topic_ids: Mapping[str, str], leader_epoch: int | None) -> bool:
+        """Return whether the doubt lasted long enough and a second broker says the same."""
+        if not self._doubt.settled():
+            return False
+        tp = self._wanted.tp
+        epochs = {} if leader_epoch is None else {tp: leader_epoch}
+        try:
+            check_agreement(self._consumer, [tp], topic_ids, epochs, PROBE_S)
+        except DisagreementError as other:
+            self._newest_epoch = max(self._newest_epoch, other.newer.get(tp, -1))
+            self._log()  # so the client leaves the earlier leader
+            return False
         return True
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
@@ -366,6 +417,7 @@ class RangeReader:
         now = described or known_topic_id(self._consumer, topic)
         if self._topic_id is None or now in (None, self._topic_id):
             return True
+        now = self._confirmed_topic_id()
         text = (
             f"topic {topic} was deleted and recreated while the query ran: it was planned with "
             f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
@@ -379,27 +431,59 @@ class RangeReader:
         )
         return False
 
-    def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> KafkaError | None:
+    def _confirmed_topic_id(self) -> str:
+        """Return the other id under which the cluster knows the topic now.
+
+        A broker that was frozen still names the topic before. Raises `NoProgressError` if brokers
+        don't agree on another id: the next attempt has a new client.
+        """
+        tp, begun = self._wanted.tp, self._clock.now()
+        while True:
+            try:
+                found = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
+                there = any(one.partition == tp.partition for one in found.partitions)
+                if found.topic_id not in (None, self._topic_id) and self._is_agreed(
+                    {tp.topic: found.topic_id or ""}, -1 if there else None
+                ):
+                    return found.topic_id or ""
+            except KafkaError as error:
+                _pass_on_unless_retriable(error)
+            if self._clock.now() - begun > 3 * CONFIRM_S:
+                raise NoProgressError(
+                    f"brokers name different ids of topic {tp.topic}, which was planned with id "
+                    f"{self._topic_id}\n{self._consumer.explain()}"
+                )
+            self._clock.pause(POLL_S)
+
+    def _skip_lost(
+        self, at: int, cause: OffsetOutOfRangeError, *, ends_here: bool = False
+    ) -> KafkaError | None:
         """Continue at the beginning of the log, if losing the records before it is allowed.
 
-        Returns the error if the cluster doesn't report the beginning: the next poll leads here
-        again.
+        Returns the error if the cluster doesn't report the beginning, or while the loss is in
+        doubt: the next poll leads here again. `ends_here`: the log ends at the offset, for long.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():
             self._consumer.seek(tp, until)
             return None
+        if isinstance(cause, LogTruncationError) and self._wanted.epoch >= 0:
+            self._end_at_divergence(at, cause)
+            return None
+        cut = isinstance(cause, LogTruncationError)
+        self._is_doubtful = False
         try:
-            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
-            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+            begin, end, leader_epoch = self._log()
+            # A leader that had only just taken over, or an older one; the next fetch will do.
+            older = 0 <= leader_epoch < self._wanted.epoch
+            late = begin <= at <= end and not (cut or ends_here or older)
+            if late or not (cut or self._is_believed(leader_epoch)):
+                self._clock.pause(PAUSE_S if late else POLL_S)
+                return cause
         except KafkaError as error:
             _pass_on_unless_retriable(error)
             self._clock.pause(PAUSE_S)
             return error
-        cut = isinstance(cause, LogTruncationError)
-        if begin <= at <= end and not cut:
-            self._clock.pause(PAUSE_S)
-            return cause  # a leader that had only just taken over; the next fetch will do
         wanted = f"the range {self._wanted.start} to {until}"
         text = (
             f"{tp}: the log was truncated by an unclean leader election while {wanted} was read; "
@@ -408,12 +492,34 @@ class RangeReader:
             else f"{tp}: offset {at} of {wanted} isn't in the log, which has offsets {begin} to "
             f"{end} (OFFSET_OUT_OF_RANGE)"
         )
+        if older:
+            text = with_lower_epoch(tp, self._wanted.epoch, leader_epoch)
         if self._options.fail_on_data_loss:
+            if ends_here:
+                return cause  # perhaps not a loss: the leader has no such records, and no error
             raise DataLossError([text]) from cause
-        goal = min(max(begin, at), until) if at <= end else until
+        goal = until if at > end or ends_here or older else min(max(begin, at), until)
         logger.warning("%s; continuing at offset %d because failOnDataLoss is false", text, goal)
         self._assign_at(goal)
         return None
+
+    def _end_at_divergence(self, at: int, cause: LogTruncationError) -> None:
+        """End the range where the log diverges from the planned one, if a loss is allowed.
+
+        The next batch of the query starts there, with the records that the log has now. The last
+        range of a query reads them itself.
+        """
+        wanted = self._wanted
+        begin = max(wanted.start, cause.divergent_offset or 0)
+        text = lost_in_election(wanted.tp, begin, wanted.until)
+        if self._options.fail_on_data_loss:
+            raise DataLossError([text]) from cause
+        logger.warning("%s; continuing because failOnDataLoss is false", text)
+        if self._is_last:
+            self._wanted = replace(wanted, epoch=-1)
+        else:
+            self._wanted = replace(wanted, until=max(at, begin))
+        self._assign_at(at)
 
 
 def _pass_on_unless_retriable(error: KafkaError) -> None:

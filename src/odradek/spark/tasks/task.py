@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan
 from odradek.spark.options.source_options import SourceOptions
@@ -85,6 +86,22 @@ def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartiti
     return found
 
 
+class Doubts:
+    """The doubt about lost records that all ranges of a batch share in one worker."""
+
+    def __init__(self) -> None:
+        self._batch: tuple[str | None, str | None] | None = None
+        self._doubt: Doubt | None = None
+
+    def of_batch(self, options: SourceOptions, clock: SystemClock) -> Doubt:
+        """Return the doubt of the running batch."""
+        batch = _property(QUERY_ID), _property(BATCH_ID)
+        if self._doubt is None or batch != self._batch:
+            self._batch, self._doubt = batch, Doubt(options, clock)
+        return self._doubt
+
+
+_DOUBTS = Doubts()
 _OLD_PLANS = OldPlans()
 
 
@@ -154,7 +171,11 @@ def _read_range(
         consumer = clients.connect(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.decoded_types()), arrow_schema(schema)
     clock = SystemClock()
-    reader = RangeReader(consumer, wanted, partition.topic_id, options, clock)
+    reader = RangeReader(
+        *(consumer, wanted, partition.topic_id, options, clock),
+        is_last=partition.share is not None,
+        doubt=_DOUBTS.of_batch(options, clock),
+    )
     begun = clock.date_ms()
     try:
         decoders = decoders_of(options, columns, target)

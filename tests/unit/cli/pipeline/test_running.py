@@ -354,3 +354,26 @@ def test_the_demo_writes_no_setting_into_its_spec(tmp_path: Path) -> None:
     assert "hunter2" not in path.read_text()
     options = parse(read(path, variables)).sources["flights"].options
     assert options["kafka.sasl.password"].reveal() == "hunter2: and #more"
+
+
+def test_a_flow_that_something_else_stopped_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy, stopped = Query((False, "", 3)), Query((False, "", 3))
+    stopped.stop()
+    queries = Queries({"busy": busy, "stopped": stopped}, JsonLines())
+    assert queries.vanished({"busy", "stopped"}) == {"stopped"}
+    assert queries.vanished(set()) == set()  # it has read all that it was to read
+    failed = Query((False, "", 3), error="oh")
+    assert Queries({"failed": failed}, JsonLines()).vanished({"failed"}) == set()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").touch()
+    unfinished = Queries({"stopped": stopped}, JsonLines(), {"stopped": str(tmp_path)})
+    assert unfinished.vanished(set()) == {"stopped"}
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "4").touch()
+    assert unfinished.vanished(set()) == set()
+    running = Running(pipeline(), JsonLines(), Stop(), log=None, stop_timeout=1.0)
+    running._vanished = {"stopped"}
+    assert running._ended(queries) == 1
+    assert "something else stopped its query" in capsys.readouterr().out

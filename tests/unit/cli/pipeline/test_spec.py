@@ -341,3 +341,26 @@ def test_numbers_that_python_refuses_are_told_like_any_fault(tmp_path: Path, tex
         SpecError, match=r"spec\.yml isn't YAML: it contains an escape or a version"
     ):
         parsed(tmp_path, text)
+
+
+def test_two_sinks_have_two_checkpoints(tmp_path: Path) -> None:
+    more = """
+  first:
+    from: landed
+    format: parquet
+    options: {path: one, checkpointLocation: state/x/../both}
+  second:
+    from: landed
+    format: parquet
+    options: {path: two, checkpointLocation: state/both/}
+  third:
+    from: landed
+    format: parquet
+    options: {path: three, checkpointLocation: state/checkpoints/files}
+"""
+    found = problems(tmp_path, GOOD + more.lstrip("\n"))
+    assert ["is the checkpoint of sink" in text for text in found] == [True, True]
+    assert "sink second" in found[0]
+    assert "sink first" in found[0]
+    assert "sink third" in found[1]
+    assert "sink files" in found[1]

@@ -40,11 +40,11 @@ def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
     s.assign([A], {})
     s.seek(A, 0)
     assert s.get(A).worth_asking(most) == most
-    s.assign([A], {A: 100})
+    s.assign([A], {A: (100, -1)})
     state = s.get(A)
     assert state.worth_asking(most) == LEAST_ASKED
     assert state.worth_asking(1000) == 1000  # the caller's limit counts
-    s.assign([A], {A: 1_000_000})
+    s.assign([A], {A: (1_000_000, -1)})
     assert state.worth_asking(most) == most
     state.offset_bytes = 4.0  # as an answer has shown
     assert state.worth_asking(most) == 5_000_000
@@ -56,7 +56,7 @@ def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
 
 def test_until_ends_what_is_wanted() -> None:
     s = subscription()
-    s.assign([A], {A: 10})
+    s.assign([A], {A: (10, -1)})
     assert not s.finished()  # no position yet
     s.seek(A, 9)
     assert s.get(A).wants_fetch()
@@ -114,7 +114,7 @@ def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
     with pytest.raises(ConfigurationError):
         s.assign([bad], {})
     with pytest.raises(ConfigurationError, match="t-1"):
-        s.assign([A], {B: 5})
+        s.assign([A], {B: (5, -1)})
     s.assign([A], {})
     with pytest.raises(ConfigurationError, match="-1"):
         s.seek(A, -1)

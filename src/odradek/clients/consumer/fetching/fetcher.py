@@ -383,14 +383,14 @@ class Fetcher:
                 topic is None
                 or partition is None
                 or broker is None
-                or (partition.leader_epoch < state.fetch_epoch and self._older(state, topic))
+                or (partition.leader_epoch < state.known_epoch and self._older(state, topic))
             ):
                 self._due = True
                 self._leaderless(state, partition, now)
             elif topic.topic_id == state.topic_id or self._same_topic(state, topic, partition, now):
                 as_before = partition.leader_epoch == state.checked_under
                 if not as_before and to_be_checked(state, partition):
-                    if state.fetch_epoch >= 0 or made_anew(state, partition.leader_epoch):
+                    if state.known_epoch >= 0 or made_anew(state, partition.leader_epoch):
                         unchecked.append((state, partition))
                         continue
                     state.checked(partition.leader_epoch)
@@ -407,7 +407,7 @@ class Fetcher:
         if state.topic_id not in (NO_ID, topic.topic_id) and topic.topic_id != NO_ID:
             return False  # another topic, with separate epochs
         metadata = self._metadata
-        return metadata.is_older(state.partition, state.fetch_epoch, state.topic_id)
+        return metadata.is_older(state.partition, state.known_epoch, state.topic_id)
 
     def _leaderless(self, state: PartitionState, partition: Partition | None, now: float) -> None:
         metadata = self._metadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from odradek.clients.any_broker import Brokers
@@ -24,6 +24,7 @@ from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import ASIDE, Connection
+from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message
 from odradek.protocol.messages.list_offsets import (
@@ -46,12 +47,16 @@ class ListedOffset(NamedTuple):
 
 
 Found = Callable[[TopicPartition, "ListedOffset | KafkaError"], None]
+Row = tuple[TopicPartition, int, ListedOffset]
+"""A partition of a response, with its error code (0: none) and its result."""
 
 _Asked = tuple[Completion[Message], Connection, list[TopicPartition]]
 
 
 class ListOffsetsCall:
     """One call for any number of partitions."""
+
+    api = "ListOffsets"
 
     def __init__(
         self,
@@ -169,6 +174,18 @@ class ListOffsetsCall:
         self, connection: Connection, parts: list[tuple[TopicPartition, Partition]], now: float
     ) -> None:
         network = self._network
+        try:
+            reply = network.send(connection, self._body(parts), now)
+        except KafkaError as error:
+            if connection.purpose == ASIDE:
+                network.fail(connection, error, now)
+                return
+            for wanted, _ in parts:
+                self._give(wanted, error)
+            return
+        self._asked[connection.address] = (reply, connection, [p for p, _ in parts])
+
+    def _body(self, parts: list[tuple[TopicPartition, Partition]]) -> AnyRequest:
         topics: dict[str, ListOffsetsTopic] = {}
         for wanted, partition in parts:
             topic = topics.setdefault(wanted.topic, ListOffsetsTopic(name=wanted.topic))
@@ -179,24 +196,21 @@ class ListOffsetsCall:
                     timestamp=self._left[wanted],
                 )
             )
-        body = ListOffsetsRequest(
+        return ListOffsetsRequest(
             replica_id=_REPLICA_ID,
             isolation_level=self._isolation,
             topics=list(topics.values()),
-            timeout_ms=int(network.request_timeout * 1000),
+            timeout_ms=int(self._network.request_timeout * 1000),
         )
-        try:
-            reply = network.send(connection, body, now)
-        except KafkaError as error:
-            if connection.purpose == ASIDE:
-                network.fail(connection, error, now)
-                return
-            for wanted, _ in parts:
-                self._give(wanted, error)
-            return
-        self._asked[connection.address] = (reply, connection, [p for p, _ in parts])
 
     # Answers
+
+    def _rows(self, response: Message) -> Iterator[Row]:
+        """Return the results of a response."""
+        for topic in cast("ListOffsetsResponse", response).topics:
+            for p in topic.partitions:
+                found = ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+                yield TopicPartition(topic.name, p.partition_index), p.error_code, found
 
     def _take_answers(self, now: float) -> None:
         for address, (reply, connection, partitions) in list(self._asked.items()):
@@ -211,8 +225,7 @@ class ListOffsetsCall:
                 if reply.error is not None:
                     self._failed(partitions, reply.error, address, now)
                 else:
-                    response = cast("ListOffsetsResponse", reply.result())
-                    self._take(partitions, response, address, now)
+                    self._take(partitions, reply.result(), address, now)
             elif connection.suspect:
                 self._reasons.update(dict.fromkeys(partitions, f"no response from {address}"))
 
@@ -224,8 +237,7 @@ class ListOffsetsCall:
         """
         if reply.error is not None:
             return aside.ended
-        response = cast("ListOffsetsResponse", reply.result())
-        codes = {p.error_code for t in response.topics for p in t.partitions}
+        codes = {code for _, code, _ in self._rows(reply.result())}
         if not any(code and error_for(code).retriable for code in codes):
             return False
         error = DisconnectedError(f"{aside.address} isn't the leader on this connection")
@@ -250,27 +262,22 @@ class ListOffsetsCall:
     def _take(
         self,
         asked: list[TopicPartition],
-        response: ListOffsetsResponse,
+        response: Message,
         address: Address,
         now: float,
     ) -> None:
-        answers = {
-            TopicPartition(t.name, p.partition_index): p
-            for t in response.topics
-            for p in t.partitions
-        }
+        answers = {partition: (code, found) for partition, code, found in self._rows(response)}
         for partition in asked:
-            answer = answers.get(partition)
-            if answer is None:
+            if partition not in answers:
                 self._retry([partition], "missing from the response", now)
-            elif answer.error_code:
-                error = error_for(answer.error_code, f"ListOffsets of {partition}")
+                continue
+            code, found = answers[partition]
+            if code:
+                error = error_for(code, f"{self.api} of {partition}")
                 error.needing("DESCRIBE", partition.topic)
                 self._failed([partition], error, address, now)
             else:
-                self._give(
-                    partition, ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch)
-                )
+                self._give(partition, found)
 
     def _give(self, partition: TopicPartition, result: ListedOffset | KafkaError) -> None:
         del self._left[partition]
@@ -301,7 +308,7 @@ class ListOffsetsCall:
             self._engine.events.emit(
                 now,
                 "retry",
-                what="ListOffsets",
+                what=self.api,
                 error=text,
                 attempt=self._backoff.failures,
                 backoff=round(self._not_before - now, 6),
@@ -314,6 +321,7 @@ def list_offsets(
     wanted: Mapping[TopicPartition, int],
     isolation: int,
     deadline: float,
+    kind: type[ListOffsetsCall] = ListOffsetsCall,
 ) -> Flow[dict[TopicPartition, ListedOffset]]:
     """All offsets, or the first error."""
     for partition in wanted:
@@ -327,7 +335,7 @@ def list_offsets(
         else:
             found[partition] = result
 
-    call = ListOffsetsCall(
+    call = kind(
         *(brokers, missing, wanted, take),
         isolation=isolation,
         deadline=deadline,

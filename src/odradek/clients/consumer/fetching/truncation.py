@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.consumer.fetching.epoch_ends import REPLICA_ID, is_supported
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.clients.consumer.subscription_state import EARLIEST, NONE, SubscriptionState
@@ -40,9 +41,6 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 
 logger = logging.getLogger("odradek.consumer")
 
-FIRST_VERSION_FOR_CONSUMERS = 3
-"""Before it, a client needed permissions on the whole cluster."""
-_REPLICA_ID = -1  # an ordinary client
 WHOSE_AGAIN = 1.0
 """Seconds until the client checks again whether a leader belongs to its cluster."""
 
@@ -69,13 +67,15 @@ class Question(NamedTuple):
     generation: int
     offset: int
     epoch: int
-    """Of the record before the offset."""
+    """Of the record before the offset; of the log that had all offsets before it, for an end."""
+    ends: bool
+    """Whether the offset is where reading is to end."""
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
     """Return whether no request was sent under the leader's epoch yet."""
     epoch = partition.leader_epoch
-    return epoch > state.checked_under or made_anew(state, epoch)
+    return epoch > max(state.checked_under, state.until_epoch) or made_anew(state, epoch)
 
 
 def made_anew(state: PartitionState, epoch: int) -> bool:
@@ -83,7 +83,7 @@ def made_anew(state: PartitionState, epoch: int) -> bool:
 
     Outdated metadata isn't applied (R-ID-4), and the leader itself knows its epoch.
     """
-    return 0 <= epoch < max(state.checked_under, state.fetch_epoch)
+    return 0 <= epoch < max(state.checked_under, state.known_epoch)
 
 
 class TruncationCheck:
@@ -120,12 +120,14 @@ class TruncationCheck:
             leader = snapshot.brokers.get(partition.leader)
             if leader is None or state.fetch_offset is None:
                 continue
+            ends = state.until_epoch >= 0
             question = Question(
                 leader.address,
                 partition.leader_epoch,
                 state.generation,
-                state.fetch_offset,
-                state.fetch_epoch,
+                state.until if ends else state.fetch_offset,
+                state.until_epoch if ends else state.fetch_epoch,
+                ends,
             )
             asked = self._asked.get(state)
             # After a seek, the leader is asked again when it has answered: an application that
@@ -148,8 +150,7 @@ class TruncationCheck:
         self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
     ) -> bool:
         """Ask a leader; return False if that is impossible, so that nothing more is waited for."""
-        _, newest = connection.versions.get(OffsetForLeaderEpochRequest.API_KEY, (0, -1))
-        if newest < FIRST_VERSION_FOR_CONSUMERS:
+        if not is_supported(connection):
             for state, question in parts:
                 if made_anew(state, question.leader_epoch):
                     self.began_anew(state, question.leader_epoch)
@@ -164,7 +165,7 @@ class TruncationCheck:
                 OffsetForLeaderPartition(number, question.leader_epoch, question.epoch)
             )
             self._asked[state] = question
-        body = OffsetForLeaderEpochRequest(_REPLICA_ID, list(topics.values()))
+        body = OffsetForLeaderEpochRequest(REPLICA_ID, list(topics.values()))
         reply = self._network.send(connection, body, now)
         reply.when_done(lambda done: self._answered(parts, done))
         return True
@@ -234,9 +235,12 @@ class TruncationCheck:
             return
         position = state.position
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
-        if known and answer.end_offset >= question.offset:
+        if (known and answer.end_offset >= question.offset) or (question.ends and not known):
+            # Logs in the format before Kafka 0.11 have no epochs, which would always differ.
             state.backoff.succeeded()
             self._good(state, question)
+        elif question.ends:
+            self._cut(state, question, answer, now)
         elif known and position is not None and answer.end_offset >= position:
             # Only prefetched records are missing. They are fetched again from the position on, once
             # the position itself has been checked.
@@ -248,6 +252,23 @@ class TruncationCheck:
         else:
             self._truncated(state, answer if known else None, now)
         self._subscription.readable.notify()
+
+    def _cut(
+        self, state: PartitionState, question: Question, answer: EpochEndOffset, now: float
+    ) -> None:
+        """Report that the log no longer has all offsets up to the end of reading.
+
+        With a reset policy the consumer reads other records at these offsets instead; its position
+        is checked next.
+        """
+        at, where = state.partition, answer.end_offset
+        if self._subscription.policy == NONE:
+            error = LogTruncationError(at, question.offset, question.epoch, where)
+            self._subscription.fail(state, error, now)
+            return
+        logger.warning("%s: records from offset %d on were lost in an election", at, where)
+        state.read_until(question.offset)
+        self._subscription.touch()
 
     def _foreign(self, state: PartitionState, question: Question) -> bool:
         """Return whether an offset beyond the log's end belongs to an earlier topic.
@@ -275,7 +296,8 @@ class TruncationCheck:
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
-            state.checked(epoch)
+            if state.until_epoch < 0:  # else the range isn't in this log, whatever its offsets are
+                state.checked(epoch)
             self._out_of_range(state)
 
     def _truncated(self, state: PartitionState, answer: EpochEndOffset | None, now: float) -> None:

@@ -1,0 +1,66 @@
+"""Compare positions with the current logs, for Spark's driver.
+
+In: a consumer, and positions with their leader epochs. Out: log ends with the leaders' epochs, and
+where the logs diverge from the positions. Must not: move a position, or be exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+    from odradek.clients.consumer.fetching.offsets import ListedOffset
+    from odradek.clients.descriptions import TopicDescription
+    from odradek.common.types import TopicPartition
+
+KnownEpoch = tuple[int, str | None]
+"""The leader epoch of a position, -1 if unknown, and the id of its topic."""
+
+
+class LogEnds:
+    """Calls to the leaders of partitions, through the connections of a consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def ends(
+        self, epochs: Mapping[TopicPartition, KnownEpoch], timeout: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return the end of each log, with the epoch of the leader that answered.
+
+        `epochs`: for each partition the leader epoch of a position (-1: unknown) and its topic's
+        id. A leader of an older epoch isn't asked: it can't judge the position.
+        """
+        heard = {
+            tp: (epoch, UUID(topic_id).bytes if topic_id else bytes(16))
+            for tp, (epoch, topic_id) in epochs.items()
+        }
+        engine = self._consumer._engine  # noqa: SLF001 - both are of this package
+        return self._consumer._call(  # noqa: SLF001
+            lambda deadline: engine.log_ends(heard, deadline), timeout, "end offsets"
+        )
+
+    def descriptions(
+        self, topics: Collection[str], timeout: float
+    ) -> tuple[int, list[dict[str, TopicDescription | None]]]:
+        """Return the number of brokers, and the descriptions of topics by each that answers.
+
+        None for a topic that a broker doesn't know.
+        """
+        engine = self._consumer._engine  # noqa: SLF001
+        return self._consumer._call(  # noqa: SLF001
+            lambda deadline: engine.descriptions_by_each(topics, deadline),
+            *(timeout, "descriptions of topics by each broker"),
+        )
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return where the records up to each leader epoch end; -1 if the leader doesn't know."""
+        engine = self._consumer._engine  # noqa: SLF001
+        return self._consumer._call(  # noqa: SLF001
+            lambda deadline: engine.epoch_ends(epochs, deadline), timeout, "ends of leader epochs"
+        )

@@ -1,0 +1,91 @@
+"""Ask several brokers for their metadata before a loss is believed (R-ID-6).
+
+In: partitions, and what one broker said about their topic ids and leader epochs. Out: whether other
+brokers say the same. A broker that was frozen or cut off describes deleted topics and earlier
+leaders until it hears from its controller, and its log ends too early. Must not: wait; the caller
+looks several times, for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.api.log_ends import LogEnds
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.offsets import Positions
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+    from odradek.clients.descriptions import TopicDescription
+
+ENOUGH = 2
+"""Number of brokers that must agree, where the cluster has as many."""
+ANSWER_S = 3.0
+"""Timeout of their answers: a broker that is down holds up the others' result."""
+
+
+class DisagreementError(Exception):
+    """Brokers know newer leaders, or other topics, than those that reported a loss."""
+
+    def __init__(self, newer: Positions) -> None:
+        super().__init__(newer)
+        self.newer = newer
+        """Leader epochs above the reported ones, by partition."""
+
+
+def check_agreement(
+    consumer: Consumer,
+    doubtful: Collection[TopicPartition],
+    topic_ids: Mapping[str, str],
+    epochs: Positions,
+    timeout: float,
+) -> None:
+    """Raise unless two brokers, or the only one, describe these partitions as stated.
+
+    `epochs`: the leader epochs (-1: unknown) of the partitions that exist. Raises
+    `DisagreementError`, and `KafkaTimeoutError` if too few brokers answer.
+    """
+    if not doubtful:
+        return
+    names = {tp.topic for tp in doubtful}
+    brokers, views = LogEnds(consumer).descriptions(names, min(timeout, ANSWER_S))
+    newer: dict[TopicPartition, int] = {}
+    agreeing = 0
+    for view in views:
+        found = {tp: _leader_epoch(tp, view[tp.topic], topic_ids) for tp in doubtful}
+        agreeing += all(_are_equal(found[tp], epochs.get(tp)) for tp in doubtful)
+        for tp, epoch in found.items():
+            if epoch is not None and -1 < epochs.get(tp, -1) < epoch:
+                newer[tp] = max(epoch, newer.get(tp, -1))
+    enough = min(ENOUGH, brokers)
+    if agreeing >= enough and not newer:
+        return
+    if len(views) < enough:
+        raise KafkaTimeoutError(
+            f"only {len(views)} of {brokers} brokers answered when {', '.join(sorted(names))} "
+            "seemed to have lost records; a second broker must confirm it"
+        )
+    raise DisagreementError(newer)
+
+
+OTHER_TOPIC = -2
+"""In place of a leader epoch: the broker has another topic of this name."""
+
+
+def _leader_epoch(
+    tp: TopicPartition, topic: TopicDescription | None, topic_ids: Mapping[str, str]
+) -> int | None:
+    """Return the leader epoch that a broker reports; None if it has no such partition."""
+    if topic is None:
+        return None
+    if topic.topic_id is not None and topic.topic_id != topic_ids.get(tp.topic, topic.topic_id):
+        return OTHER_TOPIC
+    return next((p.leader_epoch for p in topic.partitions if p.partition == tp.partition), None)
+
+
+def _are_equal(found: int | None, stated: int | None) -> bool:
+    if found is None or stated is None or OTHER_TOPIC in (found, stated):
+        return found is stated
+    return found == stated or -1 in (found, stated)

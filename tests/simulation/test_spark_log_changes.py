@@ -1,0 +1,384 @@
+"""Change the log under a Spark query: unclean elections, leaders that were frozen (R-ID-4, R-ID-6).
+
+Each row is judged by its offset and value: with `failOnDataLoss=false` the query delivers each
+record of the final log once, besides records that were lost after they were read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.test_spark_driver import Driver
+
+from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.disturbances import (
+    delete_records,
+    limit,
+    recreate_topic,
+    unclean_election,
+)
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
+from odradek.spark.options.source_options import STREAM, parse_options
+from odradek.spark.problems import DataLossError
+from odradek.spark.tasks.reading import RangeReader
+from odradek.spark.values.schema import arrow_schema, full_schema
+from odradek.testing.simulated import KafkaSimulation
+
+TP = TopicPartition("t", 0)
+Row = tuple[int, bytes | None]
+
+
+class Query:
+    """A streaming query: its driver, a worker that keeps its client, and its journal."""
+
+    def __init__(self, simulation: KafkaSimulation, **options: str) -> None:
+        self.simulation = simulation
+        self.driver = Driver(simulation)
+        self.given = {"startingOffsets": "earliest", **options}
+        self.tracker: OffsetTracker = self.driver.tracker(**self.given)
+        servers = {"kafka.bootstrap.servers": simulation.bootstrap_servers, "subscribe": "t"}
+        self.options = parse_options({**servers, **self.given}, STREAM)
+        self.worker = self.new_worker()
+        self.offset: dict[str, Any] = dict(SENTINEL)
+        self.rows: list[Row] = []
+
+    def new_worker(self, **config: Any) -> Any:
+        return self.simulation.consumer({"auto.offset.reset": "none", **config})
+
+    def restart(self) -> None:
+        """A new driver and a new worker continue from the journal."""
+        self.restart_driver()
+        self.worker = self.new_worker()
+
+    def restart_driver(self) -> None:
+        self.tracker.stop()
+        self.tracker = self.driver.tracker(**self.given)
+
+    def journal(self) -> dict[str, Any]:
+        """The end of the next batch, as Spark writes it."""
+        found: dict[str, Any] = json.loads(json.dumps(self.tracker.latest(self.offset)))
+        return found
+
+    def read(self, plan: BatchPlan) -> list[Row]:
+        found: list[Row] = []
+        for wanted in plan.ranges:
+            found += self.task(wanted, plan.topic_ids.get(wanted.tp.topic))
+        return found
+
+    def task(self, wanted: KafkaOffsetRange, topic_id: str | None) -> list[Row]:
+        reader = RangeReader(self.worker, wanted, topic_id, self.options, self.driver)
+        full = arrow_schema(full_schema(include_headers=False))
+        target = pa.schema([full.field("offset"), full.field("value")])
+        rows = [r for b in reader.batches(("offset", "value"), target) for r in b.to_pylist()]
+        self.worker.assign([])
+        return [(row["offset"], row["value"]) for row in rows]
+
+    def finish(self, end: dict[str, Any]) -> list[Row]:
+        """Run a journalled batch to its end."""
+        found = self.read(self.tracker.plan(self.offset, end))
+        self.rows += found
+        self.offset = end
+        self.simulation.advance(1.0)
+        return found
+
+    def batch(self) -> list[Row]:
+        end = self.journal()
+        return self.finish(end) if end != self.offset else []
+
+
+def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
+    for n in range(count):
+        simulation.send("t", f"{word} {n}".encode()).result(60)
+
+
+def cut(simulation: KafkaSimulation, lost: int, refill: int) -> None:
+    """Lose the newest records, and write others at their offsets."""
+    unclean_election(simulation.cluster, "t", 0, lost)
+    simulation.advance(1.0)
+    wrote(simulation, "new", refill)
+    simulation.advance(1.0)
+
+
+def log(simulation: KafkaSimulation) -> list[Row]:
+    return [(row[0], row[4]) for row in simulation.cluster.records("t", 0)]
+
+
+@pytest.fixture
+def simulation() -> Any:
+    with KafkaSimulation(brokers=3) as made:
+        made.create_topic("t", partitions=1)
+        yield made
+
+
+# -- unclean elections ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_records_that_replace_read_ones_are_a_loss(
+    simulation: KafkaSimulation, restarts: bool
+) -> None:
+    query = Query(simulation)
+    wrote(simulation, "old", 100)
+    query.batch()
+    cut(simulation, 40, 60)
+    if restarts:
+        query.restart()
+    begun = simulation.now
+    with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets.*OFFSET_OUT_OF_RANGE"):
+        query.batch()
+    assert simulation.now - begun < 5  # a leader of a newer epoch is believed at once
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_records_that_replace_read_ones_are_read_where_loss_is_allowed(
+    simulation: KafkaSimulation, restarts: bool, caplog: Any
+) -> None:
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 100)
+    old = query.batch()
+    cut(simulation, 40, 60)
+    if restarts:
+        query.restart()
+    assert query.batch() == log(simulation)[60:]
+    assert old == [(n, f"old {n}".encode()) for n in range(100)]
+    assert "60 to 99 (40 offsets)" in caplog.text
+    assert query.batch() == []
+
+
+@pytest.mark.parametrize("refill", [0, 20, 60])
+def test_a_journalled_batch_reads_what_is_left_and_the_next_one_the_rest(
+    simulation: KafkaSimulation, refill: int, caplog: Any
+) -> None:
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 100)
+    end = query.journal()
+    cut(simulation, 40, refill)
+    query.restart()
+    assert query.finish(end) == log(simulation)[:60]
+    assert "60 to 99 (40 offsets)" in caplog.text
+    assert query.batch() == log(simulation)[60:]
+    wrote(simulation, "more", 5)
+    query.batch()
+    assert query.rows == log(simulation)
+
+
+def test_a_journalled_batch_whose_records_were_replaced_fails(simulation: KafkaSimulation) -> None:
+    query = Query(simulation)
+    wrote(simulation, "old", 100)
+    end = query.journal()
+    plan = query.tracker.plan(query.offset, end)
+    assert len(query.read(plan)) == 100  # the first attempt, which dies
+    cut(simulation, 40, 60)
+    with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets"):
+        query.read(plan)
+    query.restart()
+    with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets"):
+        query.finish(end)
+
+
+def test_a_limited_batch_starts_again_where_the_log_changed(simulation: KafkaSimulation) -> None:
+    query = Query(simulation, failOnDataLoss="false", maxOffsetsPerTrigger="25")
+    wrote(simulation, "old", 100)
+    for _ in range(3):
+        query.batch()
+    cut(simulation, 40, 60)
+    while query.batch():
+        pass
+    assert query.rows[:75] == [(n, f"old {n}".encode()) for n in range(75)]
+    assert query.rows[75:] == log(simulation)[60:]
+
+
+def test_an_election_without_loss_plans_no_batch_and_asks_once(
+    simulation: KafkaSimulation,
+) -> None:
+    query = Query(simulation)
+    wrote(simulation, "old", 20)
+    query.batch()
+    asked = 0
+    for _ in range(3):
+        simulation.cluster.move_leader("t", 0)
+        simulation.advance(1.0)
+        for _ in range(3):
+            assert query.journal() == query.offset
+            simulation.advance(1.0)
+        brokers = simulation.cluster.brokers.values()
+        before, asked = asked, sum(b.requests["OffsetForLeaderEpoch"] for b in brokers)
+        assert asked == before + 1
+    wrote(simulation, "more", 5)
+    assert query.batch() == log(simulation)[20:]
+
+
+def test_two_losses_are_told_apart(simulation: KafkaSimulation, caplog: Any) -> None:
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 100)
+    query.batch()
+    cut(simulation, 40, 60)
+    end = query.journal()
+    cut(simulation, 80, 90)  # before the batch that reads the new records
+    query.restart()
+    assert query.finish(end) == []
+    assert query.batch() == log(simulation)[40:]
+    assert "60 to 99 (40 offsets)" in caplog.text
+    assert "40 to 119 (80 offsets)" in caplog.text
+
+
+def test_a_checkpoint_without_epochs_continues(simulation: KafkaSimulation) -> None:
+    query = Query(simulation)
+    wrote(simulation, "old", 20)
+    query.batch()
+    epochs = query.offset.pop("epoch")
+    assert epochs == {"t": {"0": 0}}
+    query.restart()
+    assert query.batch() == []
+    wrote(simulation, "more", 5)
+    assert query.batch() == log(simulation)[20:]
+    assert query.offset["epoch"] == epochs
+
+
+# -- leaders that were frozen -------------------------------------------------------------------
+
+
+class Frozen:
+    """Offsets 0 to 99 are old; the leader is cut off, and 50 more come under the next one."""
+
+    def __init__(self, simulation: KafkaSimulation) -> None:
+        self.simulation, self.cluster = simulation, simulation.cluster
+        wrote(simulation, "old", 100)
+        leader = self.cluster.leader("t", 0)
+        assert leader is not None
+        self.zombie: SimulatedBroker = leader
+
+    def fall(self) -> None:
+        self.cluster.zombie_leader(self.zombie.id)
+        self.simulation.advance(3.0)
+        assert self.cluster.leader("t", 0) is not self.zombie
+        wrote(self.simulation, "new", 50)
+        self.simulation.advance(1.0)
+
+    def there(self) -> dict[str, Any]:
+        """Clients that ask the zombie first."""
+        return {"bootstrap.servers": str(self.zombie.address)}
+
+    def away(self) -> dict[str, Any]:
+        """Clients that ask another broker first."""
+        others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
+        return {"bootstrap.servers": ",".join(map(str, others))}
+
+
+def without_epochs(offset: dict[str, Any]) -> dict[str, Any]:
+    """As a release before wrote it, or the JVM connector."""
+    return {name: value for name, value in offset.items() if name != "epoch"}
+
+
+@pytest.fixture
+def frozen(simulation: KafkaSimulation) -> Frozen:
+    return Frozen(simulation)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("poll_ms", ["120000", "512"])
+def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
+    frozen: Frozen, caplog: Any, fails: str, poll_ms: str, old: bool
+) -> None:
+    more = {"kafkaConsumer.pollTimeoutMs": poll_ms}
+    query = Query(frozen.simulation, failOnDataLoss=fails, **more)
+    query.worker = query.new_worker(**frozen.there())
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart_driver()
+    end = query.journal()
+    if old:
+        end = without_epochs(end)
+    assert query.finish(end) == log(frozen.simulation)[100:]
+    assert query.rows == log(frozen.simulation)
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
+    frozen: Frozen, caplog: Any, old: bool
+) -> None:
+    """Only that broker answers the driver at first."""
+    query = Query(frozen.simulation, failOnDataLoss="false")
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart_driver()
+    query.batch()
+    if old:
+        query.offset = without_epochs(query.offset)
+    query.driver.config = frozen.there()
+    query.driver.name = "alone"
+    for i, broker in frozen.cluster.brokers.items():
+        if broker is not frozen.zombie:
+            frozen.cluster.partition(i, "alone")
+    query.restart_driver()
+    for _ in range(3):
+        assert query.journal() == query.offset
+    frozen.cluster.heal()
+    frozen.simulation.advance(5.0)
+    assert query.batch() == []
+    wrote(frozen.simulation, "more", 5)
+    query.batch()
+    assert query.rows == log(frozen.simulation)
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_starting_offsets_are_not_judged_by_the_earlier_leader(
+    frozen: Frozen, caplog: Any, fails: str
+) -> None:
+    given = {"startingOffsets": '{"t":{"0":120}}', "failOnDataLoss": fails}
+    frozen.fall()
+    query = Query(frozen.simulation, **given)
+    query.driver.config = frozen.there()
+    query.restart_driver()
+    assert query.batch() == log(frozen.simulation)[120:]
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_records_that_aged_out_are_a_loss_that_is_believed(
+    simulation: KafkaSimulation, caplog: Any, old: bool
+) -> None:
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 100)
+    end = query.journal()
+    delete_records(simulation.cluster, "t", 0, 0.4)
+    begun = simulation.now
+    assert query.finish(without_epochs(end) if old else end) == log(simulation)[40:]
+    assert (simulation.now - begun >= 10) == old  # a leader of the range's epoch knows
+    assert "has offsets 40 to 100" in caplog.text
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_recreated_topic_without_topic_ids_is_a_loss(
+    simulation: KafkaSimulation, caplog: Any, replays: bool
+) -> None:
+    limit(simulation.cluster, "no topic ids")
+    for _ in range(3):
+        simulation.cluster.move_leader("t", 0)
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 20)
+    end = query.journal()
+    if not replays:
+        query.finish(end)
+    recreate_topic(simulation.cluster, "t")
+    simulation.advance(2.0)
+    wrote(simulation, "new", 50)
+    query.restart()
+    if replays:
+        assert query.finish(end) == []
+    found = [query.batch() for _ in range(3)]  # "nothing new" while the lower epoch is in doubt
+    assert [rows for rows in found if rows] == [log(simulation)]
+    assert "below epoch 3 of the query's offset" in caplog.text

@@ -1,0 +1,50 @@
+"""Two processes never write to one checkpoint."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.pipeline.lock import locked, resolved
+from odradek.common.errors import IllegalStateError
+
+HOLD = """
+import sys
+from odradek.cli.pipeline.lock import locked
+with locked([sys.argv[1]]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    place = str(tmp_path / "checkpoints" / "out")
+    command = [sys.executable, "-c", HOLD, place]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as first:  # type: ignore[call-overload]
+        assert first.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(IllegalStateError, match=rf"pid {first.pid}\).*{place}"),
+            locked([place]),
+        ):
+            pass
+        first.kill()
+        first.wait()
+    with locked([place]):
+        assert not (tmp_path / "checkpoints" / "out").exists()  # Spark creates it
+
+
+def test_ways_to_write_a_place_are_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    wanted = str((tmp_path / "there").resolve())
+    for place in (f"{tmp_path}/there/", f"{tmp_path}/x/../there", f"{tmp_path}/link"):
+        assert resolved(place) == resolved(f"file://{place}") == wanted
+    assert resolved("s3a://bucket/there/") == resolved("s3a://bucket/there")
+
+
+def test_places_on_other_machines_are_not_locked() -> None:
+    with locked(["s3a://bucket/there"]), locked(["s3a://bucket/there"]):
+        pass
