@@ -75,9 +75,9 @@ class ConsumerState(Facade[ConsumerEngine]):
         Here and in all other methods a (topic, partition) pair may replace a `TopicPartition`. A
         dict of offsets by partition sets the position of each, as `seek` does.
 
-        `until`: for each partition the first offset not to be returned. Records end exactly before
-        it, and `position()` is then at or after it, even across gaps from compaction and
-        transactions.
+        `until`: an end offset for each partition. Only records before it are returned, and a
+        partition is finished once `position()` is at or after it, even if compaction or
+        transactions left a gap there.
 
         A partition without a position starts at the group's committed offset, if there is a
         `group.id` and an offset, else where `auto.offset.reset` says. `by_duration:P7D` means the
@@ -106,7 +106,8 @@ class ConsumerState(Facade[ConsumerEngine]):
         a second connection.
 
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
-        and the application hasn't been notified yet. `pause` and `resume` do, too.
+        and the application hasn't been notified yet. `pause` and `resume` raise it in the same
+        cases.
         """
         self._calls.seek(tp, offset)
 
@@ -163,7 +164,7 @@ class ConsumerState(Facade[ConsumerEngine]):
     # The group
 
     def subscription(self) -> set[str]:
-        """Return the subscribed topics; for a pattern in a classic group, those that match now."""
+        """Return the subscribed topics, with those that a pattern matches now (classic groups)."""
         group = self._engine.group
         return set() if group is None else set(group.topics())
 
@@ -184,7 +185,7 @@ class ConsumerState(Facade[ConsumerEngine]):
     # The client
 
     def wakeup(self) -> None:
-        """Make the call that waits for records, or else the next one, raise `WakeupError`.
+        """Raise `WakeupError` in the call that waits for records, or else in the next such call.
 
         Affects `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
         records ends before its next record. No record is lost, and other calls such as `commit()`

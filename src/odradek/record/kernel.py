@@ -1335,7 +1335,7 @@ def reason(work: Decoder) -> str:
     if work.error == HEADER_NAME:
         return "a header has no name"
     if work.error == RECORD_END:
-        return f"a record ends {claimed:+} bytes from the end that its length states"
+        return f"the fields of a record end {claimed:+} bytes from its end"
     if work.error == TIMESTAMP:
         return "a timestamp doesn't fit into 64 bits"
     if work.error == BATCH_END:

@@ -189,9 +189,7 @@ def _walk(
             kept = out if keep and out.headers else None
             at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
-            raise b.BadBatchError(
-                f"a record ends {at - end:+} bytes from the end that its length states"
-            )
+            raise b.BadBatchError(f"the fields of a record end {at - end:+} bytes from its end")
         timestamp = header.max_timestamp if append_time else base_time + time_delta
         if not _INT64_MIN <= timestamp <= b.INT64_MAX:
             raise b.BadBatchError("a timestamp doesn't fit into 64 bits")

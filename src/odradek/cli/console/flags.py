@@ -156,8 +156,8 @@ Offset = Annotated[
 Until = Annotated[
     str | None,
     typer.Option(
-        help="Stop before this place, given as for --offset; end is the log's end at the start of "
-        "the command."
+        help="Stop before this offset or time, written as for --offset; end is the log's end when "
+        "the command starts."
     ),
 ]
 Exit = Annotated[bool, typer.Option("--exit", "-e", help="Same as --until end.")]

@@ -111,7 +111,7 @@ def resolve(
     ] = None,
     spec: Annotated[
         Path | None,
-        typer.Option(help="The pipeline that the query is of; it has the sink's options."),
+        typer.Option(help="The pipeline file of the query; the sink's options are read from it."),
     ] = None,
     bootstrap_server: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -128,7 +128,8 @@ def resolve(
     repeat: Annotated[
         bool,
         typer.Option(
-            "--repeat", help="Write the whole batch again; what is committed exists twice then."
+            "--repeat",
+            help="Write the whole batch again; rows that are already committed are duplicated.",
         ),
     ] = False,
     json: Json = False,

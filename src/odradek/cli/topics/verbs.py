@@ -201,7 +201,7 @@ def describe(
         for topic, partitions in shown
         for p in partitions
     ]
-    empty = "No such partitions." if only else "No topics found."
+    empty = "No matching partitions found." if only else "No topics found."
     told: list[ResultTable | str] = [] if only else [_heads_of(document)]
     return Result(
         {"topics": document}, [*told, ResultTable(heads, rows, empty)], failed | missing | hidden
@@ -296,7 +296,7 @@ def delete_records(
         table = ResultTable(("topic", "partition", "first offset", "would delete before"), rows)
         return Result({"dry_run": True, "would_delete": would}, [table], failed | refused)
     if offsets:
-        run.confirm(f"delete records for good: {words}")
+        run.confirm(f"delete records permanently: {words}")
     found, refused = run.each(lambda: run.admin.delete_records(offsets, run.left()))
     rows_left = [(at.topic, at.partition, first) for at, first in found.items()]
     document = [{"topic": t, "partition": p, "first_left": first} for t, p, first in rows_left]

@@ -10,7 +10,7 @@ from odradek.common.errors.kafka import ERRORS
 
 
 class ErrorCodes:
-    """Codes as class attributes: brokers' codes by Kafka's numbers, librdkafka's own below -100."""
+    """Error codes as class attributes: those of brokers, and librdkafka's own, below -100."""
 
     UNKNOWN = -1
     NO_ERROR = 0

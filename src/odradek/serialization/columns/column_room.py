@@ -29,7 +29,7 @@ FREE = DECOMPRESSED_LIMIT
 RATIO = 64
 """Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
 takes up to that for each column of a record that is null, most of which have few of them."""
-LARGE = "the data doesn't match the type; it is too large for the search of the value"
+LARGE = "the data doesn't match the type; the row is too large to find the value that doesn't match"
 """The error of a large row that Arrow refuses."""
 
 

@@ -135,7 +135,8 @@ def arrow_to_protobuf(
 
     The structs have the message's fields, in any order, with the types that `protobuf_to_arrow`
     returns; a null is a missing field. Null stays null. Rows that don't match the message are null
-    and listed in the result's `errors`: check these before sending, because a null value deletes.
+    and listed in the result's `errors`: check them before sending, because a null value is a
+    tombstone.
 
     Raises `SchemaRegistryError` if the schema isn't available.
 

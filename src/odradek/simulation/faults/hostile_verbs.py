@@ -52,15 +52,15 @@ def _draw_code(rng: random.Random, _: Scope) -> int:
 
 
 _EVERYBODY = Argument(
-    "a broker's id, from 1 on; 0: all",
+    "a broker's id, from 1 on; 0 for all brokers",
     lambda v, scope: whole(v, 0, scope.brokers),
     lambda rng, scope: rng.randint(1, scope.brokers),
     optional=True,
 )
 _API = Argument(f"one of {', '.join(REFUSABLE)}", lambda v, _: v in REFUSABLE, _draw_api)
-_CODE = Argument("a code of Kafka's table", lambda v, _: v in CODES, _draw_code)
+_CODE = Argument("one of Kafka's error codes", lambda v, _: v in CODES, _draw_code)
 _DOUBT = Argument(
-    "a code that leaves in doubt whether a batch was appended",
+    "an error code after which it is unknown whether a batch was appended",
     lambda v, _: v in PERHAPS_DONE,
     lambda rng, _: rng.choice((7, 7, 20, 20, *PERHAPS_DONE)),
 )
@@ -135,14 +135,14 @@ HOSTILE: dict[str, Verb] = {
         {"api": _API, "seconds": _LATE, "i": _EVERYBODY}, _does("slow_api"), 3,
     ),
     "answer_error": Verb(
-        "answer the next requests of an API with an error; done: they are executed anyway; "
-        "same: always the same batch of Produce",
+        "answer the next requests of an API with an error; with `done` the broker executes them "
+        "anyway; with `same` only requests with one and the same batch are affected",
         {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
          "i": _EVERYBODY},
         _does("answer_error"), 14, honest,
     ),
     "append_but_refuse": Verb(
-        "append the next batches, but answer with an error; same: always the same batch",
+        "append the next batches, but answer with an error; with `same` only one batch is affected",
         {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
         _does("append_but_refuse"), 8,
     ),
