@@ -134,9 +134,24 @@ class _TokenProvider(Protocol):
 '''
 KINDS = (
     ("ClientOptions", "TypedDict", ALL, "Options of all clients."),
-    ("ProducerOptions", "ClientOptions", {PRODUCER}, "Keyword arguments of `Producer` and `AsyncProducer`: its options."),
-    ("ConsumerOptions", "ClientOptions", {CONSUMER}, "Keyword arguments of `Consumer` and `AsyncConsumer`: its options."),
-    ("AdminOptions", "ClientOptions", {ADMIN}, "Keyword arguments of `Admin` and `AsyncAdmin`: its options."),
+    (
+        "ProducerOptions",
+        "ClientOptions",
+        {PRODUCER},
+        "Keyword arguments of `Producer` and `AsyncProducer`: its options.",
+    ),
+    (
+        "ConsumerOptions",
+        "ClientOptions",
+        {CONSUMER},
+        "Keyword arguments of `Consumer` and `AsyncConsumer`: its options.",
+    ),
+    (
+        "AdminOptions",
+        "ClientOptions",
+        {ADMIN},
+        "Keyword arguments of `Admin` and `AsyncAdmin`: its options.",
+    ),
 )
 
 

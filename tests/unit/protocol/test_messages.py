@@ -165,7 +165,7 @@ def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
         (b"\x00\x00\x00\x01\x00\x02\xff\xfe", 1, "invalid start byte", 6),
         (b"\x00\x00\x00\x00\x00", 1, "1 unread bytes at the end", 4),
         (b"\x80\x80\x80\x80\x80\x00", 9, "varint has more than five bytes", 5),
-        (b"\xff\xff\xff\xff\x0f", 9, "a varint of 4294967295", 5),
+        (b"\xff\xff\xff\xff\x0f", 9, "the varint 4294967295 is too large", 5),
         (b"\x02\x00\x00\x00\x00\x00\x00", 9, "the length -1 is negative", 2),
     ],
 )

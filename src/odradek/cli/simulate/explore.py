@@ -159,7 +159,7 @@ def explore(
         typer.echo(jsonlib.dumps(result))
     else:
         typer.echo(
-            f"{totals['schedules']:,.0f} schedules, from seed {first}, in {took:.1f} s "
+            f"{totals['schedules']:,.0f} schedules from seed {first} on in {took:.1f} s "
             f"({totals['schedules'] / max(took, 1e-9):.0f}/s): "
             f"{totals['virtual_seconds']:,.0f} virtual seconds, {totals['dials']:,.0f} "
             f"connection attempts, {totals['requests']:,.0f} requests, "

@@ -92,7 +92,11 @@ class SinkDriver:
             self.store(replace(decision, state=state, entries=()))
         except KafkaError as error:
             # Perhaps another driver has taken over. Later readers ask the transactions themselves.
-            logger.debug("sink: batch %d is written but not noted so: %s", decision.batch, error)
+            logger.debug(
+                "sink: batch %d is written, but the ledger doesn't say so yet: %s",
+                decision.batch,
+                error,
+            )
 
 
 @contextmanager
@@ -158,8 +162,8 @@ def commit_batch(
             raise
         raise SinkWriteError(
             f"batch {commits[0].batch}: {type(error).__name__}: {error}. Another run of this query "
-            "has taken over, or brokers were away during the decision about the batch. Make sure "
-            "that the query runs only once, and start it again."
+            "has taken over, or no broker could be reached while the batch was being committed. "
+            "Make sure that the query runs only once, and start it again."
         ) from error
 
 
@@ -211,8 +215,8 @@ class _Batch:
         lost = {e.partition for e in entries} - self._ledger.complete(decision)
         if lost:
             raise SinkWriteError(
-                f"batch {self._number} was decided, but brokers had aborted {len(lost)} of "
-                f"{len(entries)} transactions before they could be committed (sink partitions "
+                f"batch {self._number} was to be committed, but brokers had already aborted "
+                f"{len(lost)} of {len(entries)} transactions (sink partitions "
                 f"{_some(lost)}): they were open for longer than kafka.transaction.timeout.ms, or "
                 "another run of this query has taken over. Start the query again: it writes the "
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
@@ -283,8 +287,8 @@ class _Batch:
                 "repeated batch has other rows or tasks (sink partitions "
                 f"{_some(different)}). Nothing was written now. {SAME_ROWS} If only the number of "
                 "tasks differs, start the query with the same number of cores and the same "
-                "settings as before (adaptive execution divides a batch by the cores of the "
-                f"moment). {resolve_hint()}"
+                "settings as before (with adaptive execution, the number of tasks depends on the "
+                f"number of cores). {resolve_hint()}"
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
@@ -306,9 +310,10 @@ class _Batch:
             self._check_markers()
         if lacking:
             raise SinkWriteError(
-                f"batch {self._number}: the tasks of sink partitions {_some(lacking)} found their "
-                "rows written by another run of this query, which is not true any more. Nothing "
-                "was written now. Make sure that the query runs only once, and start it again."
+                f"batch {self._number}: the tasks of sink partitions {_some(lacking)} wrote no "
+                "rows because another run of this query had written them, but these rows don't "
+                "exist any more. Nothing was written now. Make sure that the query runs only "
+                "once, and start it again."
             )
         return [found[p] for p in sorted(found)]
 
