@@ -35,8 +35,8 @@ _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more
 class LocalCluster:
     """A real Kafka cluster on loopback: `brokers` combined KRaft brokers, with ids from 0.
 
-    `version` may be short ("4.3"); a list of its jars must be committed. `config` is added to every
-    broker's properties. With a `directory` the data is kept there and used again by the next
+    `version` may be short ("4.3"); Odradek must contain a list of its jars. `config` is added to
+    every broker's properties. With a `directory` the data is kept there and used again by the next
     cluster of the same size; otherwise it is temporary. `port` sets the port of the bootstrap
     address. The brokers start quickly and need little memory; `full_jvm` runs them as Kafka's own
     scripts do, for benchmarks.

@@ -256,7 +256,7 @@ def record(body: bytes, length: int | None = None) -> bytes:
         (record(PLAIN, 7), "a record is 7, but 6 bytes are left"),
         (record(PLAIN, -1), "a record is -1,"),
         (record(PLAIN, 0), "a record is 0,"),
-        (record(PLAIN, 5) + b"\0", "a record end ",
+        (record(PLAIN, 5) + b"\0", "a record end "),
         (record(PLAIN + b"\0"), "a record end -1 bytes"),
         (record(PLAIN) + b"\0", "1 bytes follow its last record"),
         (b"", "runs past its end"),

@@ -366,7 +366,7 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
         encoder(use, columns(3), partitions=0)
     with pytest.raises(InvalidRowError, match="rows is -1"):
         encoder(use, SentColumns(-1, None))
-    with pytest.raises(InvalidRowError, match="-1 entries"):
+    with pytest.raises(InvalidRowError, match="entries is -1"):
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 

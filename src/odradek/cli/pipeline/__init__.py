@@ -123,7 +123,9 @@ def resolve(
     sink_name: Annotated[str, typer.Option(help="The sink's option sinkName.")] = "sink",
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Count the batch as complete; what is missing is lost."),
+        typer.Option(
+            "--accept-loss", help="Treat the batch as complete; its missing rows are lost."
+        ),
     ] = False,
     repeat: Annotated[
         bool,

@@ -152,8 +152,8 @@ def lines(found: Resolution) -> list[str]:
             text = f"{batch} will be written again: start the query."
         case BatchState.PARTLY:
             text = (
-                f"{batch} is committed in part. If the inputs are as they were, start the query "
-                "with the same settings and cores: it writes what is missing. Otherwise run this "
+                f"{batch} is partly committed. If the inputs haven't changed, start the query "
+                "with the same settings and cores: it writes the missing rows. Otherwise run this "
                 f"command again with --accept-loss (lost: {missing}) or with --repeat (written a "
                 f"second time: {there})."
             )

@@ -270,8 +270,8 @@ def delete_records(
         list[str],
         typer.Argument(
             metavar="TOPIC[:PARTITION]=OFFSET",
-            help="Delete the records before this offset; end: all existing records. Without a "
-            "partition, of all partitions.",
+            help="Delete the records before this offset; end deletes all existing records. If no "
+            "partition is named, this applies to all partitions.",
         ),
     ],
 ) -> Result:
@@ -300,7 +300,7 @@ def delete_records(
     found, refused = run.each(lambda: run.admin.delete_records(offsets, run.left()))
     rows_left = [(at.topic, at.partition, first) for at, first in found.items()]
     document = [{"topic": t, "partition": p, "first_left": first} for t, p, first in rows_left]
-    table = ResultTable(("topic", "partition", "first offset left"), rows_left)
+    table = ResultTable(("topic", "partition", "first remaining offset"), rows_left)
     return Result({"deleted": document}, [table], failed | refused)
 
 

@@ -265,8 +265,8 @@ class Explanation(Shown):
     def _buffer_line(self) -> str:
         b, c = self.buffers, self.buffers.columns
         return (
-            f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for responses (created "
-            f"{b.received_made}, reused {number(b.received_reused, 'time')}); columns: "
+            f"buffers for responses: {_mib(b.received)} of {_mib(b.received_limit)} (created "
+            f"{b.received_made}, reused {number(b.received_reused, 'time')}); for columns: "
             f"{_mib(c.lent)} in use, {_mib(c.idle)} of {_mib(c.limit)} idle (created {c.made}, "
             f"reused {number(c.reused, 'time')}, shared by all clients of this process)"
         )

@@ -92,7 +92,9 @@ class Metrics(Mapping[MetricName, float]):
             return self._by_name[name]
         except KeyError:
             if isinstance(name, str):
-                raise KeyError(f"keys are MetricNames: value({name!r}) takes a name") from None
+                raise KeyError(
+                    f"keys are MetricNames; to look up a metric by its name, call value({name!r})"
+                ) from None
             raise
 
     def __iter__(self) -> Iterator[MetricName]:

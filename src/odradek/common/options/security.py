@@ -416,7 +416,7 @@ _OAUTHBEARER = (
         "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
         "accepted and have no effect: the client uses the second one if an assertion is "
         "configured, and the first one otherwise.",
-        why="Other options determine the grant.",
+        why="Other options determine the grant type.",
     ),
     unset(f"{OAUTH}.assertion.file", path, "medium", "KIP-1139").says(
         "This file contains the assertion for the token server. Another program has to renew the "

@@ -227,7 +227,7 @@ _WORDS: dict[str, str] = {
     "_UNDERFLOW": "too few bytes",
     "_NOENT": "not found",
     "_READ_ONLY": "value is read-only",
-    "_PARTIAL": "only a part was done",
+    "_PARTIAL": "operation was only partly executed",
     "_VALUE_DESERIALIZATION": "value can't be deserialized",
     "_KEY_DESERIALIZATION": "key can't be deserialized",
     "_VALUE_SERIALIZATION": "value can't be serialized",

@@ -48,7 +48,7 @@ class ColumnRoom:
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
                 f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
-                f"{self._left} bytes, because a null already needs {root.of_null}",
+                f"{self._left} bytes, because a null alone needs {root.of_null} bytes",
                 None,
                 "Convert fewer rows at a time, or use a reader schema with fewer fields.",
             )

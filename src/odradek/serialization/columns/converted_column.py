@@ -95,7 +95,7 @@ class RowSchemas:
             raise InvalidSchemaError(
                 "the column contains records of several schemas",
                 None,
-                "Pass reader_schema=, the schema as which all records are decoded.",
+                "Pass reader_schema=, the schema with which all records are decoded.",
             )
         return found
 

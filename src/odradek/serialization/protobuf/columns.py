@@ -116,7 +116,7 @@ class _OneSchema:
                 raise InvalidSchemaError(
                     "the column contains records of several schemas",
                     None,
-                    "Pass message_type=, the message as which all records are decoded.",
+                    "Pass message_type=, the message class with which all records are decoded.",
                 )
             self._known.add(of.id)
         assert self._named is not None  # noqa: S101 - rows are read after the first one

@@ -82,9 +82,11 @@ class SinkDriver:
                 lambda seconds, g=group, o=offsets: producer.send_offsets_to_transaction(  # type: ignore[misc]
                     o, g, seconds
                 ),
-                f"the decision about batch {decision.batch} to be added to the transaction",
+                f"the ledger entry of batch {decision.batch} to be added to the transaction",
             )
-        wait(producer.commit_transaction, f"the decision about batch {decision.batch}")
+        wait(
+            producer.commit_transaction, f"the commit of the ledger entry of batch {decision.batch}"
+        )
 
     def finish(self, decision: Decision, state: str = WRITTEN) -> None:
         """Note that nothing of a decision is left to do: later readers need not look again."""
@@ -254,7 +256,7 @@ class _Batch:
             if left:
                 self._at.patience.wait(
                     lambda seconds: self._ledger.transactions.fence(left, seconds),
-                    "the abort of an earlier run's tasks",
+                    "the abort of the transactions of an earlier run",
                 )
         except KafkaError as error:  # the batch is written; brokers abort them after their timeout
             logger.info("sink: transactions of an earlier run may still be open: %s", error)
@@ -417,7 +419,13 @@ def _abort(
     )
     those = [t for t in open_now if t not in named.values()]
     if those:
-        wait(lambda s: ledger.transactions.end(those, s, committed=False), "the abort of tasks")
+        wait(
+            lambda s: ledger.transactions.end(those, s, committed=False),
+            "the abort of the tasks' transactions",
+        )
     ids = [f"{ledger.base}{p}" for p in missing if p not in named]
     if ids and (found is None or found.batch <= batch):  # else they are another run's by now
-        wait(lambda s: ledger.transactions.fence(ids, s), "the abort of killed tasks")
+        wait(
+            lambda s: ledger.transactions.fence(ids, s),
+            "the abort of the transactions of killed tasks",
+        )

@@ -83,8 +83,9 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "With exactly_once, the prefix of transactional ids and of the groups of markers and "
-            "ledger. It is part of the query's identity and must stay the same.",
+            "With exactly_once, the prefix of the transactional ids, and of the consumer groups in "
+            "which the sink stores its progress. It is part of the query's identity and must stay "
+            "the same.",
             own=True,
         ),
         SparkOption(

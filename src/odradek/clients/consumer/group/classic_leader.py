@@ -164,7 +164,7 @@ class Leader:
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
-            return "partitions that were withheld for their former owner have no owner"
+            return "partitions that were reserved for their former owner have no owner"
         gone = missing = None
         for topic, before in self._counts.items():
             found = snapshot.topic(topic)
