@@ -127,8 +127,8 @@ ReaderProperty = Annotated[
     list[str] | None,
     _words(
         "--reader-property",
-        f"How lines are read; one of {', '.join(lines.PROPERTIES)}, or schema.registry.url, "
-        f"{', '.join(SETTINGS)}, and other options of the schema registry's client.",
+        f"A property of the line reader: {', '.join(lines.PROPERTIES)}, schema.registry.url, "
+        f"{', '.join(SETTINGS)}, or another option of the schema registry's client.",
     ),
 ]
 ReaderConfig = Annotated[Path | None, typer.Option(help="A file with reader properties.")]
@@ -220,9 +220,9 @@ FormatterProperty = Annotated[
     list[str] | None,
     _words(
         "--formatter-property",
-        f"How records are written; one of {', '.join(formatting.PROPERTIES)}, or "
-        "schema.registry.url and other options of the schema registry's client, for avro, "
-        "json and protobuf.",
+        f"A property of the record formatter: {', '.join(formatting.PROPERTIES)}, "
+        "schema.registry.url, or another option of the schema registry's client (for avro, "
+        "json and protobuf).",
     ),
 ]
 FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]

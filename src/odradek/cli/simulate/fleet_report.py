@@ -43,7 +43,7 @@ def show(one: dict[str, Any]) -> None:
         f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage "
         f"({one['seconds']:g} s, {one['ms_per_client']:.2f} ms per client)"
     )
-    typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
+    typer.echo("  average per second (max)    " + "".join(f"{p:>18}" for p in PHASES))
     for index in range(min(one["brokers"], 5)):
         for what in ("dials", "metadata"):
             cells = []

@@ -67,9 +67,10 @@ _ENDS = (
     SparkOption(
         "startingOffsetsByTimestamp",
         "–",
-        "Each partition starts at its first record with its own timestamp or a later one "
-        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
-        "that is read must be named. Takes precedence over startingOffsets.",
+        "A timestamp for each partition (milliseconds since 1970), as JSON: "
+        '`{"topic":{"0":1700000000000}}`. Each partition starts at its first record with this '
+        "timestamp or a later one. Every partition that is read must be named. Takes precedence "
+        "over startingOffsets.",
     ),
     SparkOption(
         "startingOffsetsByTimestampStrategy",
@@ -98,9 +99,10 @@ _ENDS = (
     SparkOption(
         "endingOffsetsByTimestamp",
         "–",
-        "Each partition is read up to its first record with its own timestamp or a later one "
-        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
-        "that is read must be named. Takes precedence over endingOffsets.",
+        "A timestamp for each partition (milliseconds since 1970), as JSON: "
+        '`{"topic":{"0":1700000000000}}`. Each partition is read up to its first record with this '
+        "timestamp or a later one. Every partition that is read must be named. Takes precedence "
+        "over endingOffsets.",
         BATCHES,
     ),
     SparkOption(
