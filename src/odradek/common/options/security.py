@@ -366,7 +366,7 @@ _SASL = (
 _OAUTHBEARER = (
     unset(f"{OAUTH}.token.provider", provider).says(
         "This function returns a token and its expiry time, in seconds since 1970; an object "
-        "with token() works too. It can't be a text, because configuration never names code to "
+        "with token() works too. It can't be a string, because configuration never names code to "
         "run."
     ),
     Option(

@@ -147,7 +147,7 @@ HOSTILE: dict[str, Verb] = {
         _does("append_but_refuse"), 8,
     ),
     "quota": Verb(
-        "let a broker throttle its clients in each response, and read nothing for that time",
+        "let a broker throttle its clients in each response, and read nothing for `seconds`",
         {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
     ),
     "late_packets": Verb(
@@ -168,7 +168,7 @@ HOSTILE: dict[str, Verb] = {
         _to_topic("delete_topic"), 1,
     ),
     "recreate_topic": Verb(
-        "delete the topic and create it again, that many seconds later",
+        "delete the topic and create it again `after` seconds later",
         {"partitions": _count(1, 2, optional=True), "after": _AFTER, "topic": TOPIC_NAME},
         _to_topic("recreate_topic"), 2,
     ),

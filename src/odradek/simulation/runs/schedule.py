@@ -281,7 +281,7 @@ def _check_topics(schedule: Schedule) -> None:
 
 def _check_client(client: ScheduledClient) -> None:
     if not isinstance(client.name, str) or not client.name:
-        raise ScheduleError(f"a client's name must be a text, not {client.name!r}")
+        raise ScheduleError(f"a client's name must be a string, not {client.name!r}")
     if client.kind not in KINDS:
         raise ScheduleError(f"{client.name}: kind must be one of {', '.join(KINDS)}")
     _whole(f"{client.name}: operations", client.operations, 0, MOST["operations"])

@@ -292,9 +292,9 @@ _VALUES = (
     SparkOption(
         "valueSubject",
         "`<topic>-value`",
-        "With schemaRegistryUrl, the subject whose latest version at the query's definition is "
-        "the reader schema of values, unless avroSchema (valueSchema for json) is set. A query of "
-        "several topics needs one of these options.",
+        "With schemaRegistryUrl, the subject that provides the reader schema of values: its latest "
+        "version when the query is defined. Not used if avroSchema (valueSchema for json) is set. "
+        "A query of several topics needs one of these options.",
         own=True,
     ),
     SparkOption(
@@ -307,7 +307,8 @@ _VALUES = (
     SparkOption(
         "keySubject",
         "`<topic>-key`",
-        "With keyFormat, the subject whose latest version is the reader schema of keys.",
+        "With keyFormat, the subject that provides the reader schema of keys: its latest version "
+        "when the query is defined.",
         own=True,
     ),
     SparkOption(
