@@ -23,7 +23,7 @@ class MessageField(StrEnum):
 
 @dataclass(slots=True)
 class SerializationContext:
-    """What a serializer is called for: the topic, the field (key or value) and the headers.
+    """Context of a call of a serializer: topic, field (key or value) and headers.
 
     `headers` is a list of (name, value), which a serializer may append to, or None.
     """

@@ -43,7 +43,7 @@ class RecordsExplanation:
     attempts: int
     """Number of times that the batch was sent."""
     waits_for: str
-    """What the record waits for: a phrase that completes "waits for …"."""
+    """Reason for the wait: a phrase that completes "waits for …"."""
     limit: str = "delivery.timeout.ms"
     """The option that sets the timeout in `left`."""
 

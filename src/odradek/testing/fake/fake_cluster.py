@@ -53,7 +53,7 @@ class FakeCluster:
     `auto_create_topics`: create topics when they are first requested.
     `session_timeout`: seconds after which a killed or paused broker loses its leaderships.
     `heartbeat_interval`: seconds between heartbeats of KIP-848 group members, which are
-    told of new assignments by heartbeats (5 in Kafka).
+    notified of new assignments by heartbeats (5 in Kafka).
     `retention_bytes`: limit of the memory for all records; beyond it the oldest are deleted.
 
     Methods may be called from any thread and return when they have taken effect. They raise
