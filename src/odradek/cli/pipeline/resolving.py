@@ -51,7 +51,7 @@ def resolved(
     if (checkpoint is None) is (query is None):
         refuse("either CHECKPOINT or --query is required, not both")
     if checkpoint is None and spec is not None:
-        refuse("--spec needs CHECKPOINT, by which it finds the sink")
+        refuse("--spec needs CHECKPOINT, which identifies the sink")
     if checkpoint is not None:
         if batch is not None:
             refuse("--batch can only be given with --query: CHECKPOINT has the batch")

@@ -38,8 +38,7 @@ class RecordsExplanation:
     """Age of the batch that contains the oldest record."""
     left: float
     """Time until that record times out (`delivery.timeout.ms`; `max.block.ms` before its topic is
-    known, and
-    `bootstrap.timeout.ms` before any broker was reached)."""
+    known, and `bootstrap.timeout.ms` before any broker was reached)."""
     attempts: int
     """Number of times that the batch was sent."""
     waits_for: str

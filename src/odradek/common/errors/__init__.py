@@ -108,11 +108,11 @@ class BrokerError(KafkaError):
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
-        """Return this error; an authorization error then names the missing permission."""
+        """Return this error, to which an authorization error adds the missing permission."""
         return self
 
     def of(self, user: str | None) -> Self:
-        """Return this error; an authorization error then names the user without permission."""
+        """Return this error, to which an authorization error adds the user."""
         return self
 
 

@@ -249,7 +249,7 @@ def validate(schedule: Schedule) -> None:
     if kinds & set(GROUPED) and len(kinds) > 1:
         raise ScheduleError("members and processors can't be combined with other kinds of clients")
     if PROCESSOR in kinds and not schedule.topics:
-        raise ScheduleError("processors need topics to read; they write to the first")
+        raise ScheduleError("processors need further topics to read: they write to the first topic")
     names = [c.name for c in schedule.clients]
     if len(set(names)) < len(names):
         raise ScheduleError("two clients have the same name")

@@ -455,7 +455,9 @@ def _sink_name(texts: Mapping[str, str]) -> str:
     """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
     name = _name(texts, "sinkName")
     if name == "ledger":
-        raise OptionError("option sinkName must not be 'ledger', which names the ledger's groups")
+        raise OptionError(
+            "option sinkName must not be 'ledger', which is reserved for the sink itself"
+        )
     if "-" in name:
         raise OptionError(
             f"option sinkName must not contain dashes: {name!r}. Dashes join it to the query id "
