@@ -63,7 +63,7 @@ class AddressExplanation:
     """IP address of the last connection attempt."""
     proved: bool
     """Whether this address has ever answered a request other than ApiVersions."""
-    silent: bool
+    silent: bool  # R-RB-2
     """Whether a request or a connection attempt has had no response for so long that the client
     asks other brokers for metadata as well."""
     in_flight: int
@@ -126,7 +126,7 @@ class OutageExplanation:
     counted_for: float
     dials_of_known: int
     dials_of_bootstrap: int
-    attempts_of_known: int
+    attempts_of_known: int  # R-MD-3
     """Number of failed connection attempts and metadata requests."""
     attempts_of_bootstrap: int
     rounds: int
@@ -197,7 +197,7 @@ class Explanation(Shown):
     next_attempt_in: float | None
     """Time until the client next tries to refresh its metadata: if it waits for a connection
     attempt, until that times out; if no refresh is due, until the next regular one."""
-    rounds_failed: int
+    rounds_failed: int  # R-MD-3
     """Number of times that all brokers failed since the last successful response."""
     recovery_strategy: str
     outage: OutageExplanation | None
