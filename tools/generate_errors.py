@@ -38,6 +38,27 @@ public class Dump {
     }
 }
 """
+SENTENCES = {
+    "NOT_LEADER_OR_FOLLOWER": (
+        "The broker isn't the partition's current leader, or a replica that may serve the request."
+    ),
+    "INCONSISTENT_GROUP_PROTOCOL": (
+        "The member's protocol type or assignors are incompatible with those of the other members."
+    ),
+    "INVALID_REQUEST": ("The request is malformed, or it was sent to an incompatible broker."),
+    "UNKNOWN_PRODUCER_ID": ("The broker has no state of this producer id."),
+    "OFFSET_NOT_AVAILABLE": ("The leader was elected recently and can't return offsets yet."),
+    "UNSTABLE_OFFSET_COMMIT": ("An open transaction has sent offsets that aren't committed yet."),
+    "UNACCEPTABLE_CREDENTIAL": ("The credential doesn't meet the broker's requirements."),
+    "INCONSISTENT_VOTER_SET": (
+        "The sender or the receiver of a request between voters isn't one of the expected voters."
+    ),
+    "POSITION_OUT_OF_RANGE": (
+        "The requested position isn't between 0 and the size of the snapshot."
+    ),
+    "TRANSACTION_ABORTABLE": ("The transaction failed and has to be aborted."),
+}
+"""Clearer words for errors whose text in Kafka is hard to understand."""
 HEAD = '''"""Kafka's error codes as classes, and the way from a code to its class.
 
 In: the code and message of an answer. Out: an instance whose class says whether the request may be
@@ -115,7 +136,7 @@ def read_codes(classpath: str) -> list[Code]:
 
 def emit(code: Code) -> str:
     """Write one class."""
-    sentence = code.message.split(". ")[0].rstrip(".") + "."
+    sentence = SENTENCES.get(code.name, code.message.split(". ")[0].rstrip(".") + ".")
     doc = textwrap.wrap(f'"""{sentence}', 93, subsequent_indent="    ")
     text = "\n    ".join([doc[0], *(line.strip() for line in doc[1:])])
     text += '"""' if len(doc) == 1 else '\n    """'

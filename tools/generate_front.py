@@ -134,9 +134,24 @@ class _TokenProvider(Protocol):
 '''
 KINDS = (
     ("ClientOptions", "TypedDict", ALL, "Options of all clients."),
-    ("ProducerOptions", "ClientOptions", {PRODUCER}, "Keywords of `Producer`."),
-    ("ConsumerOptions", "ClientOptions", {CONSUMER}, "Keywords of `Consumer`."),
-    ("AdminOptions", "ClientOptions", {ADMIN}, "Keywords of `Admin`."),
+    (
+        "ProducerOptions",
+        "ClientOptions",
+        {PRODUCER},
+        "Keyword arguments of `Producer` and `AsyncProducer`: its options.",
+    ),
+    (
+        "ConsumerOptions",
+        "ClientOptions",
+        {CONSUMER},
+        "Keyword arguments of `Consumer` and `AsyncConsumer`: its options.",
+    ),
+    (
+        "AdminOptions",
+        "ClientOptions",
+        {ADMIN},
+        "Keyword arguments of `Admin` and `AsyncAdmin`: its options.",
+    ),
 )
 
 

@@ -130,7 +130,7 @@ def test_leaders_lead_again() -> None:
     with FakeCluster(2, topics=["flights:2"]) as cluster:
         here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "20")
         lacking = ("topics", "describe", "--under-replicated", *here)
-        assert run(*lacking)[1] == "No such partitions.\n"
+        assert run(*lacking)[1] == "No matching partitions found.\n"
         cluster.stop(1)
         until(
             lambda: (
@@ -142,7 +142,7 @@ def test_leaders_lead_again() -> None:
             )
         )
         cluster.start(1)
-        until(lambda: run(*lacking)[1] == "No such partitions.\n")
+        until(lambda: run(*lacking)[1] == "No matching partitions found.\n")
         words = ("partitions", "elect-leaders", *here)
         would = as_json(*words, "--dry-run")["would_elect"]
         assert would == [{"topic": "flights", "partition": 0}]

@@ -118,7 +118,12 @@ def test_what_real_clients_publish_becomes_tables(
     done = CliRunner().invoke(events.app, words, catch_exceptions=False)
     written = ElementTree.parse(drawn)  # noqa: S314 - our own
     labels = {text.text for text in written.iter() if text.text}
-    assert {"busiest one", "held up", "pairs of client and broker cut off", "metadata"} <= labels
+    assert {
+        "busiest one",
+        "held up",
+        "client-broker pairs without a connection",
+        "metadata",
+    } <= labels
     counts = json.loads(done.stdout)
     assert counts["events"] == heard.total()
     found = {

@@ -159,3 +159,71 @@ def test_the_page_on_installing_names_every_extra_and_the_platforms() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(text("README.md").split()) <= WORDS
+
+
+def beginning(section: str) -> int:
+    """The number of words of a section before its first block of code; the heading isn't one."""
+    return len(section.partition("\n")[2].partition("```")[0].split())
+
+
+def test_the_home_page_shows_each_kind_of_program_and_leads_each_reader() -> None:
+    home = text("docs/site/index.md")
+    readme = text("README.md").partition("# Odradek\n")[2].partition("## Produce and consume")[0]
+    assert "](docs/demo.svg)" in readme  # included at the top, with the lines that install it
+    assert "```{include} README.md" in home.partition("## ")[0]
+    captions = re.findall(r"^:caption: (.*)$", home.partition("## For whom")[0], re.MULTILINE)
+    assert captions == ["Produce", "Consume", "asyncio", "Arrow", "Spark"]
+    for mark in re.findall(r'^:start-after: "(<!-- snippet: .*? -->)"$', home, re.MULTILINE):
+        assert mark in text("README.md") + text("docs/guide.md")
+    readers = re.findall(r"^\| an? ([^|]*?) \|", home.partition("## For whom")[2], re.MULTILINE)
+    assert readers == [
+        "service developer",
+        "data engineer",
+        "operator",
+        "user of another client",
+        "contributor",
+    ]
+
+
+EXPLAINED = "Topics that are deleted and created again"
+"""The section of the guide that isn't about a task."""
+
+
+def test_each_task_of_the_guide_begins_with_code() -> None:
+    tasks = re.split(r"^## ", text("docs/guide.md"), flags=re.MULTILINE)[1:]
+    assert len(tasks) > 10
+    late = [one.splitlines()[0] for one in tasks if "```" not in one or beginning(one) > 12]
+    assert late == [EXPLAINED]
+
+
+@pytest.mark.parametrize("page", ["spark", "kips", "features", "performance"])
+def test_a_long_page_begins_with_half_a_page_for_most_readers(page: str) -> None:
+    top = text(f"docs/{page}.md").partition("\n## ")[0]
+    assert len(top.split()) < 400
+    assert re.search(r"^(```python|\||- )", "\n".join(top.splitlines()[:8]), re.MULTILINE)
+
+
+def test_the_search_ranks_guides_before_the_changelog() -> None:
+    scorer = text("docs/site/_static/scorer.js")
+    better, worse = re.findall(r"/\^\((.*?)\)/\.test\(page\) \? score ([+-]) (\d+)", scorer)
+    assert (better[1], worse[1]) == ("+", "-")
+    assert "guide" in better[0]
+    assert re.match(worse[0], "CHANGELOG")
+    conf = text("docs/site/conf.py")
+    assert re.search(r"^html_search_scorer = .*scorer\.js", conf, re.MULTILINE)
+    assert "SHOW_SEARCH_SUMMARY" in scorer  # excerpts
+
+
+def test_the_comparison_names_the_release_of_kafka_that_is_tested() -> None:
+    from odradek.testing.jars import DEFAULT_VERSION
+
+    minor = DEFAULT_VERSION.rpartition(".")[0]
+    assert f"Java clients {minor}," in " ".join(text("docs/features.md").split())
+
+
+def test_a_client_s_name_is_written_in_one_place() -> None:
+    """`client.software.name` (KIP-511)."""
+    sources = (ROOT / "src/odradek").rglob("*.py")
+    named = re.compile(r"(?i)software_name\w*(?:, \w+)? *[:=] *\"odradek\"|client_software_name=\"")
+    found = [str(one.relative_to(ROOT)) for one in sources if named.search(one.read_text())]
+    assert found == ["src/odradek/network/handshake.py"]

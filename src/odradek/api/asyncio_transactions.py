@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AsyncTransactional(AsyncClient[ProducerEngine]):
-    """Methods for a `transactional.id`, of `AsyncProducer`.
+    """Base class of `AsyncProducer`: the methods for transactions; not instantiated directly.
 
     The class of an error, or its property, says what to do next (KIP-1050):
 

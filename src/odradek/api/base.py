@@ -86,7 +86,7 @@ class Facade(Generic[E]):
     def listen(self, listener: Listener) -> None:
         """Call `listener` with each event of this client.
 
-        The listener runs inside the client's own step: it must return quickly and must not call the
+        The client waits until the listener returns, so it must be quick and must not call the
         client. `odradek.common.events.KINDS` lists the kinds of events with their fields;
         `event.at` is in seconds of the monotonic clock.
         """

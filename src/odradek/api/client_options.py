@@ -165,7 +165,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Keywords of `Producer`."""
+    """Keyword arguments of `Producer` and `AsyncProducer`: its options."""
 
     allow_auto_create_topics: bool | None
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
@@ -201,7 +201,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Keywords of `Consumer`."""
+    """Keyword arguments of `Consumer` and `AsyncConsumer`: its options."""
 
     allow_auto_create_topics: bool | None
     auto_offset_reset: Literal["latest", "earliest", "none"] | str
@@ -233,4 +233,4 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 class AdminOptions(ClientOptions, total=False):
-    """Keywords of `Admin`."""
+    """Keyword arguments of `Admin` and `AsyncAdmin`: its options."""

@@ -75,12 +75,11 @@ class ConsumerState(Facade[ConsumerEngine]):
         Here and in all other methods a (topic, partition) pair may replace a `TopicPartition`. A
         dict of offsets by partition sets the position of each, as `seek` does.
 
-        `until`: for each partition the first offset not to be returned. Records end exactly before
-        it, and `position()` is then at or after it, even across gaps from compaction and
-        transactions. With the leader epoch of a log that had all of these offsets
-        (`OffsetAndMetadata`), no older leader is read, and newer leaders are checked for lost
-        records before the first record of them is returned (KIP-320): with
-        `auto.offset.reset=none`, `poll` raises `LogTruncationError`.
+        `until`: an end offset for each partition. Only records before it are returned, and a
+        partition is finished once `position()` is at or after it, even if compaction or
+        transactions left a gap there. If the end has a leader epoch (`OffsetAndMetadata`), leaders
+        of an older epoch aren't read. Newer leaders are first checked for lost records (KIP-320):
+        with `auto.offset.reset=none`, `poll` raises `LogTruncationError` for them.
 
         A partition without a position starts at the group's committed offset, if there is a
         `group.id` and an offset, else where `auto.offset.reset` says. `by_duration:P7D` means the
@@ -109,7 +108,8 @@ class ConsumerState(Facade[ConsumerEngine]):
         a second connection.
 
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
-        and the application hasn't been notified yet. `pause` and `resume` do, too.
+        and the application hasn't been notified yet. `pause` and `resume` raise it in the same
+        cases.
         """
         self._calls.seek(tp, offset)
 
@@ -166,7 +166,7 @@ class ConsumerState(Facade[ConsumerEngine]):
     # The group
 
     def subscription(self) -> set[str]:
-        """Return the subscribed topics; for a pattern in a classic group, those that match now."""
+        """Return the subscribed topics, with those that a pattern matches now (classic groups)."""
         group = self._engine.group
         return set() if group is None else set(group.topics())
 
@@ -187,7 +187,7 @@ class ConsumerState(Facade[ConsumerEngine]):
     # The client
 
     def wakeup(self) -> None:
-        """Make the call that waits for records, or else the next one, raise `WakeupError`.
+        """Raise `WakeupError` in the call that waits for records, or else in the next such call.
 
         Affects `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
         records ends before its next record. No record is lost, and other calls such as `commit()`

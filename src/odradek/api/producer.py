@@ -43,7 +43,7 @@ def producer_engine(config: Config, host: Host) -> ProducerEngine:
 
 
 class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
-    """Idempotent producer: `acks=all`, records in order by partition, no duplicates, by default.
+    """Producer; by default idempotent: `acks=all`, no duplicates, records of a partition in order.
 
     `config` takes Kafka's option names (`{"bootstrap.servers": "host:9092"}`); keywords have
     underscores instead of dots (`linger_ms=20`). Threads may share a producer. If brokers are

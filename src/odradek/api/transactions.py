@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Transactional(Client[ProducerEngine]):
-    """Methods for a `transactional.id`, of `Producer`.
+    """Base class of `Producer`: the methods for transactions; not instantiated directly.
 
     The class of an error, or its property, says what to do next (KIP-1050):
 
@@ -38,7 +38,8 @@ class Transactional(Client[ProducerEngine]):
     def init_transactions(self, timeout: float | None = None) -> None:
         """Get the producer id, and finish an open transaction of this `transactional.id`.
 
-        Call it once, before all others. An open transaction of an earlier producer with this
+        Call it once, before all other methods for transactions. An open transaction of an earlier
+        producer with this
         `transactional.id` is aborted, or committed if its commit had begun. The earlier producer is
         fenced (`ProducerFencedError`). `timeout` in seconds, default `max.block.ms`; after
         `KafkaTimeoutError` call it again.

@@ -44,7 +44,7 @@ class WorkersState:
         return f"<{type(self).__name__} of {vars(self).get('_of')}>"
 
     def stop(self) -> None:
-        """End `run`: records being processed are finished, the others are left; returns at once.
+        """End `run` once the records being processed are finished; returns at once.
 
         May be called from any thread or task, and from signal handlers. A `run` that hasn't started
         yet ends at once.
@@ -65,7 +65,7 @@ class WorkersState:
 
 
 class Workers(WorkersState):
-    """Calls a function with each record, concurrently; records of a key in order.
+    """Calls a function with each record, concurrently; records of a key are processed in order.
 
     An offset is committed once its record and all earlier ones of the partition are finished. So a
     crash loses no record, but records after an unfinished one are processed again (at least once).

@@ -37,7 +37,8 @@ NAMED = 5
 class BrokerDescription:
     """A broker as the cluster advertises it.
 
-    `fenced`: registered, but not in use; None if that wasn't requested (KIP-1073).
+    `fenced`: whether the broker is registered but not in use; None if that wasn't requested
+    (KIP-1073).
     """
 
     id: int

@@ -243,7 +243,7 @@ def record_bytes(name: str, value: Any) -> None:
         raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}") from None
     if not view.ndim or not hasattr(value, "__len__"):
         kind = type(value).__name__
-        raise ArgumentError(f"{name} must be {wanted}, not {kind}: its memory isn't sent")
+        raise ArgumentError(f"{name} must be {wanted}, not {kind}: pass bytes")
     if not view.c_contiguous:
         raise ArgumentError(
             f"{name} is a non-contiguous {type(value).__name__}: pass bytes({name})"

@@ -50,7 +50,7 @@ def proxy_url(name: str, value: Any) -> Proxy:
     given = hidden(value) if may_hold_password(value) else value
     if not isinstance(given, Secret | str):
         kind = given.kind if isinstance(given, NotText) else "None"
-        raise ConfigurationError(f"{name} must be a text, not {kind}")
+        raise ConfigurationError(f"{name} must be a string, not {kind}")
     found = _read(given)
     if isinstance(found, str):
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""Other Kafka clients' APIs on Odradek: a program switches by changing its imports.
+"""The APIs of aiokafka and confluent-kafka, implemented with Odradek's clients.
 
-In: names, arguments and callbacks of those clients. Out: their results and errors. One folder for
-each library. Must not: decide anything that Kafka decides; the asyncio and sync clients do.
+A program switches by changing its imports, or by calling `install`. Each library has a package:
+`odradek.compat.aiokafka` and `odradek.compat.confluent_kafka`.
 """
 
 from odradek.compat.under_their_names import install

@@ -79,7 +79,7 @@ class LateAnswers:
             connection = asked.connection
             probe = self._network.connection(connection.address, PROBE)
             if probe is not None and probe.ready:
-                self._network.close(probe, now, "it has shown that its address answers")
+                self._network.close(probe, now, "it only tested whether the address answers")
             heard = connection.record.heard_at
             if heard > connection.suspected_at:
                 due = heard + AGAIN

@@ -432,7 +432,7 @@ class MetadataUpdater:
             if connection.ended:
                 round_.dialled.remove(connection)
                 if connection.address not in round_.failed and not connection.steps_down:
-                    error = connection.record.last_error or KafkaError("closed")
+                    error = connection.record.last_error or KafkaError("the connection was closed")
                     self._attempt_failed(round_, connection.address, "dial", error, now)
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:

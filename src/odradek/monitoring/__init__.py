@@ -3,9 +3,9 @@
     from odradek.monitoring import OpenTelemetryMetrics, PrometheusCollector, prometheus_text
 
 Contains the types that `metrics()`, `health()` and `explain()` of a client return, and the
-exporters to Prometheus and OpenTelemetry. These two read `metrics()` when the other system scrapes
-or exports. Their libraries are extras, which are imported when an exporter is created. Must not:
-count or average anything, start a thread, or keep a client alive.
+exporters to Prometheus and OpenTelemetry. An exporter reads `metrics()` when the other system
+scrapes or exports; it starts no thread and doesn't keep a client alive. The libraries that it needs
+are optional dependencies (extras), imported when an exporter is created.
 """
 
 from __future__ import annotations

@@ -120,7 +120,9 @@ class FrameReader:
             return TlsPortError("the peer speaks TLS, but this client plaintext")
         if head.startswith(b"SSH-"):
             return NotKafkaError("not Kafka: the peer speaks SSH")
-        text = f"a response of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
+        text = (
+            f"a response has {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
+        )
         if length > self.limit > FIRST_LIMIT:  # it has shown that it is a broker
             return AnswerTooLargeError(text, length)
         return MalformedMessageError(text)

@@ -223,7 +223,8 @@ class NetworkClient(ClientConnections):
             oldest = hanging.pop(0)  # in the order of their attempts
             seconds = now - oldest.dialled_at
             text = (
-                f"not ready after {seconds:.1f} s ({worded(oldest.state)}); another takes its place"
+                f"not ready after {seconds:.1f} s ({worded(oldest.state)}); "
+                "another connection replaces it"
             )
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
 
@@ -459,7 +460,7 @@ class NetworkClient(ClientConnections):
             error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
         aside = connection.purpose == ASIDE
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
-            why = "closed on ApiVersions without an answer: the next attempt uses another version"
+            why = "closed instead of answering ApiVersions: the next attempt uses another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)

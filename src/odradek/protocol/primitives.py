@@ -93,17 +93,17 @@ def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value > _MAX_VARINT:
-                raise WireError(f"a varint of {value}")
+                raise WireError(f"the varint {value} is too large")
             return value, pos
-    raise WireError("a varint of more than five bytes")
+    raise WireError("a varint has more than five bytes")
 
 
 def _slice_end(view: memoryview, pos: int, length: int) -> int:
     end = pos + length
     if length < 0:
-        raise WireError(f"a length of {length}")
+        raise WireError(f"the length {length} is negative")
     if end > len(view):
-        raise WireError(f"a length of {length} where {len(view) - pos} bytes are left")
+        raise WireError(f"the length {length} exceeds the {len(view) - pos} bytes left")
     return end
 
 
@@ -219,14 +219,14 @@ def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
     # An element takes at least `smallest` bytes: a count that can't fit is refused before the list
     # is allocated, so that a hostile count allocates nothing.
     if count * smallest > len(view) - pos:
-        raise WireError(f"a count of {count} where {len(view) - pos} bytes are left")
+        raise WireError(f"the count {count} doesn't fit in the {len(view) - pos} bytes left")
 
 
 def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     """Read an array's four-byte count; `smallest` is the least an element can take."""
     (count,) = _read_int32(view, pos)
     if count < 0:
-        raise WireError(f"a count of {count}")
+        raise WireError(f"the count {count} is negative")
     pos += 4
     _check_count(view, pos, count, smallest)
     return count, pos
@@ -272,7 +272,7 @@ def read_tag(view: memoryview, pos: int) -> tuple[int, int, int]:
 def check_tag(tag: int, pos: int, end: int) -> None:
     """Refuse a known tagged field that isn't as long as it says."""
     if pos != end:
-        raise WireError(f"tagged field {tag} ends {abs(end - pos)} bytes off its size")
+        raise WireError(f"the size of tagged field {tag} is wrong by {abs(end - pos)} bytes")
 
 
 def skip_tags(view: memoryview, pos: int) -> int:
@@ -430,7 +430,7 @@ def write_uuids(out: bytearray, values: Sequence[bytes]) -> None:
 def checked_uuid(value: bytes) -> bytes:
     """Return a uuid that has its 16 bytes (`struct` would pad or cut it in silence)."""
     if len(value) != 16:
-        raise ValueError(f"a uuid of {len(value)} bytes")
+        raise ValueError(f"a UUID must have 16 bytes, not {len(value)}")
     return value
 
 

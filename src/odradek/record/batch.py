@@ -137,7 +137,8 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     if not 0 <= header.count <= header.last_offset_delta + 1:
         raise corrupt(
             base_offset,
-            f"it claims {header.count} records in {header.last_offset_delta + 1} offsets",
+            f"its record count is {header.count}, "
+            f"but it has {header.last_offset_delta + 1} offsets",
         )
     return header
 

@@ -117,7 +117,7 @@ class _Headers:
 
     def __init__(self, column: SentHeaders, count: int) -> None:
         if column.entries < 0:
-            raise InvalidRowError(f"column headers: it claims {column.entries} entries")
+            raise InvalidRowError(f"column headers: the number of entries is {column.entries}")
         need = count + 1 if count else 0
         self._offsets = _Integers("headers", column.offsets, column.wide, column.start, need)
         self._valid = _Validity("headers", column.validity, column.start, count)
@@ -158,7 +158,7 @@ class Rows:
             raise ConfigurationError(f"a topic can't have {partition_count} partitions")
         count = columns.count
         if count < 0:
-            raise InvalidRowError(f"the columns claim {count} rows")
+            raise InvalidRowError(f"the number of rows is {count}")
         self._partition_count = partition_count
         self._limit = min(max_record_bytes, RECORD_LIMIT)
         self._first_row = columns.first_row

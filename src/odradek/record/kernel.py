@@ -1325,17 +1325,17 @@ def reason(work: Decoder) -> str:
     if work.error == OVER_64:
         return "a number has more than 64 bits"
     if work.error == RECORD_SIZE:
-        return f"a record claims {claimed} of {limit} bytes left"
+        return f"the length of a record is {claimed}, but {limit} bytes are left"
     if work.error == DELTA:
         return f"offset delta {claimed} isn't in {limit} to {work.header.last_delta}"
     if work.error == PIECE_SIZE:
-        return f"a key, value or header claims {claimed} of {limit} bytes left"
+        return f"the length of a key, value or header is {claimed}, but {limit} bytes are left"
     if work.error == HEADER_COUNT:
-        return f"a record claims {claimed} headers in {limit} bytes"
+        return f"the header count of a record is {claimed}, but {limit} bytes are left"
     if work.error == HEADER_NAME:
         return "a header has no name"
     if work.error == RECORD_END:
-        return f"a record ends {claimed:+} bytes from the end that its length states"
+        return f"the fields of a record end {claimed:+} bytes from its end"
     if work.error == TIMESTAMP:
         return "a timestamp doesn't fit into 64 bits"
     if work.error == BATCH_END:

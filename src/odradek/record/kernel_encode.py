@@ -1588,7 +1588,7 @@ class ColumnEncoder:
         self.partition_count = partition_count
         rows: int64_t = columns.count
         if rows < 0:
-            raise InvalidRowError(f"the columns claim {rows} rows")
+            raise InvalidRowError(f"the number of rows is {rows}")
         self.take_binary(cython.address(self.keys), columns.keys, rows)
         self.take_binary(cython.address(self.values), columns.values, rows)
         self.take_headers(columns.headers, rows)

@@ -135,7 +135,7 @@ def read_into(data: memoryview, room: memoryview) -> int:
                 raise BadBatchError("its lz4 data is truncated")
         if content_size not in (None, total - before):
             raise BadBatchError(
-                f"an lz4 frame claims {content_size} bytes and has {total - before}"
+                f"an lz4 frame has {total - before} bytes instead of {content_size}"
             )
     return total
 
@@ -246,6 +246,7 @@ def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] 
     length = field & ~_STORED
     if length > layout.block_size or length + layout.block_checksum > left:
         raise BadBatchError(
-            f"an lz4 block claims {length} bytes of at most {layout.block_size}, {left} are left"
+            f"the length of an lz4 block is {length}, but the limit is {layout.block_size} "
+            f"and {left} bytes are left"
         )
     return start, start + length, field != length

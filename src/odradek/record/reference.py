@@ -171,7 +171,9 @@ def _walk(
     for _ in range(header.count):
         length, at = read_varint(data, at)
         if not 0 < length <= size - at:
-            raise b.BadBatchError(f"a record claims {length} of {size - at} bytes left")
+            raise b.BadBatchError(
+                f"the length of a record is {length}, but {size - at} bytes are left"
+            )
         end = at + length
         # Numbers may be read beyond the record, but not beyond the batch: the check of the end
         # finds it.
@@ -189,9 +191,7 @@ def _walk(
             kept = out if keep and out.headers else None
             at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
-            raise b.BadBatchError(
-                f"a record ends {at - end:+} bytes from the end that its length states"
-            )
+            raise b.BadBatchError(f"the fields of a record end {at - end:+} bytes from its end")
         timestamp = header.max_timestamp if append_time else base_time + time_delta
         if not _INT64_MIN <= timestamp <= b.INT64_MAX:
             raise b.BadBatchError("a timestamp doesn't fit into 64 bits")
@@ -224,7 +224,9 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if length == -1:
         return None, at
     if not 0 <= length <= end - at:
-        raise b.BadBatchError(f"a key, value or header claims {length} of {end - at} bytes left")
+        raise b.BadBatchError(
+            f"the length of a key, value or header is {length}, but {end - at} bytes are left"
+        )
     return data[at : at + length], at + length
 
 
@@ -235,7 +237,9 @@ def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, o
     headers aren't requested, their number isn't limited, because nothing is stored of them.
     """
     if not 0 <= count <= (end - at) // 2:
-        raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
+        raise b.BadBatchError(
+            f"the header count of a record is {count}, but {end - at} bytes are left"
+        )
     if out is not None and count > out.limits.headers:
         raise out.limits.too_many_headers(offset, count)
     if out is not None and out.raw is None:

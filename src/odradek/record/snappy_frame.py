@@ -65,7 +65,9 @@ def blocks(data: memoryview) -> list[Block]:
             continue
         at = start + length
         if at > total:
-            raise BadBatchError(f"a snappy chunk claims {length} of {total - start} bytes left")
+            raise BadBatchError(
+                f"the length of a snappy chunk is {length}, but {total - start} bytes are left"
+            )
         if length == 1 and not data[start]:
             continue  # an empty block, of which a writer may put 200,000 into a megabyte
         found.append(_block(data, start, at))
@@ -82,7 +84,7 @@ def _block(data: memoryview, start: int, end: int) -> Block:
         size |= (byte & 0x7F) << 7 * i
         if byte < 0x80:
             if size > _LARGEST_RATIO * (end - start):
-                raise BadBatchError(f"a snappy block of {end - start} bytes claims to hold {size}")
+                raise BadBatchError(f"a snappy block of {end - start} bytes can't contain {size}")
             return start, end, size
     raise BadBatchError("a snappy block has no size")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 
 class MessageField(StrEnum):
-    """The part of a record that is serialized; each member equals its string."""
+    """The part of a record that is serialized: key or value; members are equal to their strings."""
 
     NONE = "none"
     KEY = "key"
@@ -23,7 +23,7 @@ class MessageField(StrEnum):
 
 @dataclass(slots=True)
 class SerializationContext:
-    """The topic and field that a serializer is called for, and the record's headers.
+    """Context of a call of a serializer: topic, field (key or value) and headers.
 
     `headers` is a list of (name, value), which a serializer may append to, or None.
     """

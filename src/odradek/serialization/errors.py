@@ -33,7 +33,7 @@ class SchemaRegistryError(ExplainedError):
     that no record can be read."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
-        """Set status and error code of the response, and return the error."""
+        """Set `status` and `error_code` from the response, and return this error."""
         self.status, self.error_code = status, error_code
         return self
 

@@ -4,7 +4,6 @@ The options have the JVM connector's names and the rows its schema. `write_batch
 `foreachBatch`, and `lag` reads a query's progress.
 
 Importing this module imports neither pyspark nor pyarrow; `KafkaDataSource` does so on first use.
-Must not start a thread or open a socket when imported: Spark forks workers afterwards.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     from odradek.testing import FakeCluster, LocalCluster
 
 The fixtures `kafka_simulation` and `kafka_cluster` need no import: pytest finds them. Clusters have
-`bootstrap_servers`, and methods that inject faults. Must not: be imported by anything that a user's
-program needs, nor import anything but the standard library, pytest and lower layers.
+the property `bootstrap_servers`, and methods that inject faults.
 
 Names are loaded on first use, because pytest imports this package in every run of every project
 that has Odradek installed.

@@ -35,8 +35,8 @@ _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more
 class LocalCluster:
     """A real Kafka cluster on loopback: `brokers` combined KRaft brokers, with ids from 0.
 
-    `version` may be short ("4.3"); a list of its jars must be committed. `config` is added to every
-    broker's properties. With a `directory` the data is kept there and used again by the next
+    `version` may be short ("4.3"); Odradek must contain a list of its jars. `config` is added to
+    every broker's properties. With a `directory` the data is kept there and used again by the next
     cluster of the same size; otherwise it is temporary. `port` sets the port of the bootstrap
     address. The brokers start quickly and need little memory; `full_jvm` runs them as Kafka's own
     scripts do, for benchmarks.
@@ -45,8 +45,9 @@ class LocalCluster:
     `users` (name: password) are created; `client_config`, `java_properties` and `librdkafka_config`
     return settings for clients. `mutual_tls`: client certificates are "required" or "requested".
     `acls`: users only have the permissions granted with `allow`. `jwks`: OAUTHBEARER accepts tokens
-    signed by a key from this URL instead of unsigned ones. The brokers among themselves and Kafka's
-    tools use separate listeners without TLS (`inner_servers`), which need a password with `acls`.
+    signed by a key from this URL instead of unsigned ones. Connections between brokers and those
+    of Kafka's tools use separate listeners without TLS (`inner_servers`), which require a password
+    with `acls`.
 
     Raises `ClusterStartError` if the cluster can't be started.
 
@@ -152,7 +153,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The bootstrap address; it stays the same whatever happens to the brokers."""
+        """The bootstrap address; it never changes, even if the brokers move."""
         return str(self._door.address)
 
     @property
@@ -189,7 +190,7 @@ class LocalCluster:
         }
 
     def logs(self, i: int) -> str:
-        """Return all that broker `i` logged, over all its starts."""
+        """Return the whole log of broker `i`, of all its starts."""
         path = self._broker(i).log
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -220,8 +221,8 @@ class LocalCluster:
     def move(self, *, graceful: bool = False) -> None:
         """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        By default the brokers are killed; with `graceful` they shut down and hand over leadership
-        first.
+        By default, the brokers are killed; with `graceful` they shut down cleanly, and other
+        brokers become leaders of their partitions first.
         """
         self.timeline.add("move_started")
         self._now.stop(self._now.brokers, graceful=graceful)
@@ -287,12 +288,12 @@ class LocalCluster:
         """Run one of Kafka's Java programs (a main class) and return its standard output.
 
         `arguments`: the program's arguments, with `--bootstrap-server` (see `tool_arguments`).
-        `given`: its standard input.
-        `timeout`: seconds until it is killed.
-        `check`: whether to raise `ToolError` if it fails.
-        `java_options`: options of its JVM.
+        `given`: the program's standard input.
+        `timeout`: seconds after which the program is killed.
+        `check`: whether to raise `ToolError` if the program fails.
+        `java_options`: options of the JVM.
 
-        Raises `ToolError` if it times out.
+        Raises `ToolError` if the program times out.
         """
         return self._now.run_tool(
             main, arguments, given=given, timeout=timeout, check=check, java_options=java_options
@@ -387,7 +388,7 @@ class LocalCluster:
     def client_names(self) -> tuple[str, ...]:
         """Names of the users, or one name for clients that only have a certificate.
 
-        Empty without security.
+        The list is empty without security.
         """
         return self._security.client_names
 
@@ -400,14 +401,14 @@ class LocalCluster:
     def inner_servers(self) -> str:
         """Addresses of the running brokers' inter-broker listeners, without TLS.
 
-        Clients don't authenticate there. With `acls` they do: use `inner_config`.
+        Clients authenticate there only if the cluster has `acls`: use `inner_config` then.
         """
         return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
 
     def inner_config(self) -> dict[str, str]:
         """Return settings for Odradek's and Java's clients to connect to `inner_servers`.
 
-        This user has all permissions, whatever the `acls`.
+        The user in these settings has all permissions, even with `acls`.
         """
         return {"bootstrap.servers": self.inner_servers, **self._security.inner_java()}
 
@@ -432,7 +433,7 @@ class LocalCluster:
                 self.start(i)
 
     def rotate_certificates(self) -> None:
-        """Replace the brokers' keys and certificates without a restart, by the same authority."""
+        """Replace the brokers' keys and certificates by new ones, without a restart."""
         self._now.rotate_certificates()
 
     def allow(self, user: str, *arguments: str) -> None:

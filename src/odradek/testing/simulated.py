@@ -150,8 +150,9 @@ class KafkaSimulation:
     ) -> Producer:
         """Create an `odradek.Producer` in the simulation; it is closed when the test ends.
 
-        `name`: its name in reports (default: "producer"). `link`: the behaviour of its connections.
-        `background`: whether it works between calls, as a real producer does.
+        `name`: the producer's name in reports (default: "producer"). `link`: latency, loss and
+        other properties of its connections. `background`: whether the producer works between
+        calls, as a real one does.
         """
         given = self._config(config, options)
         host = self._new_host(Config(PRODUCER, given), name, link, background=background)
@@ -168,7 +169,7 @@ class KafkaSimulation:
     ) -> Consumer:
         """Create an `odradek.Consumer`, as `producer` does.
 
-        Without a `group.id` it only works during its calls, unless `background` says otherwise.
+        Without a `group.id` the consumer only works during its calls, unless `background` is true.
         """
         given = self._config(config, options)
         checked = Config(CONSUMER, given)
@@ -191,7 +192,7 @@ class KafkaSimulation:
         return self._made(on_host(host, Admin, given))
 
     def answer_for(self, bootstrap_servers: str) -> None:
-        """Make this cluster answer at other bootstrap addresses, for example yours.
+        """Make this cluster answer at other bootstrap addresses, for example those of your program.
 
         Code under test then needs no change: `odradek.Producer({"bootstrap.servers":
         "kafka.prod.example:9092"})` creates a client in the simulation.
@@ -262,7 +263,8 @@ class KafkaSimulation:
         self.world.advance(seconds)
 
     sleep = advance
-    """For code that sleeps: `monkeypatch.setattr("time.sleep", kafka_simulation.sleep)`."""
+    """Advance virtual time; pass it to `monkeypatch.setattr("time.sleep", …)` for code that
+    sleeps."""
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Run an action after some virtual seconds, also while a client's call is waiting.
@@ -272,7 +274,7 @@ class KafkaSimulation:
         self.world.after(seconds, lambda: None if self._ended else action())
 
     def every(self, seconds: float, action: Callable[[], object]) -> Callable[[], None]:
-        """Run an action repeatedly, every `seconds`; return a function that stops it."""
+        """Run an action every `seconds` virtual seconds; return a function that stops it."""
         ended: list[bool] = []
 
         def again() -> None:
@@ -284,7 +286,10 @@ class KafkaSimulation:
         return lambda: ended.append(True)
 
     def run_while(self, condition: Callable[[], bool], limit: float = 60.0) -> bool:
-        """Advance time while a condition holds, at most `limit` s; return whether it ended."""
+        """Advance virtual time while a condition is true, for at most `limit` seconds.
+
+        Returns whether the condition became false.
+        """
         return self.world.run_while(condition, limit)
 
     # asyncio

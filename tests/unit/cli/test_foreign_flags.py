@@ -13,8 +13,8 @@ from odradek.cli.frame.words import option_changes
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("topics --describe --topic flights", "it is a command here: odradek topics describe"),
-        ("acls --add", "it is a command here: odradek acls create"),
+        ("topics --describe --topic flights", "describe is a subcommand: odradek topics describe"),
+        ("acls --add", "create is a subcommand: odradek acls create"),
         ("topics describe --topic flights", "odradek topics describe TOPIC"),
         ("offsets list --topic flights", "odradek offsets list TOPIC"),
         ("groups describe --group g", "odradek groups describe GROUP"),

@@ -200,7 +200,7 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
     world = World()
     cluster = SimulatedCluster(world)
     admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)
-    assert "buffers:" not in str(admin.explain())
+    assert "buffers for" not in str(admin.explain())
     buffers = admin._engine.network.buffers
     buffers.limit = 64 << 20
     kept = memoryview(buffers.take(8 << 20))
@@ -209,7 +209,7 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
     picture = admin.explain()
     assert picture.buffers.received >= len(kept)
     assert (
-        "of 64.0 MiB for responses (created 1, reused 0 times); columns: 1.5 MiB in use, "
+        "of 64.0 MiB (created 1, reused 0 times); for columns: 1.5 MiB in use, "
         "1.0 MiB of 64.0 MiB idle (created 2, reused 9 times, shared by all clients of this "
         "process)" in str(picture)
     )

@@ -51,7 +51,7 @@ def test_what_it_may_be(url: object, proxy: Proxy | None) -> None:
         ("socks5://user@proxy:1", "needs a password with the user"),
         ("http://a%3Ab:pa55@proxy:1", "colon"),
         (f"socks5://u:{'pa55' * 70}@proxy:1", "255 bytes"),
-        (17, "a text, not int"),
+        (17, "a string, not int"),
     ],
 )
 def test_what_it_may_not_be(url: object, what: str) -> None:

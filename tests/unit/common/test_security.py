@@ -285,7 +285,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**SSL, "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
     ({**SSL, "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
     ({**SSL, "ssl.context": 1}, "must be an ssl.SSLContext, not int"),
-    ({**SSL, "sasl.password": 1}, "sasl.password must be a text, not int"),
+    ({**SSL, "sasl.password": 1}, "sasl.password must be a string, not int"),
     ({**SSL, "ssl_cadata": b"\x30\x82"}, "ssl.cadata must be PEM text; DER certificates"),
     (
         {"sasl.username": "a", "sasl.plain.username": "b"},
@@ -293,10 +293,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {f"{OAUTH}.token.provider": "json:loads"},
-        "can't be a text, because configuration never names code",
+        "can't be a string, because configuration never names code",
     ),
     ({f"{OAUTH}.token.provider": b"json:loads"}, "token.endpoint.url with"),
-    ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "can't be a text"),
+    ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "can't be a string"),
     ({"oauth_cb": f"{PLANTED}:x"}, "In Python, pass the function itself"),
     ({"sasl_oauth_token_provider": "os:system"}, "ODRADEK_ALLOWED_FILES"),
     ({f"{OAUTH}.extensions": "a"}, "must be key=value"),

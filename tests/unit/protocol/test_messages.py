@@ -158,15 +158,15 @@ def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
     [
         (b"", 1, "truncated", 0),
         (b"\x00\x00\x00", 1, "truncated", 0),
-        (b"\xff\xff\xff\xfe", 1, "a count of -2", 0),
-        (b"\x7f\xff\xff\xff", 1, "a count of 2147483647", 4),
-        (b"\x00\x00\x00\x01\xff\xff", 1, "a length of -1", 6),
-        (b"\x00\x00\x00\x01\x00\x03ab", 1, "a length of 3 where 2 bytes", 6),
+        (b"\xff\xff\xff\xfe", 1, "the count -2 is negative", 0),
+        (b"\x7f\xff\xff\xff", 1, "the count 2147483647 doesn't fit", 4),
+        (b"\x00\x00\x00\x01\xff\xff", 1, "the length -1 is negative", 6),
+        (b"\x00\x00\x00\x01\x00\x03ab", 1, "the length 3 exceeds the 2 bytes", 6),
         (b"\x00\x00\x00\x01\x00\x02\xff\xfe", 1, "invalid start byte", 6),
         (b"\x00\x00\x00\x00\x00", 1, "1 unread bytes at the end", 4),
-        (b"\x80\x80\x80\x80\x80\x00", 9, "varint of more than five bytes", 5),
-        (b"\xff\xff\xff\xff\x0f", 9, "a varint of 4294967295", 5),
-        (b"\x02\x00\x00\x00\x00\x00\x00", 9, "a length of -1", 2),
+        (b"\x80\x80\x80\x80\x80\x00", 9, "varint has more than five bytes", 5),
+        (b"\xff\xff\xff\xff\x0f", 9, "the varint 4294967295 is too large", 5),
+        (b"\x02\x00\x00\x00\x00\x00\x00", 9, "the length -1 is negative", 2),
     ],
 )
 def test_errors_name_message_version_reason_and_position(

@@ -267,7 +267,7 @@ def test_binary_columns_that_lie(
         ({"offsets": array("i", [0, 1, 3])}, "column headers: .*too short"),
         ({"entries": 2}, "row 1: .*2 entries"),
         ({"entries": 4}, "column headers.key: .*too short"),
-        ({"entries": -1}, "headers: it claims -1 entries"),
+        ({"entries": -1}, "headers: the number of entries is -1"),
         ({"validity": b""}, "column headers: .*bitmap"),
         ({"keys": binary([b"a", None, b"c"])}, "row 1: a header has no key"),
         ({"keys": binary([b"a", b"b", b"\xc3"])}, "row 1: the key of a header isn't UTF-8"),
@@ -364,9 +364,9 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
         keyless.encode(0, 3, timestamp_ms=NOW, room=PLENTY, sticky=4, sticky_room=1)
     with pytest.raises(ConfigurationError, match="0 partitions"):
         encoder(use, columns(3), partitions=0)
-    with pytest.raises(InvalidRowError, match="-1 rows"):
+    with pytest.raises(InvalidRowError, match="rows is -1"):
         encoder(use, SentColumns(-1, None))
-    with pytest.raises(InvalidRowError, match="-1 entries"):
+    with pytest.raises(InvalidRowError, match="entries is -1"):
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 

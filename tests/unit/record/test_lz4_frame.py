@@ -120,9 +120,9 @@ def test_all_that_a_frame_may_have(written: bytes) -> None:
         (frame(block(b"ab"), flags=0x62), "unknown flags 62"),
         (frame(block(b"ab"), sizes=0x30), "unknown flags 60 30"),
         (frame(block(b"ab"), sizes=0x41), "unknown flags 60 41"),
-        (frame(block(b"ab"), content=3, flags=0x68), "claims 3 bytes and has 2"),
-        (frame(b"\xff\xff\xff\x7f"), "claims 2147483647 bytes of at most 65536, 4 are left"),
-        (frame(b"\x09\0\0\0abcd"), "claims 9 bytes of at most 65536, 8 are left"),
+        (frame(block(b"ab"), content=3, flags=0x68), "has 2 bytes instead of 3"),
+        (frame(b"\xff\xff\xff\x7f"), "is 2147483647, but the limit is 65536 and 4 bytes are left"),
+        (frame(b"\x09\0\0\0abcd"), "is 9, but the limit is 65536 and 8 bytes are left"),
         (frame(b"\x04\0\0\0\x0f\xff\xff\xff"), "lz4 data is corrupt"),
         (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceed its block size
     ],

@@ -112,7 +112,7 @@ def test_a_wrong_password_is_shown_nowhere(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: str) -> None:
-    endless = "has no end" if scheme == "http" else "speaks HTTP"
+    endless = "the end of its response is missing" if scheme == "http" else "speaks HTTP"
     for said, kind, text in (
         (b"SSH-2.0-x\r\n", NotAProxyError, "doesn't speak"),
         (b"HTTP/1.1 200 Fine\r\n" + b"x: y\r\n" * 10_000, NotAProxyError, endless),

@@ -380,7 +380,9 @@ def test_bytes_of_another_message_are_refused(
     assert ProtobufDeserializer(Outer)(inner, VALUE) is not None
     read = ProtobufDeserializer(Outer, registry)
     for _ in range(2):
-        with pytest.raises(DeserializationError, match=r"by its schema it is .*Inner, not .*Outer"):
+        with pytest.raises(
+            DeserializationError, match=r"according to its schema it is .*Inner, not .*Outer"
+        ):
             read(inner, VALUE)
     assert len(server.asked) == 1
     assert inner is not None

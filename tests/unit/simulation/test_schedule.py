@@ -83,7 +83,7 @@ def test_most_things_may_be_left_out() -> None:
         ({"clients": [{**MEMBER, "habits": {"raises": 1}}]}, "habits: raises can't be 1"),
         ({"clients": [{**MEMBER, "habits": 3}]}, "one: habits must be a JSON object"),
         ({"clients": [{**MEMBER, "writes": 3}]}, "one: writes must be a JSON object"),
-        ({"clients": [{**MEMBER, "kind": "processor"}]}, "processors need topics to read"),
+        ({"clients": [{**MEMBER, "kind": "processor"}]}, "processors need further topics to read"),
         ({"clients": [{**MEMBER, "kind": "processor", "writes": {"acks": 9}}]}, "one: .*acks"),
         ({"clients": [MEMBER, {"name": "two", "kind": "admin"}]}, "members and processors can"),
         (

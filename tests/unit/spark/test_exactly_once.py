@@ -437,7 +437,7 @@ def test_brokers_before_3_0_end_a_batch_that_took_too_long_after_the_decision(
     messages = [write(log, ["c"], 0, batch=1)]
     log.clock.at += 900.0
     messages.append(write(log, ["d"], 1, batch=1))
-    with pytest.raises(SinkWriteError, match="had aborted 1 of 2 transactions"):
+    with pytest.raises(SinkWriteError, match="had already aborted 1 of 2 transactions"):
         commit(log, messages, batch=1)
     assert log.values() == ["a", "b", "d"]
     run_batch(log, ["c"], ["d"], batch=1)

@@ -164,7 +164,7 @@ def test_later_versions_and_other_messages(
     assert [one["_corrupt_record"] for one in found] == [None, None, *rows[2:]]
     assert list(made.bad) == [2, 3, 4, 5, 6, 7]
     for row, told in (
-        (2, "by its schema 3 it is m.Other, not m.Order"),
+        (2, "according to its schema 3 it is m.Other, not m.Order"),
         (3, "a zero byte and a 4-byte schema id"),
         (4, "404"),
         (5, "the data isn't a m.Order"),

@@ -148,7 +148,7 @@ def _of_roles(flags: AclFlags, resources: list[Resource]) -> dict[Resource, list
     """Return the operations that producers and consumers need, as in Kafka's tool."""
     role = "--producer" if flags.producer else "--consumer"
     if flags.operation or flags.deny_principal or flags.deny_host:
-        refuse(f"{role} already names the operations: leave out --operation and --deny-…")
+        refuse(f"{role} already implies the operations: leave out --operation and --deny-…")
     if not flags.topic:
         refuse(f"{role} needs --topic")
     if flags.consumer and not flags.group:

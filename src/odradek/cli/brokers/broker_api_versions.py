@@ -50,7 +50,7 @@ def broker_api_versions(
         Path | None,
         typer.Option(
             help=f"A Java properties file with admin client options (or {COMMAND_CONFIG}). "
-            "default.api.timeout.ms (15000) limits how long brokers are asked."
+            "default.api.timeout.ms (15000) limits the duration of the command."
         ),
     ] = None,
     profile: ProfileName = None,

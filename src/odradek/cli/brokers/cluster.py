@@ -141,7 +141,7 @@ def start(
     _detach(options)
     state = read_state()
     if state is None:
-        _fail("the cluster ended right after its start")
+        _fail("the cluster stopped right after it had started")
     if json:
         typer.echo(jsonlib.dumps(_public(state)))
     else:
@@ -200,7 +200,7 @@ def stop() -> None:
         # Its keeper then kills the brokers.
         _signal(state, signal.SIGKILL)
         if not _gone(watched, _STOP_TIMEOUT_S):
-            _fail(f"process {state['pid']} or one of its brokers doesn't end")
+            _fail(f"process {state['pid']} or one of its brokers doesn't stop")
     read_state()  # forgets the file of a process that was killed
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
 

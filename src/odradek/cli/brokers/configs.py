@@ -63,7 +63,9 @@ def describe(
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Only this option, set or default; may be repeated."),
+        typer.Option(
+            metavar="KEY", help="Only this option, even if it has its default; may be repeated."
+        ),
     ] = None,
     documentation: Annotated[
         bool,

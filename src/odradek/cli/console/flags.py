@@ -127,8 +127,8 @@ ReaderProperty = Annotated[
     list[str] | None,
     _words(
         "--reader-property",
-        f"How lines are read; one of {', '.join(lines.PROPERTIES)}, or schema.registry.url, "
-        f"{', '.join(SETTINGS)}, and other options of the schema registry's client.",
+        f"A property of the line reader: {', '.join(lines.PROPERTIES)}, schema.registry.url, "
+        f"{', '.join(SETTINGS)}, or another option of the schema registry's client.",
     ),
 ]
 ReaderConfig = Annotated[Path | None, typer.Option(help="A file with reader properties.")]
@@ -156,8 +156,8 @@ Offset = Annotated[
 Until = Annotated[
     str | None,
     typer.Option(
-        help="Stop before this place, given as for --offset; end is the log's end at the start of "
-        "the command."
+        help="Stop before this offset or time, written as for --offset; end is the log's end when "
+        "the command starts."
     ),
 ]
 Exit = Annotated[bool, typer.Option("--exit", "-e", help="Same as --until end.")]
@@ -220,9 +220,9 @@ FormatterProperty = Annotated[
     list[str] | None,
     _words(
         "--formatter-property",
-        f"How records are written; one of {', '.join(formatting.PROPERTIES)}, or "
-        "schema.registry.url and other options of the schema registry's client, for avro, "
-        "json and protobuf.",
+        f"A property of the record formatter: {', '.join(formatting.PROPERTIES)}, "
+        "schema.registry.url, or another option of the schema registry's client (for avro, "
+        "json and protobuf).",
     ),
 ]
 FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]

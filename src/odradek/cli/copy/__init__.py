@@ -82,7 +82,7 @@ def copy(
         stop = None if follow else end_place(until or "end", "--until")
         for place in (start, stop):
             if place is not None and place.kind is PlaceKind.STORED:
-                refuse("--offset stored can't be given: a copy continues by itself where it ended")
+                refuse("--offset stored can't be given: a copy always continues where it stopped")
         reading, writing = sides(context.params)
         for warning in dict.fromkeys((reading.warning, writing.warning)):
             if warning:

@@ -92,7 +92,7 @@ class TransactionalWriter:
                 raise
             raise ProducerFencedError(
                 f"another copy with the same name ({self._plan.name}) is running, so this one "
-                "can't write any more; if there is none, a step took longer than "
+                "can't write any more. If no other copy is running, a step took longer than "
                 f"transaction.timeout.ms, and the coordinator has aborted it: {error}"
             ) from error
 

@@ -24,8 +24,8 @@ InLoop = Annotated[
     bool,
     typer.Option(
         "--asyncio",
-        help="Use an asyncio producer and consumer in one event loop; with Spark, the consumer "
-        "must read all rows, too.",
+        help="Use an asyncio producer and consumer in one event loop. If Spark runs, the demo "
+        "also checks that the consumer reads all rows.",
     ),
 ]
 Secure = Annotated[

@@ -41,7 +41,10 @@ PANELS = (
     ),
     (
         "clients",
-        (("held_up", "held up", ORANGE), ("cut_off", "pairs of client and broker cut off", GREY)),
+        (
+            ("held_up", "held up", ORANGE),
+            ("cut_off", "client-broker pairs without a connection", GREY),
+        ),
     ),
 )
 """Of each panel its label, and its lines: column, name, colour."""

@@ -66,7 +66,7 @@ def instead(flag: str, command: Any, typed: str) -> str | None:
     verbs = getattr(command, "commands", None)
     if verbs is not None:
         verb = VERBS.get(flag, flag.removeprefix("--"))
-        return f"it is a command here: odradek {typed} {verb}" if verb in verbs else None
+        return f"{verb} is a subcommand: odradek {typed} {verb}" if verb in verbs else None
     here = {name for one in command.params for name in one.opts if name.startswith("-")}
     meant = KCAT.get(flag) or KAFKA.get(flag)
     if meant in here:

@@ -61,7 +61,9 @@ ToCurrent = Annotated[
 ToOffset = Annotated[int | None, typer.Option(min=0, metavar="N", help="To this offset.")]
 ShiftBy = Annotated[
     int | None,
-    typer.Option(metavar="N", help="By N records after the committed offset; -N: before it."),
+    typer.Option(
+        metavar="N", help="To N records after the committed offset; -N: N records before it."
+    ),
 ]
 ToDatetime = Annotated[
     str | None,

@@ -80,7 +80,10 @@ class LagWatch:
         """Return the last measurement, for a terminal of this height."""
         heads = ("GROUP", "STATE", "MEMBERS", "TOTAL-LAG", "READ/S", "WRITTEN/S", "LEFT")
         sums = _rich(heads, [self._sum(group, seen) for group, seen in self.looks.items()])
-        parts: list[RenderableType] = [Text(f"{self.moment}, Ctrl-C ends it", style="dim"), sums]
+        parts: list[RenderableType] = [
+            Text(f"{self.moment}, press Ctrl-C to stop", style="dim"),
+            sums,
+        ]
         troubles = list(dict.fromkeys(cell(in_words(e)) for e in self.failed.values()))
         parts += [Text(text, style="red") for text in troubles[:TROUBLES]]
         rows = [(g, row) for g, seen in self.looks.items() for row in seen.rows]

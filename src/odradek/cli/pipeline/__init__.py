@@ -111,7 +111,7 @@ def resolve(
     ] = None,
     spec: Annotated[
         Path | None,
-        typer.Option(help="The pipeline that the query is of; it has the sink's options."),
+        typer.Option(help="The pipeline file of the query; the sink's options are read from it."),
     ] = None,
     bootstrap_server: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -123,12 +123,15 @@ def resolve(
     sink_name: Annotated[str, typer.Option(help="The sink's option sinkName.")] = "sink",
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Count the batch as complete; what is missing is lost."),
+        typer.Option(
+            "--accept-loss", help="Treat the batch as complete; its missing rows are lost."
+        ),
     ] = False,
     repeat: Annotated[
         bool,
         typer.Option(
-            "--repeat", help="Write the whole batch again; what is committed exists twice then."
+            "--repeat",
+            help="Write the whole batch again; rows that are already committed are duplicated.",
         ),
     ] = False,
     json: Json = False,

@@ -126,7 +126,7 @@ def _topics(r: SourceReading) -> str:
 
 def _state(w: Writing) -> str:
     if not w.looked_at:
-        return "it can't be read from here; the query continues from it if it exists"
+        return "the checkpoint can't be read from here; if it exists, the query continues from it"
     if w.after_batch is None and w.repeats is None:
         return "a new query"
     after = "at its first batch" if w.after_batch is None else f"after batch {w.after_batch}"

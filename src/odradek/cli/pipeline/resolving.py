@@ -51,7 +51,7 @@ def resolved(
     if (checkpoint is None) is (query is None):
         refuse("either CHECKPOINT or --query is required, not both")
     if checkpoint is None and spec is not None:
-        refuse("--spec needs CHECKPOINT, by which it finds the sink")
+        refuse("--spec needs CHECKPOINT, which identifies the sink")
     if checkpoint is not None:
         if batch is not None:
             refuse("--batch can only be given with --query: CHECKPOINT has the batch")
@@ -152,8 +152,8 @@ def lines(found: Resolution) -> list[str]:
             text = f"{batch} will be written again: start the query."
         case BatchState.PARTLY:
             text = (
-                f"{batch} is committed in part. If the inputs are as they were, start the query "
-                "with the same settings and cores: it writes what is missing. Otherwise run this "
+                f"{batch} is partly committed. If the inputs haven't changed, start the query "
+                "with the same settings and cores: it writes the missing rows. Otherwise run this "
                 f"command again with --accept-loss (lost: {missing}) or with --repeat (written a "
                 f"second time: {there})."
             )

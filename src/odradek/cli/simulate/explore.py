@@ -52,7 +52,7 @@ Short = Annotated[
 ]
 
 
-Which = Annotated[str, typer.Option("--host", help=f"The host of the clients: {HOSTS}.")]
+Which = Annotated[str, typer.Option("--host", help=f"The runtime of the clients: {HOSTS}.")]
 
 
 @dataclass(frozen=True, slots=True)

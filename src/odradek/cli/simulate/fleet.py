@@ -68,7 +68,9 @@ def fleet(
         typer.Option("--set", help="OPTION=VALUE[,VALUE…] of all clients; may be repeated."),
     ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=1000, help="Number of brokers.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed has the same result.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed leads to the same result.")
+    ] = 1,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
     spark: Annotated[bool, typer.Option("--spark", help="Simulate on Spark's executors.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; implies --spark.")] = None,

@@ -43,7 +43,7 @@ def show(one: dict[str, Any]) -> None:
         f"{counted(one['brokers'], 'broker')}, {one['outage_s']:g} s of outage "
         f"({one['seconds']:g} s, {one['ms_per_client']:.2f} ms per client)"
     )
-    typer.echo("  per second, mean (max)      " + "".join(f"{p:>18}" for p in PHASES))
+    typer.echo("  average per second (max)    " + "".join(f"{p:>18}" for p in PHASES))
     for index in range(min(one["brokers"], 5)):
         for what in ("dials", "metadata"):
             cells = []
@@ -61,8 +61,8 @@ def show(one: dict[str, Any]) -> None:
     )
     typer.echo(
         f"  at the limit: {cap['dials_per_client_and_s']:.2f} connection attempts per client "
-        f"and second; peak over mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone "
-        f"{cap['by_chance']:.2f})"
+        f"and second; ratio of the busiest 10 ms to the mean "
+        f"{cap['peak_over_mean']:.2f} ({cap['by_chance']:.2f} if attempts were random)"
     )
     typer.echo(
         f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last "
@@ -101,9 +101,10 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
         ]
         typer.echo(f"{name:<{width}} " + " ".join(f"{cell:>9}" for cell in cells))
     typer.echo(
-        "connection attempts per client: 1st sec. in the first second, at one broker; per sec. at "
-        "the limit; attempts after the return. metadata: requests per client after the return; "
-        "peak: fullest 10 ms over the mean; chance: the same by chance alone"
+        "Connection attempts per client: in the first second, at one broker (1st sec.); per second "
+        "at the limit (per sec.); after the brokers returned (attempts). metadata: requests per "
+        "client after the return; peak: busiest 10 ms divided by the mean; chance: the same if "
+        "attempts were random"
     )
 
 

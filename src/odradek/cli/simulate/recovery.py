@@ -82,7 +82,9 @@ def recovery(
             "--all", help="Every fault with 1 to 1,000 brokers, and Java's rules for comparison."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed has the same result.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed leads to the same result.")
+    ] = 1,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Number of parallel processes.")] = 1,
     limit: Annotated[
         float,

@@ -34,7 +34,7 @@ def list_(
     run: AdminRun,
     topics: AnyTopicNames = None,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Also print the first and the next offset.")
+        bool, typer.Option("--offsets", help="Also print the first offset and the log end offset.")
     ] = False,
 ) -> Result:
     """List the partitions of topics with their leaders and replicas.

@@ -201,7 +201,7 @@ def describe(
         for topic, partitions in shown
         for p in partitions
     ]
-    empty = "No such partitions." if only else "No topics found."
+    empty = "No matching partitions found." if only else "No topics found."
     told: list[ResultTable | str] = [] if only else [_heads_of(document)]
     return Result(
         {"topics": document}, [*told, ResultTable(heads, rows, empty)], failed | missing | hidden
@@ -270,8 +270,8 @@ def delete_records(
         list[str],
         typer.Argument(
             metavar="TOPIC[:PARTITION]=OFFSET",
-            help="Delete the records before this offset; end: all existing records. Without a "
-            "partition, of all partitions.",
+            help="Delete the records before this offset; end deletes all existing records. If no "
+            "partition is named, this applies to all partitions.",
         ),
     ],
 ) -> Result:
@@ -296,11 +296,11 @@ def delete_records(
         table = ResultTable(("topic", "partition", "first offset", "would delete before"), rows)
         return Result({"dry_run": True, "would_delete": would}, [table], failed | refused)
     if offsets:
-        run.confirm(f"delete records for good: {words}")
+        run.confirm(f"delete records permanently: {words}")
     found, refused = run.each(lambda: run.admin.delete_records(offsets, run.left()))
     rows_left = [(at.topic, at.partition, first) for at, first in found.items()]
     document = [{"topic": t, "partition": p, "first_left": first} for t, p, first in rows_left]
-    table = ResultTable(("topic", "partition", "first offset left"), rows_left)
+    table = ResultTable(("topic", "partition", "first remaining offset"), rows_left)
     return Result({"deleted": document}, [table], failed | refused)
 
 

@@ -33,7 +33,7 @@ class AclBinding:
     """One ACL: whether `principal` ("User:alice") may do `operation` on a resource.
 
     `resource_type`: TOPIC, GROUP, CLUSTER (with the name "kafka-cluster"), TRANSACTIONAL_ID,
-    DELEGATION_TOKEN or USER. `pattern_type`: LITERAL, where the name "*" matches all resources, or
+    DELEGATION_TOKEN or USER. `pattern_type`: LITERAL (the name "*" then matches all resources), or
     PREFIXED.
     """
 

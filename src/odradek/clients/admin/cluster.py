@@ -55,9 +55,9 @@ NEVER = -1
 class ClusterDescription(Shown):
     """The cluster's id, its brokers by id, and the controller's id (None if there is none).
 
-    KRaft brokers report a broker that forwards to the controller instead of the controller; see
-    `describe_metadata_quorum`. `authorized_operations`: the operations on the cluster that this
-    client may do; None if they weren't requested.
+    In KRaft clusters, the controller's id is that of a broker that forwards requests to the
+    controller; `describe_metadata_quorum` returns the controller itself. `authorized_operations`:
+    the operations on the cluster that this client may do; None if they weren't requested.
     """
 
     cluster_id: str

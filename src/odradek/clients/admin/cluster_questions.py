@@ -29,9 +29,10 @@ class ClusterClock:
     seconds: float
     """The controller's time in seconds since the epoch."""
     at: float
-    """Time on the client's monotonic clock, halfway between request and response."""
+    """Time on the client's monotonic clock at which the controller's clock showed `seconds`:
+    halfway between request and response."""
     tolerance: float
-    """Duration of the request in seconds: the possible error."""
+    """Duration of the request in seconds: the largest possible error of `seconds`."""
 
 
 def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | None]:

@@ -66,7 +66,7 @@ class ConfigResource:
 class ConfigSynonym:
     """A value of the option from another source.
 
-    It takes effect if the synonyms before it are removed.
+    The value takes effect if the synonyms before it are removed.
     """
 
     name: str

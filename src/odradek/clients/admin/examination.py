@@ -72,7 +72,7 @@ class GroupStanding:
 
     group_id: str
     error: KafkaError | None = None
-    """Why the group couldn't be examined: most often a missing ACL."""
+    """Reason why the group couldn't be examined, most often a missing ACL; None if it was."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The committed offsets by partition."""
     waiting: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -82,8 +82,8 @@ class GroupStanding:
     """State of a classic group, with Kafka's name; None if the coordinator doesn't report it."""
     members: int | None = None
     outside: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Start and end of the log of partitions whose committed offset isn't in it: records were
-    deleted before they were read, or the topic was recreated."""
+    """Start and end of the log, by partition, for partitions whose committed offset isn't in the
+    log: records were deleted before they were read, or the topic was recreated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class Examination:
     group: GroupStanding | None
     """The examined group; None if the call didn't name one."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """APIs that clients need and that have no version in common with this client, by address."""
+    """APIs that clients need, and of which the broker and this client have no version in common, by
+    address."""
     clock: ClusterClock | None = None
     """The controller's clock; None with brokers before Kafka 3.3, and without permission to read
     it."""

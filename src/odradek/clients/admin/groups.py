@@ -93,7 +93,8 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...] = ()
     target_assignment: tuple[TopicPartition, ...] | None = None
     classic: bool | None = None
-    """Whether it uses the classic protocol in a group of the new one; None if unknown."""
+    """Whether the member uses the classic protocol in a group of the consumer protocol (KIP-848);
+    None if unknown."""
     active_tasks: tuple[StreamsTask, ...] = ()
     standby_tasks: tuple[StreamsTask, ...] = ()
     warmup_tasks: tuple[StreamsTask, ...] = ()

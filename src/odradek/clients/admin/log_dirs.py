@@ -53,8 +53,8 @@ class ReplicaInfo:
 class LogDirDescription:
     """A log directory: its replicas, and the size of its file system (None before Kafka 3.3).
 
-    `error`: why the broker can't use the directory, else None. `cordoned`: it takes no new
-    partitions (KIP-1066).
+    `error`: why the broker can't use the directory, else None. `cordoned`: whether the broker puts
+    no new partitions into it (KIP-1066).
     """
 
     error: KafkaError | None
@@ -66,7 +66,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogDir:
-    """A replica's current directory, and the one that it is moved to; None if there is none."""
+    """A replica's current log directory, and the one that it is moving to (None without a move)."""
 
     current: str | None
     current_offset_lag: int | None

@@ -35,7 +35,7 @@ OffsetSpec = str | int
 
 @dataclass(frozen=True, slots=True)
 class OffsetListing:
-    """Result of `list_offsets` for one partition; `offset` is None if there is no such record.
+    """Result of `list_offsets` for one partition; `offset` is None if no record matches.
 
     `timestamp_ms` is the timestamp of the record, None for the ends of a log. `leader_epoch` is the
     epoch in which the record was written, -1 if unknown.

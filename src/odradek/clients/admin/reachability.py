@@ -59,31 +59,32 @@ class AddressReach:
     address: str
     bootstrap: bool
     brokers: tuple[int, ...]
-    """Ids of the brokers that advertise it; more than one means wrong advertised.listeners."""
+    """Ids of the brokers that advertise this address; more than one means that
+    advertised.listeners is wrong."""
     error: KafkaError | None
     leads: int
     """Number of examined partitions that these brokers lead."""
     throttle: float = 0.0
-    """Seconds for which it throttles this client because of a quota."""
+    """Seconds for which the broker throttles this client because of a quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReach:
-    """A topic of which some or all partitions can't be used."""
+    """A topic with partitions that can't be used."""
 
     topic: str
     partitions: int
     leaderless: tuple[int, ...]
     """Partitions without a leader, which can't be written or read."""
     error: KafkaError | None = None
-    """Why its partitions are unknown."""
+    """Reason why the topic's partitions are unknown; None if they are known."""
     near: tuple[str, ...] = ()
     """Similar names of existing topics, if this one doesn't exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStanding:
-    """An existing topic: under-replicated partitions, and operations this client may do."""
+    """An existing topic: under-replicated partitions, and operations that this client may do."""
 
     topic: str
     partitions: int
@@ -117,7 +118,7 @@ class Reachability(Shown):
     """Ids of brokers that have replicas of these topics but aren't listed by the cluster: they
     aren't running, or they are fenced."""
     topics_error: KafkaError | None
-    """Why topics couldn't be examined."""
+    """Reason why topics couldn't be examined; None if they were."""
     standings: tuple[TopicStanding, ...] = ()
     """All examined topics that exist."""
 

@@ -139,7 +139,7 @@ class ProducerIdAndEpoch:
 class HangingTransaction:
     """An open transaction that no coordinator knows, and that blocks read_committed consumers.
 
-    They can't read beyond `start_offset`. `abort_transaction(hanging.spec)` ends it.
+    These consumers can't read beyond `start_offset`. `abort_transaction(hanging.spec)` ends it.
     """
 
     spec: AbortTransactionSpec

@@ -49,7 +49,7 @@ def of_producers(send: S) -> S:
 
 
 class RecordSending(Generic[F, K_contra, V_contra]):
-    """The `send` of a producer; not instantiated directly."""
+    """Base class of producers: the method `send`; not instantiated directly."""
 
     _taken_by = "send"
     """The method that serializers and traces replace."""
@@ -129,9 +129,9 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         failed, without polling: `error` is None, or the error, with an offset of -1. It must return
         quickly and must not wait for this producer. An exception that it raises is only logged;
         `SystemExit` and `KeyboardInterrupt` are raised from the program's next call of this
-        producer. Errors that `send` itself raises aren't reported to it. Records of a partition are
-        reported in order, with one exception: if a batch is retried although the broker had written
-        it, later records may be reported before it.
+        producer. Errors that `send` itself raises aren't passed to the callback. Records of a
+        partition are reported in order, with one exception: if a batch is retried although the
+        broker had written it, later records may be reported before it.
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `InvalidTopicExceptionError` for an invalid topic name, `PartitionerError` if a custom

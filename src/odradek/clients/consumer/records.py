@@ -22,7 +22,7 @@ _HEADERS = 7
 
 
 class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
-    """One record of a partition. It is a tuple, because tuples are created fastest."""
+    """One record of a partition, as a named tuple."""
 
     topic: str
     partition: int
@@ -144,7 +144,7 @@ class HeldGroupMetadata(ConsumerGroupMetadata):
 
 
 class NoSuchOffsetError(OffsetOutOfRangeError):
-    """A position is outside the log and `auto.offset.reset` is none (or data would be skipped).
+    """A position is outside the log, and `auto.offset.reset` is none.
 
     `log_start` is the first offset of the log, `log_end` the offset of the next record; None if the
     broker didn't answer before the timeout.
@@ -179,8 +179,8 @@ class NoOffsetForPartitionError(IllegalStateError):
 class LogTruncationError(OffsetOutOfRangeError):
     """Records before the position were lost in an election, and auto.offset.reset is none.
 
-    The log differs from what was read from `divergent_offset`; None if the leader doesn't know.
-    Call `seek()` to continue there or elsewhere (KIP-320).
+    From `divergent_offset` on, the log differs from the records that were read; it is None if the
+    leader doesn't know this offset. Call `seek()` to continue there or elsewhere (KIP-320).
     """
 
     def __init__(

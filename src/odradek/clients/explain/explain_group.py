@@ -57,7 +57,7 @@ class GroupExplanation:
     last_poll: float | None
     """Seconds since the last poll(); None during a poll() and before the first one."""
     error: str | None
-    """Why the group refuses this consumer, else None."""
+    """Reason why the group refuses this consumer, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"

@@ -35,16 +35,16 @@ class RecordsExplanation:
     partition: int
     """Partition of the oldest record; -1 before one is chosen."""
     seconds: float
-    """Age of its batch."""
+    """Age of the batch that contains the oldest record."""
     left: float
-    """Time until it times out (`delivery.timeout.ms`; `max.block.ms` before its topic is known, and
-    `bootstrap.timeout.ms` before any broker was reached)."""
+    """Time until that record times out (`delivery.timeout.ms`; `max.block.ms` before its topic is
+    known, and `bootstrap.timeout.ms` before any broker was reached)."""
     attempts: int
     """Number of times that the batch was sent."""
     waits_for: str
-    """Reason for the wait, a text to follow "waits for"."""
+    """Reason for the wait: a phrase that completes "waits for …"."""
     limit: str = "delivery.timeout.ms"
-    """The option that sets this timeout."""
+    """The option that sets the timeout in `left`."""
 
     def __str__(self) -> str:
         noun = "record isn't" if self.records == 1 else "records aren't"
@@ -108,11 +108,11 @@ class TransactionExplanation:
     coordinator: int | None
     """Id of the coordinator's broker; None while it is unknown."""
     version_2: bool
-    """Whether it uses the protocol of KIP-890."""
+    """Whether transactions use the protocol of KIP-890 (transaction version 2)."""
     pending: str | None
     """The call that timed out and is still running, else None."""
     error: str | None
-    """Reason for one of the two error states."""
+    """Reason for the state abortable_error or fatal_error, else None."""
 
     def __str__(self) -> str:
         text = f"transactional id {self.transactional_id}: {worded(self.state)}"

@@ -28,7 +28,7 @@ class ReadingExplanation:
     unknown: int
     """Number of partitions whose lag is unknown: without a position, or before the first fetch."""
     lag: int
-    """Total lag of the other partitions, in offsets."""
+    """Total lag, in offsets, of the partitions whose lag is known."""
     furthest: str | None
     """The partition with the largest lag; None without lag."""
     older: tuple[str, ...] = ()

@@ -54,31 +54,32 @@ class AddressExplanation:
 
     address: str
     role: str
-    """`broker N`, `bootstrap`, or both; `former` for one that no longer belongs to the cluster."""
+    """`broker N`, `bootstrap`, or both; `former` if the address no longer belongs to the
+    cluster."""
     state: str
     """State of the connection, with Kafka's name: disconnected, resolving, connecting,
     checking_api_versions, ready."""
     ip: str | None
     """IP address of the last connection attempt."""
     proved: bool
-    """Whether it has ever answered a request other than ApiVersions."""
-    silent: bool
-    """Whether a request or a connection attempt has had no response for the suspicion time
-    (R-RB-2)."""
+    """Whether this address has ever answered a request other than ApiVersions."""
+    silent: bool  # R-RB-2
+    """Whether a request or a connection attempt has had no response for so long that the client
+    asks other brokers for metadata as well."""
     in_flight: int
     pending_for: float | None
     """Seconds since the start of the current connection attempt."""
     setup_left: float | None
-    """Seconds until that attempt times out (KIP-601)."""
+    """Seconds until the current connection attempt times out (KIP-601)."""
     throttled_for: float
-    """Seconds for which the broker throttles this client (KIP-219)."""
+    """Remaining seconds for which the broker throttles this client (KIP-219)."""
     failures: int
-    """Failures in a row since its last good response."""
+    """Failures in a row since the last successful response of this address."""
     last_error: str | None
     last_error_age: float | None
     """Seconds since the last error."""
     meaning: str | None
-    """The usual cause of such an error."""
+    """The usual cause of the last error."""
     backoff_left: float
     """Remaining reconnect backoff of this address, in seconds (KIP-144)."""
     next_dial_in: float | None = None
@@ -90,11 +91,11 @@ class AddressExplanation:
     """Where the last error occurred: name, network, proxy, tls, sasl, protocol, broker or cluster;
     None without an error."""
     cure: str | None = None
-    """The usual remedy."""
+    """The usual remedy for the last error."""
 
     @property
     def ready(self) -> bool:
-        """Whether requests can be sent to it."""
+        """Whether requests can be sent to this address."""
         return self.state == "ready"
 
 
@@ -104,9 +105,9 @@ class RebootstrapExplanation:
 
     why: str
     age: float
-    """Seconds since it began."""
+    """Seconds since the rebootstrap began."""
     seconds: float | None
-    """Its duration; None while it is running."""
+    """Duration of the rebootstrap; None while it is running."""
     address: str | None
     """The address that answered."""
 
@@ -117,23 +118,23 @@ class OutageExplanation:
 
     seconds: float
     what: str
-    """The failure that started it."""
+    """The failure that started the outage."""
     total: bool
-    """Whether no address answers; if False, some addresses fail while others work."""
+    """True if no address answers; False if some addresses fail while others work."""
     in_a_row: int
     """Number of outages in close succession, including this one."""
     counted_for: float
     dials_of_known: int
     dials_of_bootstrap: int
-    attempts_of_known: int
-    """Failed connection attempts and metadata requests (R-MD-3)."""
+    attempts_of_known: int  # R-MD-3
+    """Number of failed connection attempts and metadata requests."""
     attempts_of_bootstrap: int
     rounds: int
     retries: int
     rebootstraps: int
     expired: int
     unresolved: int = 0
-    """Failed name resolutions: no connection attempt follows one."""
+    """Number of failed name resolutions; these aren't counted as connection attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class MissingExplanation:
     partition: int | None
     """The missing partition; None if the whole topic is missing."""
     seconds: float
-    """Seconds since it was first needed."""
+    """Seconds since a call first needed the topic or partition."""
     near: tuple[str, ...]
     """Existing topics with similar names, once they have been looked up."""
 
@@ -194,10 +195,10 @@ class Explanation(Shown):
     metadata_running: bool
     """Whether a metadata request is in flight."""
     next_attempt_in: float | None
-    """Time until the next attempt of a refresh, or until a hanging connection attempt times out and
-    allows one; until the next regular refresh if none is due."""
-    rounds_failed: int
-    """Number of times that all brokers failed since the last good response (R-MD-3)."""
+    """Time until the client next tries to refresh its metadata: if it waits for a connection
+    attempt, until that times out; if no refresh is due, until the next regular one."""
+    rounds_failed: int  # R-MD-3
+    """Number of times that all brokers failed since the last successful response."""
     recovery_strategy: str
     outage: OutageExplanation | None
     addresses: tuple[AddressExplanation, ...]
@@ -243,7 +244,7 @@ class Explanation(Shown):
         return "\n".join(lines)
 
     def metadata_line(self) -> str:
-        """Return the age of the metadata, and when and why the next refresh is."""
+        """Return a line with the age of the metadata and the reason of the next refresh."""
         age = "none yet" if self.metadata_age is None else f"{self.metadata_age:.1f} s old"
         if self.metadata_why is not None:
             refresh = f"; refresh due: {self.metadata_why}"
@@ -264,14 +265,14 @@ class Explanation(Shown):
     def _buffer_line(self) -> str:
         b, c = self.buffers, self.buffers.columns
         return (
-            f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for responses (created "
-            f"{b.received_made}, reused {number(b.received_reused, 'time')}); columns: "
+            f"buffers for responses: {_mib(b.received)} of {_mib(b.received_limit)} (created "
+            f"{b.received_made}, reused {number(b.received_reused, 'time')}); for columns: "
             f"{_mib(c.lent)} in use, {_mib(c.idle)} of {_mib(c.limit)} idle (created {c.made}, "
             f"reused {number(c.reused, 'time')}, shared by all clients of this process)"
         )
 
     def outage_lines(self) -> list[str]:
-        """Return lines on the current outage and its latest failed attempts."""
+        """Return lines that describe the current outage and its latest failed attempts."""
         outage = self.outage
         if outage is None:
             return []

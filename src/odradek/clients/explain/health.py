@@ -68,8 +68,8 @@ class Health(Shown):
     """Time since which `ok` has this value, in seconds since the epoch like `time.time()`; None
     before the first event."""
     reason: str | None
-    """The problem, as a sentence; also a problem that leaves it `ok`, such as one failed broker of
-    three."""
+    """The problem, as a sentence; also set for a problem with which `ok` remains true, such as one
+    failed broker of three."""
     cure: str | None
     """The remedy, if something has to be done."""
     brokers: tuple[BrokerHealth, ...]
@@ -77,8 +77,8 @@ class Health(Shown):
     group: GroupHealth | None
     """State of the group; None except for consumers with a `group.id`."""
     lag: int | None
-    """Total lag of the assigned partitions whose end is known, in offsets; None if none is known,
-    and for other clients."""
+    """Total lag in offsets of the assigned partitions whose log end is known; None if no log end is
+    known, and for clients that aren't consumers."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""

@@ -71,7 +71,8 @@ class Metrics(Mapping[MetricName, float]):
     """All metrics of a client at one moment; read-only.
 
     A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` returns
-    one number, `find(group="producer-topic-metrics")` all that match; `str()` is a line for a log.
+    one number, `find(group="producer-topic-metrics")` all metrics that match, and `str()` one line
+    for a log.
     """
 
     __slots__ = ("_by_name", "all", "at", "client", "client_id")
@@ -83,7 +84,7 @@ class Metrics(Mapping[MetricName, float]):
         self.at = at
         """Seconds since the epoch."""
         self.all = found
-        """Each as a `Metric`, with unit and description."""
+        """All metrics as `Metric` objects, with unit and description."""
         self._by_name = {metric.key: metric.value for metric in found}
 
     def __getitem__(self, name: MetricName) -> float:
@@ -91,7 +92,9 @@ class Metrics(Mapping[MetricName, float]):
             return self._by_name[name]
         except KeyError:
             if isinstance(name, str):
-                raise KeyError(f"keys are MetricNames: value({name!r}) takes a name") from None
+                raise KeyError(
+                    f"keys are MetricNames; to look up a metric by its name, call value({name!r})"
+                ) from None
             raise
 
     def __iter__(self) -> Iterator[MetricName]:

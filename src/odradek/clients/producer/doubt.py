@@ -78,8 +78,8 @@ def in_doubt(
     how = (
         "an attempt wasn't acknowledged"
         if batch.recognised
-        else f"{which} part of a larger batch that wasn't acknowledged, and the topic's "
-        "max.message.bytes was too low for it by the time of the retry"
+        else f"{which} part of a larger batch that wasn't acknowledged, and the retry exceeded "
+        "the topic's max.message.bytes"
     )
     last = "The broker said" if isinstance(refusal, BrokerError) else "The last attempt failed"
     ends = "It isn't" if batch.count == 1 else "They aren't"

@@ -108,11 +108,11 @@ class BrokerError(KafkaError):
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
-        """Return this error; authorization errors note the missing permission."""
+        """Return this error, to which an authorization error adds the missing permission."""
         return self
 
     def of(self, user: str | None) -> Self:
-        """Return this error; authorization errors note the user that lacks the permission."""
+        """Return this error, to which an authorization error adds the user."""
         return self
 
 
@@ -132,12 +132,12 @@ class AuthorizationError(BrokerError):
     """
 
     def of(self, user: str | None) -> Self:
-        """Note the user that lacks the permission."""
+        """Add the user that lacks the permission."""
         self.user = user
         return self
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
-        """Note the missing permission and its resource, unless they are already set.
+        """Add the missing permission and its resource, unless they are already set.
 
         If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged.
         """
@@ -250,7 +250,7 @@ class RecordTooLargeError(KafkaError):
 class PartitionerError(KafkaError, ValueError):
     """The `partitioner` function raised an error, or returned a partition that doesn't exist.
 
-    An error that the function raised is the cause. The record, or the piece of Arrow data, was not
+    An error that the function raised is the cause. The record, or the Arrow batch, was not
     written.
     """
 
@@ -478,7 +478,7 @@ class TokenExpiredError(TokenError):
 class ServerNotTrustedError(AuthenticationError):
     """The broker couldn't prove that it knows the password, or violated the SASL mechanism.
 
-    After that, the client sent nothing that helps to guess the password.
+    The client closes the connection without sending further data.
     """
 
     usual_cure = (
@@ -525,7 +525,7 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """Number of records without a result yet, if `producer.flush()` timed out."""
 
     def leaving(self, remaining: int) -> Self:
-        """Note the number of records without a result."""
+        """Add the number of records without a result, and return this error."""
         self.remaining = remaining
         return self
 
@@ -591,5 +591,5 @@ class FatalTransactionError(KafkaError):
 class TransactionAbortedError(KafkaError):
     """A record wasn't sent, because its transaction was aborted.
 
-    The cause is the reason, unless the application aborted it.
+    The cause is the reason, unless the application aborted the transaction.
     """

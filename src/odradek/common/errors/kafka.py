@@ -58,9 +58,7 @@ class LeaderNotAvailableError(BrokerError):
 
 
 class NotLeaderOrFollowerError(BrokerError):
-    """For requests intended only for the leader, this error indicates that the broker is not the
-    current leader.
-    """
+    """The broker isn't the partition's current leader, or a replica that may serve the request."""
 
     code, name = 6, "NOT_LEADER_OR_FOLLOWER"
     retriable = refresh_metadata = True
@@ -171,9 +169,7 @@ class IllegalGenerationError(BrokerError):
 
 
 class InconsistentGroupProtocolError(BrokerError):
-    """The group member's supported protocols are incompatible with those of existing members or
-    first group member tried to join with empty protocol type or empty protocol list.
-    """
+    """The member's protocol type or assignors are incompatible with those of the other members."""
 
     code, name = 23, "INCONSISTENT_GROUP_PROTOCOL"
 
@@ -290,9 +286,7 @@ class NotControllerError(BrokerError):
 
 
 class InvalidRequestError(BrokerError):
-    """This most likely occurs because of a request being malformed by the client library or the
-    message was sent to an incompatible broker.
-    """
+    """The request is malformed, or it was sent to an incompatible broker."""
 
     code, name = 42, "INVALID_REQUEST"
 
@@ -404,9 +398,7 @@ class SaslAuthenticationFailedError(BrokerError):
 
 
 class UnknownProducerIdError(BrokerError):
-    """This exception is raised by the broker if it could not locate the producer metadata
-    associated with the producerId in question.
-    """
+    """The broker has no state of this producer id."""
 
     code, name = 59, "UNKNOWN_PRODUCER_ID"
 
@@ -529,9 +521,7 @@ class StaleBrokerEpochError(BrokerError):
 
 
 class OffsetNotAvailableError(BrokerError):
-    """The leader high watermark has not caught up from a recent leader election so the offsets
-    cannot be guaranteed to be monotonically increasing.
-    """
+    """The leader was elected recently and can't return offsets yet."""
 
     code, name = 78, "OFFSET_NOT_AVAILABLE"
     retriable = True
@@ -601,7 +591,7 @@ class InvalidRecordError(BrokerError):
 
 
 class UnstableOffsetCommitError(BrokerError):
-    """There are unstable offsets that need to be cleared."""
+    """An open transaction has sent offsets that aren't committed yet."""
 
     code, name = 88, "UNSTABLE_OFFSET_COMMIT"
     retriable = True
@@ -633,15 +623,13 @@ class DuplicateResourceError(BrokerError):
 
 
 class UnacceptableCredentialError(BrokerError):
-    """Requested credential would not meet criteria for acceptability."""
+    """The credential doesn't meet the broker's requirements."""
 
     code, name = 93, "UNACCEPTABLE_CREDENTIAL"
 
 
 class InconsistentVoterSetError(BrokerError):
-    """Indicates that the either the sender or recipient of a voter-only request is not one of
-    the expected voters.
-    """
+    """The sender or the receiver of a request between voters isn't one of the expected voters."""
 
     code, name = 94, "INCONSISTENT_VOTER_SET"
 
@@ -671,9 +659,7 @@ class SnapshotNotFoundError(BrokerError):
 
 
 class PositionOutOfRangeError(BrokerError):
-    """Requested position is not greater than or equal to zero, and less than the size of the
-    snapshot.
-    """
+    """The requested position isn't between 0 and the size of the snapshot."""
 
     code, name = 99, "POSITION_OUT_OF_RANGE"
 
@@ -804,7 +790,7 @@ class InvalidRegistrationError(BrokerError):
 
 
 class TransactionAbortableError(BrokerError):
-    """The server encountered an error with the transaction."""
+    """The transaction failed and has to be aborted."""
 
     code, name = 120, "TRANSACTION_ABORTABLE"
 

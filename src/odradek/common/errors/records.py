@@ -15,9 +15,9 @@ from odradek.common.types import TopicPartition
 class RecordLimitError(CorruptRecordError):
     """A record or its batch exceeds a limit of this client; `option` names the limit.
 
-    Reading it would need far more memory than it has bytes. `found` is the value that exceeds the
-    limit, as read from the data; for decompressed bytes, it is the limit itself. Raise the option
-    to read the record, or `seek()` past it.
+    Reading it would need far more memory than its size in the log. `found` is the value that
+    exceeds the limit, as read from the data; for decompressed bytes, it is the limit itself. Raise
+    the option to read the record, or `seek()` past it.
     """
 
     retriable = False

@@ -107,8 +107,8 @@ PRODUCER_OPTIONS = owned(
         why="Keys map to the same partitions as in Java's clients.",
     ),
     Option("partitioner.ignore.keys", boolean, False, "medium", "KIP-794").says(
-        "With true, records with keys are spread like those without. This works only with "
-        "partitioner=default and random."
+        "With true, records with keys are distributed like records without keys. This works only "
+        "with partitioner=default and random."
     ),
     Option("partitioner.adaptive.partitioning.enable", boolean, True, kip="KIP-794").says(
         "With true, partitions whose batches wait for their broker get fewer of the records "

@@ -366,7 +366,7 @@ _SASL = (
 _OAUTHBEARER = (
     unset(f"{OAUTH}.token.provider", provider).says(
         "This function returns a token and its expiry time, in seconds since 1970; an object "
-        "with token() works too. It can't be a text, because configuration never names code to "
+        "with token() works too. It can't be a string, because configuration never names code to "
         "run."
     ),
     Option(
@@ -416,7 +416,7 @@ _OAUTHBEARER = (
         "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
         "accepted and have no effect: the client uses the second one if an assertion is "
         "configured, and the first one otherwise.",
-        why="Other options determine the grant.",
+        why="Other options determine the grant type.",
     ),
     unset(f"{OAUTH}.assertion.file", path, "medium", "KIP-1139").says(
         "This file contains the assertion for the token server. Another program has to renew the "

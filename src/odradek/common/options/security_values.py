@@ -27,7 +27,7 @@ def secret(name: str, value: Any) -> Secret:
     if isinstance(value, Secret):
         return value
     kind = value.kind if isinstance(value, NotText) else "None"
-    raise ConfigurationError(f"{name} must be a text, not {kind}")
+    raise ConfigurationError(f"{name} must be a string, not {kind}")
 
 
 @reads("path")
@@ -181,7 +181,7 @@ def provider(name: str, value: Any) -> Any:
     """
     if isinstance(value, str | Secret | NotText):  # not shown: it may be a token
         raise ConfigurationError(
-            f"{name} can't be a text, because configuration never names code to run. In Python, "
+            f"{name} can't be a string, because configuration never names code to run. In Python, "
             "pass the function itself. In a file or in Spark options, use "
             "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.* or "
             "sasl.oauthbearer.assertion.*, a token file that another program renews (file:///…, "

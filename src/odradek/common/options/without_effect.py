@@ -159,7 +159,7 @@ def reason(name: str) -> str | None:
             f"value_serializer=AvroSerializer(SchemaRegistryClient({{{name!r}: ...}}), schema)"
         )
     if name.startswith("confluent."):
-        return "it configures components of Confluent's that don't run in this client"
+        return "it configures Confluent components that don't run in this client"
     return COSTLY.get(name) or HARMLESS.get(name)
 
 

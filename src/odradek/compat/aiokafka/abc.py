@@ -1,7 +1,4 @@
-"""Abstract classes from which aiokafka's programs derive their own.
-
-In: nothing. Out: abstract classes. Must not: call them; `consumer.listeners` and `settings` do.
-"""
+"""Abstract classes of aiokafka: listeners for rebalances and providers of tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ __all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
 
 
 class ConsumerRebalanceListener(abc.ABC):
-    """Listener for rebalances; each method may be plain or `async def`."""
+    """Listener for rebalances; each method may be a plain function or a coroutine function."""
 
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> object:

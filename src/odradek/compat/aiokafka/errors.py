@@ -1,7 +1,6 @@
 """aiokafka's errors, with their names and numbers.
 
-In: translated errors of `translation`. Out: classes to catch. An error's `__cause__` is Odradek's
-error, whose text says what happened and what to do. Must not: know when they are raised.
+The `__cause__` of an error is Odradek's error, whose text says what happened and what to do.
 """
 
 from __future__ import annotations
@@ -50,37 +49,37 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """A response belongs to no request; never raised here."""
+    """A response belongs to no request; Odradek never raises this error."""
 
     retriable = True
 
 
 class Cancelled(KafkaError):
-    """A request was cancelled; never raised here."""
+    """A request was cancelled; Odradek never raises this error."""
 
     retriable = True
 
 
 class TooManyInFlightRequests(KafkaError):
-    """Too many requests are in flight; never raised here."""
+    """Too many requests are in flight; Odradek never raises this error."""
 
     retriable = True
 
 
 class StaleMetadata(KafkaError):
-    """Metadata is out of date; never raised here."""
+    """Metadata is out of date; Odradek never raises this error."""
 
     retriable = invalid_metadata = True
 
 
 class MetadataEmptyBrokerList(KafkaError):
-    """Metadata contains no brokers; never raised here."""
+    """Metadata contains no brokers; Odradek never raises this error."""
 
     retriable = True
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """A broker is older than all known versions; never raised here."""
+    """A broker is older than all known versions; Odradek never raises this error."""
 
 
 class IncompatibleBrokerVersion(KafkaError):
@@ -103,7 +102,7 @@ class AuthenticationFailedError(KafkaError):
 
 
 class KafkaUnavailableError(KafkaError):
-    """No broker is available; never raised here."""
+    """No broker is available; Odradek never raises this error."""
 
 
 class KafkaTimeoutError(KafkaError):
@@ -125,7 +124,7 @@ class KafkaConfigurationError(KafkaError):
 
 
 class QuotaViolationError(KafkaError):
-    """A quota was exceeded; never raised here."""
+    """A quota was exceeded; Odradek never raises this error."""
 
 
 class ConsumerStoppedError(Exception):

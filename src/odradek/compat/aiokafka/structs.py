@@ -1,8 +1,4 @@
-"""Values that aiokafka's calls take and return.
-
-In: fields, and Odradek's records. Out: tuples and records with aiokafka's names. Must not: call a
-client.
-"""
+"""Values that aiokafka's calls take and return: tuples and records with aiokafka's names."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """Offset to commit, which is that of the next record to read, and a text stored with it."""
+    """Offset to commit (that of the next record to read), and a text to store with it."""
 
     offset: int
     metadata: str
@@ -111,9 +107,9 @@ class ConsumerRecord(_Fields, Generic[KT, VT]):
     checksum: int | None
     """Always None: batches have a checksum, records don't."""
     serialized_key_size: int
-    """Bytes before the deserializer; -1 without a key."""
+    """Size of the key in bytes, before deserialization; -1 without a key."""
     serialized_value_size: int
-    """Bytes before the deserializer; -1 without a value."""
+    """Size of the value in bytes, before deserialization; -1 without a value."""
     headers: Sequence[tuple[str, bytes | None]]
 
     @property

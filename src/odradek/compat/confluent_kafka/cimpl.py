@@ -1,7 +1,4 @@
-"""Names that programs import from `confluent_kafka.cimpl`, confluent-kafka's C module.
-
-In: nothing. Out: this package's classes under that module's name. Must not: define anything.
-"""
+"""Names that programs import from `confluent_kafka.cimpl`, confluent-kafka's C module."""
 
 from __future__ import annotations
 

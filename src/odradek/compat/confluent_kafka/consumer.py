@@ -68,7 +68,7 @@ class Consumer(ConsumerCalls):
         return carried_out(self._core.poll(timeout)) if found is None else found
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds; some may be errors."""
         return carried_out(self._core.consume(num_messages, timeout))
 
     # The group, and the end

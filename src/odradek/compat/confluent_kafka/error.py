@@ -1,8 +1,4 @@
-"""Exceptions of the serializing clients, and the two of all clients, as in `confluent_kafka.error`.
-
-In: a `KafkaError`, an exception of a serializer, the message. Out: exceptions that contain them.
-Must not: be raised by clients without serializers.
-"""
+"""Exceptions of `confluent_kafka.error`: of all clients, and of those with serializers."""
 
 from __future__ import annotations
 

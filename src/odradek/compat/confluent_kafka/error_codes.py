@@ -10,7 +10,7 @@ from odradek.common.errors.kafka import ERRORS
 
 
 class ErrorCodes:
-    """Codes as class attributes: brokers' codes by Kafka's numbers, librdkafka's own below -100."""
+    """Error codes as class attributes: those of brokers, and librdkafka's own, below -100."""
 
     UNKNOWN = -1
     NO_ERROR = 0
@@ -227,7 +227,7 @@ _WORDS: dict[str, str] = {
     "_UNDERFLOW": "too few bytes",
     "_NOENT": "not found",
     "_READ_ONLY": "value is read-only",
-    "_PARTIAL": "only a part was done",
+    "_PARTIAL": "operation was only partly executed",
     "_VALUE_DESERIALIZATION": "value can't be deserialized",
     "_KEY_DESERIALIZATION": "key can't be deserialized",
     "_VALUE_SERIALIZATION": "value can't be serialized",

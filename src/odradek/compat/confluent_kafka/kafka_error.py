@@ -12,7 +12,7 @@ from odradek.compat.confluent_kafka.error_codes import ErrorCodes, name_of, word
 
 
 class KafkaError(ErrorCodes):
-    """Error as a value, not an exception: a code, its name and a text.
+    """Error as an object that isn't an exception: it has a code, a name and a text.
 
     `fatal()`: the client has failed. After a failed transactional call, `retriable()` means to make
     the same call again, and `txn_requires_abort()` to call `abort_transaction()`.

@@ -26,7 +26,7 @@ class Node:
 
 
 class ThrottleEvent:
-    """Delay of a request by a broker, in seconds; never created, as `throttle_cb` isn't called."""
+    """Delay of a request by a broker, in seconds; Odradek never calls `throttle_cb` with it."""
 
     def __init__(self, broker_name: str, broker_id: int, throttle_time: float) -> None:
         self.broker_name = broker_name
@@ -47,7 +47,7 @@ class ConsumerGroupTopicPartitions:
 
 
 class TopicCollection:
-    """Topics by name."""
+    """Names of topics, as `describe_topics()` takes them."""
 
     def __init__(self, topic_names: list[str]) -> None:
         self.topic_names = topic_names
@@ -64,7 +64,7 @@ class TopicPartitionInfo:
 
 
 class OrderedEnum(Enum):
-    """Enumeration whose members are ordered by number."""
+    """Base class of enumerations whose members are ordered by their numbers."""
 
     def __lt__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -85,7 +85,7 @@ class ConsumerGroupState(OrderedEnum):
 
 
 class ConsumerGroupType(OrderedEnum):
-    """Protocol of a group."""
+    """Type of a group: its protocol is classic or consumer (KIP-848)."""
 
     UNKNOWN = 0
     CONSUMER = 1
@@ -100,7 +100,7 @@ class IsolationLevel(OrderedEnum):
 
 
 class ElectionType(OrderedEnum):
-    """Replica that may become the leader: the preferred one, or any live one."""
+    """Which replicas may be elected: only the preferred one, or any live one."""
 
     PREFERRED = 0
     UNCLEAN = 1

@@ -130,8 +130,8 @@ class Producer:
     ) -> int:
         """Send messages: dicts with `value`, `key`, `partition`, `timestamp`, `callback`.
 
-        Returns the number of accepted messages; each of the others gets its `KafkaError` as
-        `_error`.
+        Returns the number of accepted messages; the dict of each rejected message gets a
+        `KafkaError` as its item `_error`.
         """
         taken = 0
         for message in check_messages(messages):

@@ -1,7 +1,7 @@
-"""Serializers and deserializers of confluent-kafka: functions between objects and bytes.
+"""Serializers and deserializers of `confluent_kafka.serialization`, without a schema registry.
 
-In: an object, or bytes, and a context with topic and field. Out: bytes, or an object;
-`SerializationError` if it can't be converted. Must not: know about schemas or registries.
+A serializer takes an object and a context with topic and field, and returns bytes; a deserializer
+takes bytes and returns an object. Both raise `SerializationError` if the conversion fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class MessageField(StrEnum):
-    """Part of a message; each member is a str, too."""
+    """Part of a message, key or value; each member is also a str."""
 
     NONE = "none"
     KEY = "key"
@@ -57,10 +57,10 @@ class _Converter:
     __slots__: list[str] = []
 
     def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
-        """Take a function that returns the cluster's id; ignored by default."""
+        """Store a function that returns the cluster's id; ignored by default."""
 
     def close(self) -> None:
-        """Close the converter, if a client built it; nothing to do by default."""
+        """Release resources; called by a client that built this object. Does nothing by default."""
 
 
 class Serializer(_Converter):

@@ -156,7 +156,9 @@ class Authentication:
             heard = yield from self._say(token)
             if len(heard.token) > MAX_CHALLENGE:
                 size = len(heard.token)
-                raise ServerNotTrustedError(f"the broker sent a SASL token of {size} bytes")
+                raise ServerNotTrustedError(
+                    f"the broker sent a SASL token that is too large ({size} bytes)"
+                )
             lifetime = heard.lifetime
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:

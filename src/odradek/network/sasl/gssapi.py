@@ -65,7 +65,9 @@ class Gssapi:
             ) from error
         offer = context.unwrap(heard or b"")
         if len(offer) != 4:
-            raise ServerNotTrustedError(f"the broker offers security layers in {len(offer)} bytes")
+            raise ServerNotTrustedError(
+                f"the broker's list of security layers has {len(offer)} bytes instead of 4"
+            )
         if not offer[0] & NO_LAYER:
             raise ServerNotTrustedError(
                 "the broker requires a SASL security layer, which Kafka's protocol doesn't have"

@@ -49,7 +49,7 @@ def _arrived(waiter: asyncio.Future[None]) -> None:
 
 
 class LoopFuture(Generic[T]):
-    """An `asyncio` future whose outcome is stored elsewhere, by subclasses."""
+    """Base class of the futures of asyncio producers; subclasses store the result."""
 
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
@@ -130,7 +130,7 @@ class LoopFuture(Generic[T]):
         return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop, which must be the producer's until the outcome is known."""
+        """Return the running loop; before the result is available, it must be the producer's."""
         if not self.done():
             self._producer._check_loop()  # noqa: SLF001
         return asyncio.get_running_loop()
@@ -294,7 +294,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
 
 class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
-    """The outcome of many rows; subclasses define the form of errors."""
+    """Base class of the futures of `send_arrow()` and `send_many()`."""
 
     __slots__ = ("_delivery",)
 

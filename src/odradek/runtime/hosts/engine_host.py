@@ -71,7 +71,7 @@ class EngineHost(HostSockets):
     def attach(self, engine: EngineInputs) -> None:
         """Set the engine; nothing is opened yet."""
         if self._engine is not None:
-            raise IllegalStateError("this host already has an engine")
+            raise IllegalStateError("this client has already been started")
         engine.hosted(from_outside)
         self._engine = engine
 
@@ -121,7 +121,7 @@ class EngineHost(HostSockets):
 
     def _attached(self) -> EngineInputs:
         if self._engine is None:
-            raise IllegalStateError("this host has no engine yet")
+            raise IllegalStateError("this client hasn't been started yet")
         return self._engine
 
     # Effects

@@ -72,7 +72,7 @@ class Watch:
 
 
 class OutcomeFuture(Future[T], Generic[T]):
-    """A future whose outcome is stored elsewhere, by subclasses."""
+    """Base class of the futures of producers; subclasses store the result."""
 
     __slots__ = ("_watch",)
     _watch: Watch

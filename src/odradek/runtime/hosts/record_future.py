@@ -140,7 +140,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
 
 class RowsFuture(OutcomeFuture[list[OffsetRange]]):
-    """The outcome of many rows; subclasses define the form of errors."""
+    """Base class of the futures of `send_arrow()` and `send_many()`."""
 
     __slots__ = ("_delivery", "_producer")
 
@@ -202,7 +202,8 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
 class ArrowFuture(RowsFuture):
     """The result of one `send_arrow()`: a `concurrent.futures.Future` that can also be awaited.
 
-    It keeps a few numbers for each partition, but not the data, which is released batch by batch.
+    The future keeps a few numbers for each partition, but not the data: memory of the data is
+    released batch by batch.
     """
 
     __slots__ = ()
@@ -223,8 +224,8 @@ class ArrowFuture(RowsFuture):
 class ManyFuture(RowsFuture):
     """The result of one `send_many()`: a `concurrent.futures.Future` that can also be awaited.
 
-    It keeps a few numbers for each partition, but not the records, which are released batch by
-    batch.
+    The future keeps a few numbers for each partition, but not the records: their memory is
+    released batch by batch.
     """
 
     __slots__ = ()

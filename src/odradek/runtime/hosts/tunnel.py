@@ -100,7 +100,9 @@ class Tunnel:
             if not b"HTTP/".startswith(self._got[:5]) and not self._got.startswith(b"HTTP/"):
                 return True  # never an HTTP answer: it needn't have an end
             if len(self._got) > LONGEST_HEAD:
-                raise NotAProxyError(f"{self._proxy} isn't an HTTP proxy: its response has no end")
+                raise NotAProxyError(
+                    f"{self._proxy} isn't an HTTP proxy: the end of its response is missing"
+                )
         return True
 
     def _take(self, sock: socket.socket, most: int) -> None:

@@ -50,9 +50,9 @@ def avro_to_arrow(
     `reader_schema`: the schema with which all rows are read (schema evolution). Without one, all
     rows must have the same schema.
 
-    The values have the Arrow types of `avro_types.arrow_type`: all fields nullable, logical types
-    as Arrow's. Rows that can't be read are null and listed in the result's `errors`, also if the
-    registry doesn't have their schema.
+    The values have the Arrow types of `avro_types.arrow_type`: all fields are nullable, and logical
+    types become Arrow's. Rows that can't be read are null and listed in the result's `errors`, also
+    if the registry doesn't have their schema.
 
     Raises `InvalidSchemaError` for several schemas without a reader schema, or for a schema without
     an Arrow type; `SchemaRegistryError` if the registry can't be reached.
@@ -125,8 +125,8 @@ def arrow_to_avro(
     `serializer` has the schema and settings; the subject is derived from `topic` and `field`. The
     schema is looked up, or registered, once. Null stays null. Fields that the schema lacks are left
     out, as the serializer does for dicts. Rows that don't match the schema are null and listed in
-    the result's `errors`: check these before sending, because a null value deletes. A value that
-    would only match after a conversion (1.9 or 2**40 as an int, a string as a boolean) doesn't
+    the result's `errors`: check them before sending, because a null value is a tombstone. A value
+    that would only match after a conversion (1.9 or 2**40 as an int, a string as a boolean) doesn't
     match.
 
     Raises `SchemaRegistryError` if the schema isn't available.

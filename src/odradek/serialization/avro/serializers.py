@@ -189,7 +189,8 @@ class AvroDeserializer:
     `from_dict(value, context)`: converts the value to an object.
     `return_record_name`: return a record in a union as a pair of its name and value.
 
-    Logical types become fastavro's: `datetime`, `date`, `time`, `Decimal`, `UUID`.
+    Logical types become Python objects, as in fastavro: `datetime`, `date`, `time`, `Decimal`,
+    `UUID`.
 
     Call it with bytes and a `SerializationContext`; None returns None. Raises
     `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.

@@ -29,7 +29,7 @@ FREE = DECOMPRESSED_LIMIT
 RATIO = 64
 """Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
 takes up to that for each column of a record that is null, most of which have few of them."""
-LARGE = "the data doesn't match the type; it is too large for the search of the value"
+LARGE = "the data doesn't match the type; the row is too large to find the value that doesn't match"
 """The error of a large row that Arrow refuses."""
 
 
@@ -48,7 +48,7 @@ class ColumnRoom:
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
                 f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
-                f"{self._left} bytes, because a null already needs {root.of_null}",
+                f"{self._left} bytes, because a null alone needs {root.of_null} bytes",
                 None,
                 "Convert fewer rows at a time, or use a reader schema with fewer fields.",
             )

@@ -32,7 +32,7 @@ class ConvertedColumn:
     """A column that was converted row by row, with the errors by row."""
 
     values: pa.Array
-    """The converted values, one for each row: null for a null and for a row in `errors`."""
+    """The converted values, one for each row: null for a null row and for a row in `errors`."""
     errors: Mapping[int, str]
     """The reasons why rows can't be converted, by row number (from 0), in ascending order."""
 
@@ -95,7 +95,7 @@ class RowSchemas:
             raise InvalidSchemaError(
                 "the column contains records of several schemas",
                 None,
-                "Pass reader_schema=, the schema as which all records are decoded.",
+                "Pass reader_schema=, the schema with which all records are decoded.",
             )
         return found
 

@@ -187,7 +187,8 @@ def arrow_to_json(
 
     Null stays null. A null field is left out unless the schema requires it; times are ISO 8601,
     bytes base64, decimals numbers with all their digits. Rows that don't match the schema are null
-    and listed in the result's `errors`: check these before sending, because a null value deletes.
+    and listed in the result's `errors`: check them before sending, because a null value is a
+    tombstone.
 
     Raises `ConfigurationError` for a type that can't be written as JSON; `SchemaRegistryError` if
     the schema isn't available.

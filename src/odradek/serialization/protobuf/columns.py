@@ -116,7 +116,7 @@ class _OneSchema:
                 raise InvalidSchemaError(
                     "the column contains records of several schemas",
                     None,
-                    "Pass message_type=, the message as which all records are decoded.",
+                    "Pass message_type=, the message class with which all records are decoded.",
                 )
             self._known.add(of.id)
         assert self._named is not None  # noqa: S101 - rows are read after the first one
@@ -135,7 +135,8 @@ def arrow_to_protobuf(
 
     The structs have the message's fields, in any order, with the types that `protobuf_to_arrow`
     returns; a null is a missing field. Null stays null. Rows that don't match the message are null
-    and listed in the result's `errors`: check these before sending, because a null value deletes.
+    and listed in the result's `errors`: check them before sending, because a null value is a
+    tombstone.
 
     Raises `SchemaRegistryError` if the schema isn't available.
 

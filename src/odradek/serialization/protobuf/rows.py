@@ -102,4 +102,4 @@ class NamedBySchemas:
         if self._name in names:
             return None
         said = " or ".join(sorted(names)) or f"the unknown message {list(of.indexes or ())}"
-        return f"by its schema {of.id} it is {said}, not {self._name}"
+        return f"according to its schema {of.id} it is {said}, not {self._name}"

@@ -151,7 +151,7 @@ class ProtobufDeserializer(Generic[M]):
             mine, why = self._descriptor.full_name, None
             if mine not in names:
                 said = " or ".join(sorted(names)) or f"the unknown message {list(of.indexes or ())}"
-                why = f"by its schema it is {said}, not {mine}"
+                why = f"according to its schema it is {said}, not {mine}"
             kept(self._checked, of, why)
         if why is not None:
             raise DeserializationError(why)

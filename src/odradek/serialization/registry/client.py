@@ -169,7 +169,7 @@ class SchemaRegistryClient:
         return known.once(asked, lambda: self._schema(asked))
 
     def get_schema_by_guid(self, guid: str) -> Schema:
-        """Return the schema with a GUID; older registries and some others have no GUIDs."""
+        """Return the schema with a GUID; not all registries support GUIDs."""
         known, path = self._cache.schemas, f"/schemas/guids/{_quoted('guid', guid)}"
         return known.once(guid, lambda: self._schema(path))
 
@@ -239,7 +239,7 @@ class SchemaRegistryClient:
     def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
         """Delete a subject and return its versions.
 
-        With `permanent`, a subject that was deleted before is removed for good.
+        With `permanent`, a subject that is already deleted is removed permanently.
         """
         path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)

@@ -38,7 +38,7 @@ class RegisteredSchema:
     schema_id: int
     subject: str
     version: int | None
-    """The version; None if the registry doesn't return it, right after registration."""
+    """The version; None if the registry doesn't return it when a schema is registered."""
     schema: Schema
     guid: str | None = None
     """The GUID; None if the registry has none."""

@@ -34,15 +34,15 @@ def _asks(name: str) -> Act:
 
 APPLICATION: dict[str, Verb] = {
     "leave": Verb(
-        "let a member leave cleanly; back: another member replaces it that many seconds later",
+        "let a member leave cleanly; another member replaces it after `back` seconds",
         {**WHO, "back": _BACK}, _asks("leave"),
     ),
     "die": Verb(
-        "kill a member; back: it is restarted that many seconds later",
+        "kill a member; it is restarted after `back` seconds",
         {**WHO, "back": _BACK}, _asks("die"), 4,
     ),
     "stop_polling": Verb(
-        "keep a member's application from polling for that time",
+        "keep a member's application from polling for `seconds`",
         {**WHO, "seconds": _LONG}, _asks("stop_polling"), 3,
     ),
     "freeze": Verb(
@@ -52,7 +52,7 @@ APPLICATION: dict[str, Verb] = {
     "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
     "subscribe_anew": Verb("let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")),
     "quiet": Verb(
-        "let no records be written to the group's topics for that time",
+        "write no records to the group's topics for `seconds`",
         {"seconds": _LONG}, lambda stage, a: stage.be_quiet(**a), 0,
     ),
 }  # fmt: skip

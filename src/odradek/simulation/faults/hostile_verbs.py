@@ -52,15 +52,15 @@ def _draw_code(rng: random.Random, _: Scope) -> int:
 
 
 _EVERYBODY = Argument(
-    "a broker's id, from 1 on; 0: all",
+    "a broker's id, from 1 on; 0 for all brokers",
     lambda v, scope: whole(v, 0, scope.brokers),
     lambda rng, scope: rng.randint(1, scope.brokers),
     optional=True,
 )
 _API = Argument(f"one of {', '.join(REFUSABLE)}", lambda v, _: v in REFUSABLE, _draw_api)
-_CODE = Argument("a code of Kafka's table", lambda v, _: v in CODES, _draw_code)
+_CODE = Argument("one of Kafka's error codes", lambda v, _: v in CODES, _draw_code)
 _DOUBT = Argument(
-    "a code that leaves in doubt whether a batch was appended",
+    "an error code after which it is unknown whether a batch was appended",
     lambda v, _: v in PERHAPS_DONE,
     lambda rng, _: rng.choice((7, 7, 20, 20, *PERHAPS_DONE)),
 )
@@ -135,19 +135,19 @@ HOSTILE: dict[str, Verb] = {
         {"api": _API, "seconds": _LATE, "i": _EVERYBODY}, _does("slow_api"), 3,
     ),
     "answer_error": Verb(
-        "answer the next requests of an API with an error; done: they are executed anyway; "
-        "same: always the same batch of Produce",
+        "answer the next requests of an API with an error; with `done` the broker executes them "
+        "anyway; with `same` only requests with one and the same batch are affected",
         {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
          "i": _EVERYBODY},
         _does("answer_error"), 14, honest,
     ),
     "append_but_refuse": Verb(
-        "append the next batches, but answer with an error; same: always the same batch",
+        "append the next batches, but answer with an error; with `same` only one batch is affected",
         {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
         _does("append_but_refuse"), 8,
     ),
     "quota": Verb(
-        "let a broker throttle its clients in each response, and read nothing for that time",
+        "let a broker throttle its clients in each response, and read nothing for `seconds`",
         {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
     ),
     "late_packets": Verb(
@@ -168,7 +168,7 @@ HOSTILE: dict[str, Verb] = {
         _to_topic("delete_topic"), 1,
     ),
     "recreate_topic": Verb(
-        "delete the topic and create it again, that many seconds later",
+        "delete the topic and create it again `after` seconds later",
         {"partitions": _count(1, 2, optional=True), "after": _AFTER, "topic": TOPIC_NAME},
         _to_topic("recreate_topic"), 2,
     ),

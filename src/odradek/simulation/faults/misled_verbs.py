@@ -86,14 +86,14 @@ MISLED: dict[str, Verb] = {
         lambda a: a["i"] != a["j"],
     ),
     "lead_astray": Verb(
-        "connect a broker's address to another broker of its cluster for that time; `kept`: only "
-        "new connections",
+        "connect a broker's address to another broker of its cluster for `seconds`; with `kept` "
+        "existing connections remain",
         {**ONE, "to": BROKER, "seconds": _SECONDS, "kept": _AT_TIMES}, _lead_astray, 3,
         lambda a: a["i"] != a["to"],
     ),
     "lead_abroad": Verb(
-        "let a broker's address lead to another cluster for that time, be that an older one or "
-        "not; `kept`: only new connections",
+        "connect a broker's address to another cluster for `seconds`; with `older` that cluster "
+        "runs an older Kafka version; with `kept` existing connections remain",
         {**ONE, "seconds": _SECONDS, "older": _AT_TIMES, "kept": _AT_TIMES},
         _lead_abroad, 6,
     ),

@@ -131,8 +131,9 @@ PLAIN: dict[str, Verb] = {
         {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
     ),
     "zombie_leader": Verb(
-        "cut a broker off from the others, not from clients, which it answers as of now; after a "
-        "silence of `frozen` seconds, and for `seconds`; the controller fences it after `fenced`",
+        "cut a broker off from the other brokers, but not from clients, for `seconds`: it first "
+        "answers nothing for `frozen` seconds, then with its old metadata; the controller fences "
+        "it after `fenced` seconds",
         {**ONE, "frozen": seconds(0, 4, optional=True), "seconds": seconds(2, 12, optional=True),
          "fenced": seconds(0, 2, optional=True)},
         _on_broker("zombie_leader"), 4,
@@ -145,7 +146,8 @@ PLAIN: dict[str, Verb] = {
         "let a broker's host lose its connections without a reset", ONE, _on_broker("half_open")
     ),
     "move_leader": Verb(
-        "move a leadership to another broker cleanly", {"partition": PARTITION}, _move_leader, 4
+        "move the leadership of a partition to another in-sync broker",
+        {"partition": PARTITION}, _move_leader, 4,
     ),
     "move": Verb(
         "stop all brokers and restart them at other addresses",

@@ -249,7 +249,7 @@ def validate(schedule: Schedule) -> None:
     if kinds & set(GROUPED) and len(kinds) > 1:
         raise ScheduleError("members and processors can't be combined with other kinds of clients")
     if PROCESSOR in kinds and not schedule.topics:
-        raise ScheduleError("processors need topics to read; they write to the first")
+        raise ScheduleError("processors need further topics to read: they write to the first topic")
     names = [c.name for c in schedule.clients]
     if len(set(names)) < len(names):
         raise ScheduleError("two clients have the same name")
@@ -281,7 +281,7 @@ def _check_topics(schedule: Schedule) -> None:
 
 def _check_client(client: ScheduledClient) -> None:
     if not isinstance(client.name, str) or not client.name:
-        raise ScheduleError(f"a client's name must be a text, not {client.name!r}")
+        raise ScheduleError(f"a client's name must be a string, not {client.name!r}")
     if client.kind not in KINDS:
         raise ScheduleError(f"{client.name}: kind must be one of {', '.join(KINDS)}")
     _whole(f"{client.name}: operations", client.operations, 0, MOST["operations"])

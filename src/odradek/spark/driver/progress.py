@@ -18,10 +18,10 @@ def lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
     """Return the lag of a streaming query after a batch, in offsets, by partition.
 
     `progress` is `query.lastProgress`, an element of `query.recentProgress`, or the progress of a
-    listener's event as a dict; None (no batch yet) has no lag. The minimum, maximum and mean of the
-    result are the JVM connector's metrics `minOffsetsBehindLatest`, `max…` and `avg…`, which Spark
-    doesn't accept from a Python source. There may be more offsets than records (compaction,
-    transactions). Works for both connectors.
+    listener's event as a dict; for None (no batch yet) the result is empty. The minimum, maximum
+    and mean of the result are the JVM connector's metrics `minOffsetsBehindLatest`, `max…` and
+    `avg…`, which Spark doesn't accept from a Python source. There may be more offsets than records
+    (compaction, transactions). Works for both connectors.
 
         lag(query.lastProgress)  # {TopicPartition(topic='flights', partition=0): 17}
     """

@@ -67,9 +67,10 @@ _ENDS = (
     SparkOption(
         "startingOffsetsByTimestamp",
         "–",
-        "Each partition starts at its first record with its own timestamp or a later one "
-        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
-        "that is read must be named. Takes precedence over startingOffsets.",
+        "A timestamp for each partition (milliseconds since 1970), as JSON: "
+        '`{"topic":{"0":1700000000000}}`. Each partition starts at its first record with this '
+        "timestamp or a later one. Every partition that is read must be named. Takes precedence "
+        "over startingOffsets.",
     ),
     SparkOption(
         "startingOffsetsByTimestampStrategy",
@@ -98,9 +99,10 @@ _ENDS = (
     SparkOption(
         "endingOffsetsByTimestamp",
         "–",
-        "Each partition is read up to its first record with its own timestamp or a later one "
-        '(milliseconds since 1970), as JSON: `{"topic":{"0":1700000000000}}`. Every partition '
-        "that is read must be named. Takes precedence over endingOffsets.",
+        "A timestamp for each partition (milliseconds since 1970), as JSON: "
+        '`{"topic":{"0":1700000000000}}`. Each partition is read up to its first record with this '
+        "timestamp or a later one. Every partition that is read must be named. Takes precedence "
+        "over endingOffsets.",
         BATCHES,
     ),
     SparkOption(
@@ -290,9 +292,9 @@ _VALUES = (
     SparkOption(
         "valueSubject",
         "`<topic>-value`",
-        "With schemaRegistryUrl, the subject whose latest version at the query's definition is "
-        "the reader schema of values, unless avroSchema (valueSchema for json) is set. A query of "
-        "several topics needs one of these options.",
+        "With schemaRegistryUrl, the subject that provides the reader schema of values: its latest "
+        "version when the query is defined. Not used if avroSchema (valueSchema for json) is set. "
+        "A query of several topics needs one of these options.",
         own=True,
     ),
     SparkOption(
@@ -305,7 +307,8 @@ _VALUES = (
     SparkOption(
         "keySubject",
         "`<topic>-key`",
-        "With keyFormat, the subject whose latest version is the reader schema of keys.",
+        "With keyFormat, the subject that provides the reader schema of keys: its latest version "
+        "when the query is defined.",
         own=True,
     ),
     SparkOption(

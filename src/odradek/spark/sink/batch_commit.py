@@ -82,9 +82,11 @@ class SinkDriver:
                 lambda seconds, g=group, o=offsets: producer.send_offsets_to_transaction(  # type: ignore[misc]
                     o, g, seconds
                 ),
-                f"the decision about batch {decision.batch} to be added to the transaction",
+                f"the ledger entry of batch {decision.batch} to be added to the transaction",
             )
-        wait(producer.commit_transaction, f"the decision about batch {decision.batch}")
+        wait(
+            producer.commit_transaction, f"the commit of the ledger entry of batch {decision.batch}"
+        )
 
     def finish(self, decision: Decision, state: str = WRITTEN) -> None:
         """Note that nothing of a decision is left to do: later readers need not look again."""
@@ -92,7 +94,11 @@ class SinkDriver:
             self.store(replace(decision, state=state, entries=()))
         except KafkaError as error:
             # Perhaps another driver has taken over. Later readers ask the transactions themselves.
-            logger.debug("sink: batch %d is written but not noted so: %s", decision.batch, error)
+            logger.debug(
+                "sink: batch %d is written, but the ledger doesn't say so yet: %s",
+                decision.batch,
+                error,
+            )
 
 
 @contextmanager
@@ -158,8 +164,8 @@ def commit_batch(
             raise
         raise SinkWriteError(
             f"batch {commits[0].batch}: {type(error).__name__}: {error}. Another run of this query "
-            "has taken over, or brokers were away during the decision about the batch. Make sure "
-            "that the query runs only once, and start it again."
+            "has taken over, or no broker could be reached while the batch was being committed. "
+            "Make sure that the query runs only once, and start it again."
         ) from error
 
 
@@ -211,8 +217,8 @@ class _Batch:
         lost = {e.partition for e in entries} - self._ledger.complete(decision)
         if lost:
             raise SinkWriteError(
-                f"batch {self._number} was decided, but brokers had aborted {len(lost)} of "
-                f"{len(entries)} transactions before they could be committed (sink partitions "
+                f"batch {self._number} was to be committed, but brokers had already aborted "
+                f"{len(lost)} of {len(entries)} transactions (sink partitions "
                 f"{_some(lost)}): they were open for longer than kafka.transaction.timeout.ms, or "
                 "another run of this query has taken over. Start the query again: it writes the "
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
@@ -250,7 +256,7 @@ class _Batch:
             if left:
                 self._at.patience.wait(
                     lambda seconds: self._ledger.transactions.fence(left, seconds),
-                    "the abort of an earlier run's tasks",
+                    "the abort of the transactions of an earlier run",
                 )
         except KafkaError as error:  # the batch is written; brokers abort them after their timeout
             logger.info("sink: transactions of an earlier run may still be open: %s", error)
@@ -283,8 +289,8 @@ class _Batch:
                 "repeated batch has other rows or tasks (sink partitions "
                 f"{_some(different)}). Nothing was written now. {SAME_ROWS} If only the number of "
                 "tasks differs, start the query with the same number of cores and the same "
-                "settings as before (adaptive execution divides a batch by the cores of the "
-                f"moment). {resolve_hint()}"
+                "settings as before (with adaptive execution, the number of tasks depends on the "
+                f"number of cores). {resolve_hint()}"
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
@@ -306,9 +312,10 @@ class _Batch:
             self._check_markers()
         if lacking:
             raise SinkWriteError(
-                f"batch {self._number}: the tasks of sink partitions {_some(lacking)} found their "
-                "rows written by another run of this query, which is not true any more. Nothing "
-                "was written now. Make sure that the query runs only once, and start it again."
+                f"batch {self._number}: the tasks of sink partitions {_some(lacking)} wrote no "
+                "rows because another run of this query had written them, but these rows don't "
+                "exist any more. Nothing was written now. Make sure that the query runs only "
+                "once, and start it again."
             )
         return [found[p] for p in sorted(found)]
 
@@ -412,7 +419,13 @@ def _abort(
     )
     those = [t for t in open_now if t not in named.values()]
     if those:
-        wait(lambda s: ledger.transactions.end(those, s, committed=False), "the abort of tasks")
+        wait(
+            lambda s: ledger.transactions.end(those, s, committed=False),
+            "the abort of the tasks' transactions",
+        )
     ids = [f"{ledger.base}{p}" for p in missing if p not in named]
     if ids and (found is None or found.batch <= batch):  # else they are another run's by now
-        wait(lambda s: ledger.transactions.fence(ids, s), "the abort of killed tasks")
+        wait(
+            lambda s: ledger.transactions.fence(ids, s),
+            "the abort of the transactions of killed tasks",
+        )

@@ -160,7 +160,7 @@ class Ledger:
         if not ids:
             return {}
         found = self._patience.wait(
-            lambda seconds: self.transactions.offsets(ids, seconds), "the markers of tasks"
+            lambda seconds: self.transactions.offsets(ids, seconds), "the tasks' progress markers"
         )
         markers = {name: read_marker(found.get(name, {}), name) for name in ids}
         return {name: marker[0] for name, marker in markers.items() if marker is not None}
@@ -313,7 +313,7 @@ class TransactionalTask:
         offsets = {TopicPartition(topic, 0): marker.stored()}
         wait(
             lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
-            f"the marker of {self._id!r} to be added to the transaction",
+            f"the progress marker of {self._id!r} to be added to the transaction",
         )
         return self._message(topic=topic, transaction=transaction)
 

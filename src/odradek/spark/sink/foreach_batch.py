@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> None:
     """Write a micro-batch to Kafka exactly once, even if Spark repeats the batch.
 
-    Call it from the function of `foreachBatch`, for what a streaming write can't do: output mode
-    update, several topics for one batch, or transformations of the whole batch.
+    Call it from the function that you pass to `foreachBatch`, for what a streaming write can't do:
+    output mode update, several topics for one batch, or transformations of the whole batch.
 
         query = frame.writeStream.foreachBatch(
             lambda frame, batch_id: write_batch(frame, batch_id, options)

@@ -83,8 +83,9 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "With exactly_once, the prefix of transactional ids and of the groups of markers and "
-            "ledger. It is part of the query's identity and must stay the same.",
+            "With exactly_once, the prefix of the transactional ids, and of the consumer groups in "
+            "which the sink stores its progress. It is part of the query's identity and must stay "
+            "the same.",
             own=True,
         ),
         SparkOption(
@@ -454,7 +455,9 @@ def _sink_name(texts: Mapping[str, str]) -> str:
     """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
     name = _name(texts, "sinkName")
     if name == "ledger":
-        raise OptionError("option sinkName must not be 'ledger', which names the ledger's groups")
+        raise OptionError(
+            "option sinkName must not be 'ledger', which is reserved for the sink itself"
+        )
     if "-" in name:
         raise OptionError(
             f"option sinkName must not contain dashes: {name!r}. Dashes join it to the query id "

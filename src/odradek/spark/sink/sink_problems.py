@@ -27,7 +27,7 @@ class SinkWriteError(KafkaError):
 
 
 class SinkContextError(KafkaError):
-    """Spark doesn't say to which batch of which query a task belongs."""
+    """Spark doesn't tell a task to which query and batch it belongs."""
 
 
 class ReplayError(KafkaError):

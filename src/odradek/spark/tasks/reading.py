@@ -58,9 +58,9 @@ LOOK_EVERY_S = 5.0
 PROBE_S, DESCRIBE_S = 10.0, 5.0
 LOG_EVERY_S = 30.0
 AGAIN = (
-    "Rows were already read and may belong to either topic, so this attempt fails although "
-    "failOnDataLoss is false. The next attempt leaves the range out: if Spark doesn't retry, "
-    "start the query again."
+    "Rows were already read, of the deleted topic or of the new one, so this attempt fails "
+    "although failOnDataLoss is false. The next attempt leaves the range out: if Spark doesn't "
+    "retry, start the query again."
 )
 
 

@@ -42,14 +42,14 @@ class KeyAndCertificate:
 
     name: str
     certificate: Path
-    """The certificate and its authority's, in PEM."""
+    """The certificate, followed by that of its authority, in PEM."""
     key: Path
     """The private key in PEM (PKCS8), not encrypted."""
     both: Path
-    """Key and certificates in one PEM file, as Kafka wants its PEM key stores."""
+    """Key and certificates in one PEM file: the form of a PEM key store of Kafka."""
 
     def encrypted_key(self, password: str) -> Path:
-        """Write the key once more, encrypted, and return the file's path."""
+        """Write the key to another file, encrypted, and return the file's path."""
         key = serialization.load_pem_private_key(self.key.read_bytes(), None)
         data = key.private_bytes(
             serialization.Encoding.PEM,
@@ -59,7 +59,7 @@ class KeyAndCertificate:
         return _write(self.key.with_name(f"{self.name}-encrypted-key.pem"), data)
 
     def keystore(self, kind: Kind, password: str = STORE_PASSWORD) -> Path:
-        """Return a key store of this kind, which the first call writes."""
+        """Return the path of a key store of this kind; the first call creates the file."""
         if kind == "PEM":
             return self.both
         path = self.key.with_name(f"{self.name}{_SUFFIXES[kind]}")
@@ -83,7 +83,7 @@ class KeyAndCertificate:
 class Authority:
     """Certificate authority; its own certificate is in `certificate` (PEM).
 
-    Uses the key and certificate of an earlier run that are in the directory.
+    If the directory contains the key and certificate of an earlier run, they are reused.
     """
 
     def __init__(self, directory: Path, name: str = "Odradek test authority") -> None:
@@ -164,7 +164,7 @@ class Authority:
         )
 
     def truststore(self, kind: Kind, password: str = STORE_PASSWORD) -> Path:
-        """Return a trust store of this kind with the authority's certificate."""
+        """Return the path of a trust store of this kind with the authority's certificate."""
         if kind == "PEM":
             return self.certificate
         path = self.directory / f"truststore{_SUFFIXES[kind]}"

@@ -54,7 +54,8 @@ class TimelineEvent:
 
     `name` is one of `broker_started` (the process exists), `broker_up` (it answers),
     `broker_exited`, `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition
-    has a leader), `move_started`, `moved`, `foreign_started`, `foreign_up`, `restored`.
+    has a leader), `move_started`, `moved`, `foreign_started` and `foreign_up` (another cluster
+    replaces this one), `restored`.
     """
 
     name: str

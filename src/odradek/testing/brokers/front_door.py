@@ -72,7 +72,7 @@ class FrontDoor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.accepted = 0
-        """Connections accepted so far, also those for which no broker was found."""
+        """Number of connections accepted so far, including those for which no broker was found."""
 
     @property
     def address(self) -> Address:

@@ -118,7 +118,7 @@ def _answer(connection: socket.socket, key: int, version: int, body: bytes) -> b
     connection.sendall(struct.pack(">i", len(request)) + request)
     (length,) = struct.unpack(">i", _receive(connection, 4))
     if not 0 < length <= _LARGEST_ANSWER:
-        raise ConnectionError(f"a response of {length} bytes")
+        raise ConnectionError(f"the broker sent an invalid response length, {length}")
     return _receive(connection, length)
 
 

@@ -52,9 +52,9 @@ class FakeCluster:
     `port`: the port of the bootstrap address, which leads to any running broker; 0: any free one.
     `auto_create_topics`: create topics when they are first requested.
     `session_timeout`: seconds after which a killed or paused broker loses its leaderships.
-    `heartbeat_interval`: seconds between heartbeats of KIP-848 group members, which learn of
-    changes with them (5 in Kafka).
-    `retention_bytes`: memory of all records; the oldest are deleted above it.
+    `heartbeat_interval`: seconds between heartbeats of KIP-848 group members, which are
+    notified of new assignments by heartbeats (5 in Kafka).
+    `retention_bytes`: limit of the memory for all records; beyond it the oldest are deleted.
 
     Methods may be called from any thread and return when they have taken effect. They raise
     `ValueError` or `IndexError` for invalid arguments and `RuntimeError` if the cluster isn't open;
@@ -166,7 +166,7 @@ class FakeCluster:
 
     @property
     def addresses(self) -> dict[int, str]:
-        """The address of each broker by id, also of brokers that aren't running."""
+        """The address of each broker by id, including brokers that aren't running."""
         return self._call(lambda: {i: str(b.address) for i, b in self._cluster.brokers.items()})
 
     def requests(self, broker: int | None = None) -> Counter[str]:
@@ -217,7 +217,7 @@ class FakeCluster:
         self._verb(i, self._cluster.crash)
 
     def stop(self, i: int) -> None:
-        """Shut a broker down: it hands over leadership first."""
+        """Shut a broker down cleanly: other brokers become leaders of its partitions first."""
         self._verb(i, self._cluster.stop)
 
     def start(self, i: int) -> None:
@@ -247,7 +247,7 @@ class FakeCluster:
 
         `error` is its name as in Kafka's protocol ("NOT_LEADER_OR_FOLLOWER"), its code, or a class
         of `odradek.errors`. The requests aren't executed. With `broker`, only that
-        broker answers with the error; otherwise each broker counts on its own.
+        broker answers with the error; otherwise each broker counts its own requests.
         """
         if api not in REFUSABLE:
             raise ValueError(f"{api!r} can't be refused; use one of {', '.join(REFUSABLE)}")

@@ -206,7 +206,7 @@ class _Connection:
         length = int.from_bytes(received[:4], "big", signed=True)
         produce = int.from_bytes(received[4:6], "big") == ProduceRequest.API_KEY
         if not 0 <= length <= (LARGEST_PRODUCE if produce else LARGEST_REQUEST):
-            raise CorruptMessageError(f"a request of {length} bytes")
+            raise CorruptMessageError(f"a request has the invalid length {length}")
         return 4 + length if len(received) >= 4 + length else None
 
     def _ready(self, events: int) -> None:

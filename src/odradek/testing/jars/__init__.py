@@ -134,7 +134,7 @@ def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bo
     wrong = trusted_directory(target) or "; ".join(_differences(target, jars))
     if wrong:
         report(
-            f"the jars in {target} don't match the committed list and are fetched again: {wrong}"
+            f"the jars in {target} don't match the list of checksums and are fetched again: {wrong}"
         )
         return False
     _checked.add(target)
@@ -217,7 +217,7 @@ def _check(directory: Path, jars: list[Jar]) -> None:
         if path.name not in listed:
             path.unlink()  # nothing unlisted may reach a class path
     if wrong := _differences(directory, jars):
-        raise JarsError("the fetched jars don't match the committed list:\n" + "\n".join(wrong))
+        raise JarsError("the fetched jars don't match the list of checksums:\n" + "\n".join(wrong))
 
 
 def _differences(directory: Path, jars: list[Jar]) -> list[str]:

@@ -33,9 +33,9 @@ class AsksForFixtures(Protocol):
 def loop_factories(item: AsksForFixtures) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Return the loop factories for pytest-asyncio's hook `pytest_asyncio_loop_factories`.
 
-    A loop in virtual time for a test that uses `kafka_simulation`, directly or through a fixture;
-    asyncio's own for all others. Each test needs a loop of its own (`loop_scope="function"`, the
-    default).
+    A test that uses `kafka_simulation`, directly or through a fixture, gets an event loop in
+    virtual time; all other tests get asyncio's own. Each test must have a separate loop
+    (`loop_scope="function"`, the default).
     """
     if FIXTURE in item.fixturenames:
         return {FIXTURE: _new_loop}

@@ -126,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._threads = LoopThreads(self)
         self._selector = SimpleNamespace(select=self._go_on)  # what `_run_once` asks
         self.files = Files()
-        """Sockets of the world that are open in this loop."""
+        """Simulated sockets that are open in this loop."""
         self._until = math.inf
         self._timers = self._tasks = 0
         self._submitting = False
@@ -242,7 +242,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedule a timer; those of the same time fire in the order of creation."""
+        """Schedule a timer; timers of the same time fire in the order of their creation."""
         if when is None:
             raise TypeError("when must be a number")
         self._check_closed()
@@ -275,7 +275,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._watch("add_writer", fd, callback, args)
 
     def remove_reader(self, fd: int) -> bool:  # type: ignore[override]
-        """Stop watching a socket for reading; also cancels a callback that was about to run."""
+        """Stop watching a socket for reading; also cancels a callback that is already scheduled."""
         self._check_closed()
         return self.files.unwatch(fd, read=True)
 
@@ -306,7 +306,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Schedule a callback from another thread.
 
-        It runs when the loop is idle at its virtual time.
+        The callback runs once the loop has nothing left to do at the current virtual time.
         """
         if threading.get_ident() == self._thread_id and not self._submitting:
             return super().call_soon_threadsafe(callback, *args, context=context)

@@ -100,7 +100,7 @@ def test_what_is_listed() -> None:
         ),
         (
             {"allow_principal": (ALICE,), "producer": True, "topic": ("t",), "operation": ("all",)},
-            "--producer already names the operations",
+            "--producer already implies the operations",
         ),
         (
             {"allow_principal": (ALICE,), "idempotent": True, "topic": ("t",)},

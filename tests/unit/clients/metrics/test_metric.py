@@ -62,7 +62,7 @@ def test_values_are_found_by_name_and_tags() -> None:
     with pytest.raises(KeyError, match="several metrics match record-send-total"):
         FOUND.value("record-send-total", "producer-topic-metrics")
     name: Any = "record-send-total"
-    with pytest.raises(KeyError, match=r"value\('record-send-total'\) takes a name"):
+    with pytest.raises(KeyError, match=r"by its name, call value\('record-send-total'\)"):
         FOUND[name]
     assert FOUND.get(name) is None
 

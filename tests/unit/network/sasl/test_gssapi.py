@@ -53,7 +53,7 @@ def test_a_context_that_is_complete_after_one_step() -> None:
     [
         ([b"plain"], "not sealed"),
         ([b"sealed:\x06\x00\xff\xff"], "requires a SASL security layer"),
-        ([b"sealed:\x01"], "security layers in 1 bytes"),
+        ([b"sealed:\x01"], "security layers has 1 bytes"),
         ([b"sealed:\x01\x00\x00\x00", b"more"], "sent 4 bytes"),
     ],
 )

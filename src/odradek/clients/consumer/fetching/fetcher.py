@@ -732,9 +732,9 @@ class Fetcher:
             failure = FetchTooLargeError(state.partition, offset, needed, limit)
         else:
             failure = CorruptRecordError(
-                f"{state.partition}: the batch at offset {offset} claims {needed} bytes, but the "
-                f"response to a fetch of that size (max.partition.fetch.bytes) ends after {came}; "
-                "seek() past it to continue"
+                f"{state.partition}: the length of the batch at offset {offset} is {needed} bytes, "
+                "but the response to a fetch of that size (max.partition.fetch.bytes) "
+                f"contains only {came}; seek() past the batch to continue"
             )
             failure.partition, failure.offset = state.partition, offset
         self._subscription.fail(state, failure, now)

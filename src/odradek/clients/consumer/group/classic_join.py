@@ -176,7 +176,7 @@ class Joining:
         self._check_protocol(answer.protocol_type, answer.protocol_name or protocol)
         if answer.protocol_name not in (None, protocol):
             raise InconsistentGroupProtocolError(
-                f"group {group.group_id!r} joined with {protocol!r}, synced with "
+                f"group {group.group_id!r}: JoinGroup chose assignor {protocol!r}, but SyncGroup "
                 f"{answer.protocol_name!r}"
             )
         return answer.assignment

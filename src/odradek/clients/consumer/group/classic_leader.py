@@ -164,7 +164,9 @@ class Leader:
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
-            return "partitions that were withheld for their former owner have no owner"
+            return (
+                "partitions are unassigned, because their former owner hasn't released them in time"
+            )
         gone = missing = None
         for topic, before in self._counts.items():
             found = snapshot.topic(topic)

@@ -258,7 +258,7 @@ class ClassicMembership(Life):
             if reason is None and snapshot is not None:
                 missing = next((t for t in unknown if snapshot.topic(t) is None), None)
                 if missing is not None:
-                    reason = f"the leader may not look for topic {missing}, which doesn't exist"
+                    reason = f"topic {missing} doesn't exist, which the leader may not notice"
             same = self.state is MemberState.STABLE and self.generation == generation
             if reason is not None and same:
                 self.rejoin(reason, self._engine.now)

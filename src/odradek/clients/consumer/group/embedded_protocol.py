@@ -119,5 +119,5 @@ def decode_assignment(buffer: Buffer) -> MemberAssignment:
 def _version(view: memoryview, what: str) -> tuple[int, int]:
     (version,) = _int16.unpack_from(view, 0)
     if version < 0:
-        raise WireError(f"{what} version {version}")
+        raise WireError(f"{what} has the unsupported version {version}")
     return version, 2

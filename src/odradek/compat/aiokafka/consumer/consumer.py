@@ -255,7 +255,7 @@ class AIOKafkaConsumer:
     # Records
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
-        """Return the next record, of these partitions or of all; waits without a limit.
+        """Return the next record of these partitions, or of all; waits without a timeout.
 
         Raises `ConsumerStoppedError`, `OffsetOutOfRangeError`, `NoOffsetForPartitionError`
         (`auto_offset_reset="none"`), `TopicAuthorizationFailedError`, `CorruptRecordException`,
@@ -286,7 +286,7 @@ class AIOKafkaConsumer:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Return fetched records by partition; waits up to `timeout_ms` if there are none.
 
-        At most `max_records` (default: `max_poll_records`). Raises what `getone` raises.
+        Returns at most `max_records` (default: `max_poll_records`). Raises what `getone` raises.
         """
         self._check_reading(partitions)
         if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
@@ -386,9 +386,9 @@ class AIOKafkaConsumer:
     # Commits
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit offsets of the next records to read; None: after all returned records.
+        """Commit these offsets, or by default (None) those after all returned records.
 
-        Waits without a limit. Raises `IllegalOperation` without a `group_id`, `IllegalStateError`
+        Waits without a timeout. Raises `IllegalOperation` without a `group_id`, `IllegalStateError`
         for a partition that isn't assigned, `ValueError`, `TypeError`, `CommitFailedError`,
         `GroupAuthorizationFailedError` and `OffsetMetadataTooLargeError`.
         """
@@ -420,23 +420,30 @@ class AIOKafkaConsumer:
     # Positions
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record. Raises `IllegalStateError` if it isn't assigned."""
+        """Return the offset of a partition's next record.
+
+        Raises `IllegalStateError` if the partition isn't assigned.
+        """
         wanted = self._assigned(partition)
         await self._subscriptions.assigned()
         with raising():
             return await self._consumer.position(wanted, FOREVER)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the position. Raises `ValueError`, and `IllegalStateError` if it isn't assigned."""
+        """Set the position of a partition.
+
+        Raises `ValueError`, and `IllegalStateError` if the partition isn't assigned.
+        """
         if not isinstance(offset, int) or offset < 0:
             raise ValueError(f"an offset must be a non-negative int, not {offset!r}")
         with raising():
             self._subscriptions.seek(self._assigned(partition), offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Set positions to the first offsets (no partitions: all), and wait for the lookup.
+        """Set the positions of these partitions, or of all, to the beginning of their logs.
 
-        Returns False if it takes longer than `request_timeout_ms`. Raises `TypeError`, and
+        Waits for the lookup of the offsets; returns False if that takes longer than
+        `request_timeout_ms`. Raises `TypeError`, and
         `IllegalStateError` for a partition that isn't assigned.
         """
         wanted = self._some(partitions)
@@ -446,7 +453,10 @@ class AIOKafkaConsumer:
         return await self._found(wanted)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Set positions to the log ends, as `seek_to_beginning` does."""
+        """Set the positions of these partitions, or of all, to the ends of their logs.
+
+        Returns and raises as `seek_to_beginning` does.
+        """
         wanted = self._some(partitions)
         await self._subscriptions.assigned()
         with raising():
@@ -467,7 +477,7 @@ class AIOKafkaConsumer:
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
-        """Set positions to the committed offsets (no partitions: all), and return these.
+        """Set the positions of these partitions, or of all, to the committed offsets; return these.
 
         A partition without a committed offset keeps its position. Raises `IllegalOperation` without
         a `group_id`, and what `seek_to_beginning` raises.
@@ -539,7 +549,7 @@ class AIOKafkaConsumer:
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of the next records by partition; raises as `beginning_offsets`."""
+        """Return the log end offsets by partition; raises what `beginning_offsets` raises."""
         with raising():
             found = await self._consumer.end_offsets([Partition(*p) for p in partitions])
         return {TopicPartition(*partition): offset for partition, offset in found.items()}
@@ -547,7 +557,7 @@ class AIOKafkaConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record from a time (ms since the epoch) on by partition, or None.
+        """Return, by partition, the first record at or after a time (ms since the epoch), or None.
 
         Raises `ValueError` for a time before 1970, and `KafkaTimeoutError`.
         """

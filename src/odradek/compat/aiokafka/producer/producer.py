@@ -139,7 +139,7 @@ class AIOKafkaProducer:
                 await outcome(self._initialised)
 
     async def stop(self) -> None:
-        """Wait for sent records, at most `request_timeout_ms`, and close; may be called twice.
+        """Wait for sent records for at most `request_timeout_ms`, then close; may be called twice.
 
         An open transaction is aborted.
         """
@@ -155,7 +155,7 @@ class AIOKafkaProducer:
             await asyncio.wait(self._ends)
 
     async def flush(self) -> None:
-        """Wait until all records sent before have an outcome."""
+        """Wait until each record sent before is acknowledged or has failed."""
         with _in_words():
             await self._producer.flush(FOREVER)
 
@@ -267,7 +267,7 @@ class AIOKafkaProducer:
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Outcome:
         """Send a batch's records in order; return a future with the position of the first.
 
-        It fails as soon as one of them fails. Raises what `send` raises.
+        The future fails as soon as one record fails. Raises what `send` raises.
         """
         await self._check_partition(topic, partition)
         batch.close()
@@ -306,7 +306,7 @@ class AIOKafkaProducer:
         return asyncio.create_task(self._producer.init_transactions(FOREVER))
 
     async def commit_transaction(self) -> None:
-        """Wait until all records are written, and commit.
+        """Wait until all records are written, and commit the transaction.
 
         Raises `AssertionError` if no transaction is open, `ProducerFenced`, and the error of a
         failed record: then call `abort_transaction`.
@@ -316,7 +316,7 @@ class AIOKafkaProducer:
         await self._to_its_end(self._producer.commit_transaction)
 
     async def abort_transaction(self) -> None:
-        """Abort: consumers with isolation_level="read_committed" never see its records."""
+        """Abort the transaction; consumers with read_committed isolation never see its records."""
         self._ensure_transactional()
         self._check_begun()
         await self._to_its_end(self._producer.abort_transaction)
@@ -343,7 +343,10 @@ class AIOKafkaProducer:
             end.exception()  # raised by its caller, or else by the next call
 
     def transaction(self) -> TransactionContext:
-        """Return an `async with` block that commits at its end, or aborts if it raises."""
+        """Return a transaction for `async with`.
+
+        It is committed at the end of the block, or aborted if the block raises an exception.
+        """
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_id: str) -> None:

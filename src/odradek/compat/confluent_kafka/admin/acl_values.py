@@ -99,7 +99,7 @@ class AclBinding:
 
 
 class AclBindingFilter(AclBinding):
-    """Filter for ACLs: None and ANY match anything, MATCH all ACLs that affect a resource."""
+    """Filter for ACLs: None and ANY match anything, MATCH all ACLs that apply to a resource."""
 
     _may_be_none = _TEXTS
     _forbidden = frozenset(("UNKNOWN",))

@@ -24,8 +24,8 @@ from odradek.compat.confluent_kafka.translated_errors import translating
 class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
     """Creates, describes, changes and deletes resources of a cluster.
 
-    Calls return futures at once, which background threads complete; `result()` raises
-    `KafkaException`. Timeouts are in seconds, default `socket.timeout.ms`.
+    Calls return futures at once, and background threads set their results; `result()` raises
+    `KafkaException` if the call failed. Timeouts are in seconds, default `socket.timeout.ms`.
     """
 
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
@@ -48,7 +48,7 @@ class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
         return self._awaited(timeout, lambda admin, left: admin.cluster_id(left()))
 
     def poll(self, timeout: float = -1) -> int:
-        """Run queued calls of `error_cb` and return their number; futures complete without it."""
+        """Call `error_cb` for queued errors, return their number; futures don't need this call."""
         self._check_open()
         return self._queue.serve(checked_seconds(timeout))
 

@@ -33,7 +33,7 @@ _OWN = {
 
 
 class ConfigCalls(AdminCalls):
-    """Base of `AdminClient`: configurations."""
+    """Base class of `AdminClient`: calls for configurations."""
 
     def describe_configs(
         self,

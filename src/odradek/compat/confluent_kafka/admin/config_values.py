@@ -62,7 +62,7 @@ class ConfigEntry:
 
 @total_ordering
 class ConfigResource:
-    """Topic, broker (`name` is its id) or group, with changes of its options."""
+    """Topic, broker (`name` is the broker's id) or group, with changes of its options."""
 
     Type: TypeAlias = ResourceType
 

@@ -16,7 +16,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class ResourceType(OrderedEnum):
-    """Type of a resource; in ACLs BROKER is the cluster."""
+    """Type of a resource; in ACLs, BROKER means the cluster."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class ResourceType(OrderedEnum):
 
 
 class ResourcePatternType(OrderedEnum):
-    """How an ACL names its resources."""
+    """Whether an ACL names its resources literally or by a prefix, and the same for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,7 +64,7 @@ class AclPermissionType(OrderedEnum):
 
 
 class AlterConfigOpType(Enum):
-    """Change of an option."""
+    """Kind of change of an option."""
 
     SET = 0
     DELETE = 1
@@ -85,7 +85,7 @@ class ConfigSource(Enum):
 
 
 class ScramMechanism(OrderedEnum):
-    """Hash of a password."""
+    """SCRAM mechanism, which determines the hash function of a password."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1

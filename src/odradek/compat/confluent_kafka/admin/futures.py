@@ -38,7 +38,7 @@ def nothing(_: Any, __: Any) -> None:
 
 
 class AdminCalls:
-    """Base of the groups of calls; not instantiated directly."""
+    """Base class of all parts of `AdminClient`; not instantiated directly."""
 
     _given: Given
     _queue: CallbackQueue

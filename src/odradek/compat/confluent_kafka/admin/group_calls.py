@@ -45,7 +45,7 @@ _OF_CONSUMERS = ("consumer", "")
 
 
 class GroupCalls(AdminCalls):
-    """Base of `AdminClient`: groups."""
+    """Base class of `AdminClient`: calls for groups."""
 
     def list_consumer_groups(
         self,
@@ -54,7 +54,7 @@ class GroupCalls(AdminCalls):
         types: set[ConsumerGroupType] | None = None,
         request_timeout: float | None = None,
     ) -> Future[ListConsumerGroupsResult]:
-        """List consumer groups, in these states and of these types, if given."""
+        """List consumer groups; if states or types are passed, only those groups."""
         in_states = _words("states", states, ConsumerGroupState, STATES)
         of_types = _words("types", types, ConsumerGroupType, TYPES)
         if types and len(of_types) < len(types):
@@ -138,7 +138,7 @@ class GroupCalls(AdminCalls):
         require_stable: bool = False,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """List the committed offsets of one group, of some partitions or of all."""
+        """List the committed offsets of one group, for some partitions or for all."""
         request = _one_group(list_consumer_group_offsets_request)
         stable = truth("require_stable", require_stable)
         wanted = None

@@ -34,7 +34,7 @@ _TYPE_OF = {word: kind for kind, word in TYPES.items()}
 
 
 class ConsumerGroupListing:
-    """Listed group; a simple one only commits offsets."""
+    """Consumer group in a list; a simple group has no members and only stores offsets."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ConsumerGroupListing:
 
 
 class ListConsumerGroupsResult:
-    """Listed groups, and errors of brokers that didn't list theirs."""
+    """Listed groups, and the errors of brokers that didn't list their groups."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MemberAssignment:
 
 
 class MemberDescription:
-    """Member of a group; `target_assignment` is its target in the new protocol."""
+    """Member of a group; `target_assignment` is the intended assignment (KIP-848)."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class MemberDescription:
 
 
 class ConsumerGroupDescription:
-    """Group with its members; `coordinator` is a broker."""
+    """Group with its members and its coordinator, which is a broker."""
 
     def __init__(
         self,

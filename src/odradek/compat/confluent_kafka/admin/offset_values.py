@@ -13,7 +13,7 @@ import odradek
 class OffsetSpec:
     """Specification of an offset: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(ms)`.
 
-    The numbers that represent them work, too: `OffsetSpec(-1)` is `latest()`.
+    Kafka's numbers work, too: `OffsetSpec(-1)` is `latest()`.
     """
 
     def __init__(self, index: int) -> None:
@@ -38,7 +38,7 @@ class OffsetSpec:
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """Return the specification of the first record from a time (ms since the epoch) on."""
+        """Return the specification of the first record at or after a time (ms since the epoch)."""
         return cls(timestamp)
 
     def __hash__(self) -> int:
@@ -76,7 +76,7 @@ def our_spec(given: Any) -> str | int:
 
 
 class ListOffsetsResultInfo:
-    """Offset and timestamp of a record; -1 for a missing record, and for timestamps of log ends."""
+    """Offset and timestamp of a record; -1 if no record matches. Log ends have timestamp -1."""
 
     def __init__(self, offset: int, timestamp: int, leader_epoch: int) -> None:
         self.offset = offset
@@ -85,7 +85,7 @@ class ListOffsetsResultInfo:
 
 
 class DeletedRecords:
-    """First remaining offset."""
+    """Result of `delete_records()`: the first remaining offset of a partition."""
 
     def __init__(self, low_watermark: int) -> None:
         self.low_watermark = low_watermark

@@ -28,7 +28,7 @@ from odradek.compat.confluent_kafka.admin.user_values import (
 
 
 class SecurityCalls(AdminCalls):
-    """Base of `AdminClient`: ACLs and users."""
+    """Base class of `AdminClient`: calls for ACLs and users."""
 
     def create_acls(
         self, acls: list[AclBinding], *, request_timeout: float | None = None

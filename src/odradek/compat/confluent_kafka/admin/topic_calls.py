@@ -42,7 +42,7 @@ K = TypeVar("K")
 
 
 class TopicCalls(AdminCalls):
-    """Base of `AdminClient`: topics, records, offsets, leaders, the cluster."""
+    """Base class of `AdminClient`: calls for topics, records, offsets, leaders, the cluster."""
 
     def create_topics(
         self,

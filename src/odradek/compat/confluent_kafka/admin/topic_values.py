@@ -22,7 +22,7 @@ from odradek.compat.confluent_kafka.uuid import Uuid, uuid_from
 
 @total_ordering
 class NewTopic:
-    """Topic to create; -1 means the broker's default. `config` has Kafka's option names.
+    """Topic to create; -1 means the broker's default. `config` uses Kafka's option names.
 
     `replica_assignment`, instead of a replication factor, lists the brokers of each partition.
     """
@@ -65,9 +65,9 @@ class NewTopic:
 
 @total_ordering
 class NewPartitions:
-    """New total number of a topic's partitions.
+    """New total number of partitions of a topic.
 
-    `replica_assignment` lists the brokers of each new one.
+    `replica_assignment` lists the brokers of each new partition.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ class AIOConsumer(AIOConsumerCalls):
         return found
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds; some may be errors."""
         async with self._one:
             return await awaited(self._core.consume(num_messages, timeout))
 

@@ -55,7 +55,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return await awaited(self._converters.read(message))
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Return messages with deserialized keys and values, errors among them."""
+        """Return messages with deserialized keys and values; some may be errors."""
         found = await super().consume(num_messages, timeout)
         read = self._converters.read
         return [m if m.error() is not None else await awaited(read(m)) for m in found]

@@ -128,10 +128,10 @@ class AIOProducer:
         return True
 
     async def poll(self, timeout: float = 0) -> int:
-        """Run queued calls of `error_cb`; return their number.
+        """Call `error_cb` for queued errors; return their number.
 
-        Deliveries are reported without it. If messages are in flight, it waits for the next
-        outcome, at most `timeout` seconds.
+        Deliveries are reported without this call. If messages are in flight, it waits for the
+        next delivery or failure, for at most `timeout` seconds.
         """
         seconds = checked_seconds(timeout)
         self._open()
@@ -143,7 +143,7 @@ class AIOProducer:
         return served
 
     async def flush(self, timeout: float = -1) -> int:
-        """Send all messages and wait for their outcomes; return the number still pending."""
+        """Send all messages, wait until each is delivered or failed; return the number pending."""
         seconds, loop = checked_seconds(timeout), asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while len(self._sent):

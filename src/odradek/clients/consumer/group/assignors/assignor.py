@@ -46,15 +46,15 @@ class MemberSubscription:
 
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions that it has kept, in a cooperative rebalance."""
+    """Partitions that the member still owns; empty unless the rebalance is cooperative."""
     generation: int = NO_GENERATION
-    """Generation in which it was assigned the partitions that it owns."""
+    """Generation in which the member was assigned the partitions that it owns."""
     rack: str | None = None
-    """Its `client.rack`."""
+    """The member's `client.rack`."""
     instance_id: str | None = None
-    """Its `group.instance.id`, if it is a static member."""
+    """The member's `group.instance.id`, if it is a static member."""
     user_data: bytes | None = None
-    """User data of its assignor, in that assignor's format."""
+    """User data of the member's assignor, in that assignor's format."""
 
 
 class Assignor(Protocol):
@@ -73,7 +73,7 @@ class Assignor(Protocol):
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """EAGER, or COOPERATIVE if `assign` never moves what another member still owns."""
+        """EAGER, or COOPERATIVE if `assign` never moves partitions that others still own."""
 
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
