@@ -304,6 +304,28 @@ def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
 
 
 @pytest.mark.parametrize("old", [False, True])
+def test_offsets_that_the_earlier_leader_never_had_are_not_skipped(
+    frozen: Frozen, caplog: Any, old: bool
+) -> None:
+    """It answers OFFSET_OUT_OF_RANGE: other workers have read the batch before."""
+    query = Query(frozen.simulation, failOnDataLoss="false")
+    query.driver.config = frozen.away()
+    query.worker = kept = query.new_worker(**frozen.there())
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart()
+    query.worker = query.new_worker(**frozen.away())
+    query.batch()
+    wrote(frozen.simulation, "more", 20)
+    end = query.journal()
+    query.worker = kept
+    query.finish(without_epochs(end) if old else end)
+    assert query.rows == log(frozen.simulation)
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("old", [False, True])
 def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
     frozen: Frozen, caplog: Any, old: bool
 ) -> None:

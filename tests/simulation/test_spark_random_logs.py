@@ -41,7 +41,7 @@ class RandomQuery:
         self.losses = 0
         self.happened: list[str] = []
 
-    # What happens
+    # Faults and batches
 
     def write(self) -> None:
         for _ in range(self.rng.randrange(1, 8)):
@@ -121,7 +121,7 @@ class RandomQuery:
             quiet = quiet + 1 if (self.query.offset, self.pending) == (before, pending) else 0
             self.simulation.advance(2.0)
 
-    # What is judged
+    # The judge
 
     def ever_written(self) -> set[bytes | None]:
         log = self.cluster.topics["t"].partitions[0].log

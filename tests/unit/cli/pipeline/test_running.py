@@ -228,6 +228,7 @@ def test_ctrl_c_is_130_as_in_every_command(capsys: pytest.CaptureFixture[str]) -
 def test_a_signal_while_it_starts_stops_it_in_order(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     number: signal.Signals,
     status: int,
 ) -> None:
@@ -238,7 +239,9 @@ def test_a_signal_while_it_starts_stops_it_in_order(
     monkeypatch.setattr("odradek.cli.pipeline.running.ask_clusters", asked)
     before = signal.getsignal(number)
     with Stop() as stop:
-        running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
+        running = Running(
+            pipeline(STORAGE=str(tmp_path)), JsonLines(), stop, log=None, stop_timeout=1.0
+        )
         assert running.run() == status
     assert signal.getsignal(number) == before
     told = json.loads(capsys.readouterr().out)
@@ -281,13 +284,14 @@ def test_a_signal_waits_until_the_jvm_is_there_to_be_ended(
 
 
 def test_pyspark_s_own_handler_of_ctrl_c_stops_it_as_well(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def asked(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("odradek.cli.pipeline.running.ask_clusters", asked)
-    running = Running(pipeline(), JsonLines(), Stop(), log=None, stop_timeout=1.0)
+    place = pipeline(STORAGE=str(tmp_path))
+    running = Running(place, JsonLines(), Stop(), log=None, stop_timeout=1.0)
     assert running.run() == 130
     assert json.loads(capsys.readouterr().out)["event"] == "stopped"
 
