@@ -64,6 +64,22 @@ def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
     assert scene.committed() == [None] * 4
 
 
+@PROTOCOLS
+def test_a_revocation_renews_the_offsets_of_idle_partitions(protocol: str) -> None:
+    scene = expiring(protocol)
+    a = scene.subscribed("a", **QUIET)
+    while sum(len(a.poll(0.5)) for _ in range(3)):
+        pass
+    idle(scene, a, 100.0)
+    assert min(ages(scene)) > 90.0
+    b = scene.subscribed("b", **QUIET)
+    begun = scene.world.now
+    while not b.assignment():
+        a.poll(0.2)
+        b.poll(0.2)
+    assert all(stored(scene)[p].at > begun for p in b.assignment())
+
+
 def test_renewals_are_spread_over_time() -> None:
     scene = expiring("consumer")
     a = scene.subscribed(**QUIET)
