@@ -325,13 +325,19 @@ def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> 
     (b if fenced is a else a).close()
 
 
-def test_a_member_that_supports_no_assignor_of_the_group_is_told_what_to_set() -> None:
+@pytest.mark.parametrize("first", ["another assignor", "group.protocol=consumer"])
+def test_a_member_that_a_group_refuses_is_told_what_to_set(first: str) -> None:
     scene = Scene()
-    a = scene.subscribed("a", partition_assignment_strategy="range")
+    other = first == "another assignor"
+    given = {"partition_assignment_strategy": "range"} if other else {"group_protocol": "consumer"}
+    a = scene.subscribed("a", **given)
     while not a.assignment():
         a.poll(0.2)
     b = scene.subscribed("b", partition_assignment_strategy="sticky")
-    says = r"no assignor in partition\.assignment\.strategy.*odradek groups describe g"
+    says = (
+        r"use another group\.protocol, or no assignor in partition\.assignment\.strategy.*"
+        "odradek groups describe g"
+    )
     with pytest.raises(InconsistentGroupProtocolError, match=says):
         for _ in range(20):
             b.poll(0.2)
