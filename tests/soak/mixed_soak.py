@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -36,7 +35,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.interop.group_members import Jvm
 from tests.interop.other_client import settings
 from tests.soak.group_soak import ROOT, WITHOUT_KIP_848
-from tests.soak.mixed_ledger import OURS, Ledger, Member
+from tests.soak.mixed_ledger import OURS, Ledger, Member, at_fault, last_leader
 from tests.soak.soak import SESSIONS
 
 from odradek.testing import LocalCluster
@@ -72,8 +71,6 @@ OVERLONG = (9.0, 14.0)
 """Seconds of a batch beyond `max.poll.interval.ms`."""
 BETWEEN = (0.0, 1.5)
 """Seconds between two actions of one step."""
-LEADER = re.compile(r"Assignment received from leader (\S+)-[0-9a-f-]{36} for group (\S+) ")
-"""In a broker's log: the instance id or client id of a leader, and its group."""
 AT_EACH_STEP = 6
 """Records of each partition."""
 
@@ -483,15 +480,14 @@ class MixedGroup:
     def _blame(self, what: str, left: Mapping[str, str]) -> None:
         """Report a group that didn't settle: as the group and its members describe it."""
         described, assigned = self._describe()
-        leader = self._leader()
+        leader = last_leader(self._broker_log(), self.group, self.live())
         unread = {p: text for p, text in left.items() if not text.startswith("0 ")}
         text = (
             f"{self.group}, step {self.steps} ({what}): after {SETTLED_WITHIN:g} s {dict(left)}; "
             f"the group: {described}, led by {leader}"
         )
-        theirs = leader is not None and not leader.ours and assigned.isdisjoint(unread)
         self._note("unsettled", text=text)
-        (self.failures if unread and not theirs else self.notes).append(text)
+        (self.failures if at_fault(leader, unread, assigned) else self.notes).append(text)
         for place in [n for n, m in enumerate(self.places) if m is not None]:
             self._vacate(place)
         self._before.clear()
@@ -509,12 +505,6 @@ class MixedGroup:
             }
             return f"{found.state}, {members}", {p for own in members.values() for p in own}
         return "not described", {*self.ledger.ends}
-
-    def _leader(self) -> Member | None:
-        """Return the member in the place of the last leader; None with KIP-848."""
-        found = [who for who, group in LEADER.findall(self._broker_log()) if group == self.group]
-        last = found[-1] if found else ""
-        return next((m for m in self.live() if last and last in (m.static, m.name)), None)
 
     def _look_at_commits(self, *, final: bool = False) -> None:
         """Compare the committed offsets with those of before, and with the ends."""
