@@ -12,7 +12,11 @@ from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.topic_watch import with_flags
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
-from odradek.common.errors.kafka import FencedInstanceIdError, UnreleasedInstanceIdError
+from odradek.common.errors.kafka import (
+    FencedInstanceIdError,
+    InconsistentGroupProtocolError,
+    UnreleasedInstanceIdError,
+)
 from odradek.common.types import TopicPartition
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
@@ -319,6 +323,24 @@ def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> 
             fenced.poll(5.0)
     fenced.close()
     (b if fenced is a else a).close()
+
+
+@pytest.mark.parametrize("first", ["another assignor", "group.protocol=consumer"])
+def test_a_member_that_a_group_refuses_is_told_what_to_set(first: str) -> None:
+    scene = Scene()
+    other = first == "another assignor"
+    given = {"partition_assignment_strategy": "range"} if other else {"group_protocol": "consumer"}
+    a = scene.subscribed("a", **given)
+    while not a.assignment():
+        a.poll(0.2)
+    b = scene.subscribed("b", partition_assignment_strategy="sticky")
+    says = (
+        r"use another group\.protocol, or no assignor in partition\.assignment\.strategy.*"
+        "odradek groups describe g"
+    )
+    with pytest.raises(InconsistentGroupProtocolError, match=says):
+        for _ in range(20):
+            b.poll(0.2)
 
 
 @PROTOCOLS

@@ -64,6 +64,22 @@ def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
     assert scene.committed() == [None] * 4
 
 
+@PROTOCOLS
+def test_a_revocation_renews_the_offsets_of_idle_partitions(protocol: str) -> None:
+    scene = expiring(protocol)
+    a = scene.subscribed("a", **QUIET)
+    while sum(len(a.poll(0.5)) for _ in range(3)):
+        pass
+    idle(scene, a, 100.0)
+    assert min(ages(scene)) > 90.0
+    b = scene.subscribed("b", **QUIET)
+    begun = scene.world.now
+    while not b.assignment():
+        a.poll(0.2)
+        b.poll(0.2)
+    assert all(stored(scene)[p].at > begun for p in b.assignment())
+
+
 def test_renewals_are_spread_over_time() -> None:
     scene = expiring("consumer")
     a = scene.subscribed(**QUIET)
@@ -132,6 +148,7 @@ def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
+        shards = simulation.cluster.groups.shards
         done: list[int] = []
 
         async def work(record: ConsumerRecord) -> None:
@@ -147,13 +164,15 @@ def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
 
             task = asyncio.create_task(run())
             await asyncio.sleep(2 * RETENTION)
+            kept = [c.at for shard in shards() for c in shard.committed("g").stable.values()]
+            assert min(kept) > simulation.world.now - RENEW_AFTER  # what a killed worker leaves
             workers.stop()
             await task
             await asyncio.sleep(RETENTION - 60.0)
 
         simulation.run(main())
         assert sorted(done) == [0, 1]
-        stable = [shard.committed("g").stable for shard in simulation.cluster.groups.shards()]
+        stable = [shard.committed("g").stable for shard in shards()]
         kept = {p.partition: c.offset for found in stable for p, c in found.items()}
         assert kept == {0: 1, 1: 1}
 
@@ -181,6 +200,25 @@ def test_a_commit_whose_answer_is_late_is_not_replaced_at_the_end(
         a.commit(last, timeout=0.5)
     scene.world.advance(3.0)
     assert scene.world.now < idle_since + RENEW_AFTER
+    assert {p: stored(scene)[p].offset for p in last} == last
+
+
+@PROTOCOLS
+def test_a_commit_in_flight_is_not_replaced_at_the_end(protocol: str) -> None:
+    """close() begins before the caller's commit is answered."""
+    scene = expiring(protocol)
+    with scene.subscribed("first") as first:
+        scene.read(first, 40)
+        assert first.poll(0) == []
+    scene.write(range(40, 80))
+    a = scene.subscribed("a", enable_auto_commit=False)
+    a._calls.group("").remember_positions(True)  # as workers do
+    record = a.poll(5.0)[-1]
+    last = {record.topic_partition: record.offset + 1}
+    for broker in scene.cluster.brokers.values():
+        broker.delay(COMMIT.key, 1.0)
+    a.commit_async(last)
+    a.close()
     assert {p: stored(scene)[p].offset for p in last} == last
 
 

@@ -229,6 +229,21 @@ def test_the_restart_of_a_static_leader_does_not_rebalance_the_group() -> None:
     assert b.group_metadata().generation_id == generation
 
 
+def test_a_static_leader_that_returned_notices_added_partitions_of_others_topics() -> None:
+    scene = Scene()
+    scene.cluster.create_topic("u", 2)
+    a = scene.subscribed("a", group_instance_id="a")
+    settle(scene, [a], PARTITIONS)
+    b = scene.member("b", group_instance_id="b")
+    b.subscribe(["t", "u"])
+    settle(scene, [a, b], BOTH)
+    a.close()
+    again = scene.subscribed("c", group_instance_id="a", metadata_max_age_ms=2000)
+    settle(scene, [again, b], BOTH)
+    scene.cluster.add_partitions("u", 1)
+    settle(scene, [again, b], [*BOTH, TopicPartition("u", 2)])
+
+
 def test_a_leader_without_permission_on_another_members_topic_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,14 +6,17 @@ their ends or have not one owner, and texts of faults. Must not: know clusters o
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 OURS = ("ours", "asyncio")
 MOST_TOLD = 10
 """Records that were read again, of one group, that are reported one by one."""
+LEADER = re.compile(r"Assignment received from leader (\S+)-[0-9a-f-]{36} for group (\S+) ")
+"""In a broker's log: the instance id or client id of a leader, and its group."""
 
 
 class Member:
@@ -145,3 +148,18 @@ class Ledger:
         if final and orderly and now != end and not self.unread[partition]:
             found.append(f"{last} closed in order, but {now} of {end} is committed")
         return [f"{self.group}, {partition}: {text}" for text in found]
+
+
+def last_leader(log: str, group: str, members: Iterable[Member]) -> Member | None:
+    """Return the member in the place of a classic group's last leader, by the broker's log."""
+    found = [who for who, led in LEADER.findall(log) if led == group]
+    return next((m for m in members if found and found[-1] in (m.static, m.name)), None)
+
+
+def at_fault(leader: Member | None, unread: Collection[str], assigned: Collection[str]) -> bool:
+    """Return whether unread partitions may be a fault of Odradek.
+
+    They aren't if another client leads the group and has assigned them to no member.
+    """
+    theirs = leader is not None and not leader.ours and not {*unread} & {*assigned}
+    return bool(unread) and not theirs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.soak.mixed_ledger import MOST_TOLD, Ledger, Member
+from tests.soak.mixed_ledger import MOST_TOLD, Ledger, Member, at_fault, last_leader
 
 
 @pytest.fixture
@@ -76,3 +76,24 @@ def test_committed_offsets_only_move_forward_and_to_the_end(ledger: Ledger) -> N
     ledger.committed("t-a-0", 0)
     assert "19 of 20 is committed" in ledger.committed("t-a-0", 19, final=True)[0]
     assert ledger.committed("t-a-0", 20, final=True) == []
+
+
+RECEIVED = (
+    "2026-12-01T04:58:01,682 INFO o.a.k.c.g.GroupMetadataManager [GroupCoordinator id=0] "
+    "Assignment received from leader {}-26eba319-c59a-4ca8-9113-f700e13c7a82 for group {} for "
+    "generation 1."
+)
+
+
+def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fault() -> None:
+    a, b = member("a-0-1"), Member("a-1-2", "confluent", "g-1", ["t-a"])
+    lines = [RECEIVED.format("a-0-1", "g"), RECEIVED.format("g-1", "g")]
+    log = "\n".join([*lines, RECEIVED.format("a-0-1", "other")])
+    assert last_leader(log, "g", [a, b]) is b
+    assert last_leader(lines[0], "g", [a, b]) is a
+    assert last_leader(log, "g", [a]) is last_leader("", "g", [a, b]) is None
+    assert not at_fault(b, ["t-a-0"], ["t-a-1"])
+    assert at_fault(b, ["t-a-0"], ["t-a-0"])
+    assert at_fault(a, ["t-a-0"], ["t-a-1"])
+    assert at_fault(None, ["t-a-0"], [])
+    assert not at_fault(None, [], [])

@@ -11,6 +11,7 @@ from tests.unit.clients.consumer.classic_script import (
     B1,
     FENCED,
     ILLEGAL,
+    MAX_POLL,
     REBALANCE,
     SESSION,
     UNKNOWN,
@@ -116,6 +117,20 @@ def test_the_leader_divides_also_topics_that_only_others_subscribe_to() -> None:
     assert (
         w.bodies("JoinGroup")[-1].reason == "the partitions of topic u were increased from 3 to 4"
     )
+
+
+def test_a_leader_asks_less_and_less_often_for_partitions_that_their_owner_keeps() -> None:
+    w = Script(partition_assignment_strategy="cooperative-sticky")
+    w.other("x", "t", owned=parts("t0", "t1"))
+    w.begin(95.0)
+    joins = [a.at for a in w.asks("JoinGroup")][1:]
+    assert [round(b - a) for a, b in pairwise(joins)] == [2, 4, 8, 16, MAX_POLL, MAX_POLL]
+    w.other("x", "t", owned=parts("t1"))
+    w.run(w.now + MAX_POLL)
+    assert w.group.owned() == parts("t0")
+    count = len(w.asks("JoinGroup"))
+    w.run(w.now + 2 * MAX_POLL)
+    assert len(w.asks("JoinGroup")) == count
 
 
 def test_a_topic_that_comes_later_and_one_that_goes() -> None:
@@ -272,6 +287,19 @@ def test_a_static_member_does_not_leave() -> None:
     w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
     assert "LeaveGroup" not in w.order()
     assert w.state == "unjoined"
+
+
+def test_a_static_member_that_does_not_poll_does_not_say_that_it_leaves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    w = Script(group_instance_id="i")
+    w.stable()
+    w.engine.post(w.group.busy)
+    w.run(w.now + MAX_POLL + 1.0)
+    assert w.state == "stale"
+    (told,) = [r.getMessage() for r in caplog.records if "max.poll.interval.ms" in r.getMessage()]
+    assert "leaving" not in told
+    assert "after session.timeout.ms (10 s), because it is static (group.instance.id=i)" in told
 
 
 def test_leaving_takes_as_long_as_it_was_given() -> None:

@@ -213,6 +213,7 @@ def test_brokers_without_the_protocol_are_told_apart() -> None:
         w.join(code)
         assert isinstance(w.failure, UnsupportedVersionError)
         assert "group.protocol=classic" in str(w.failure)
+        assert ".." not in str(w.failure)
 
 
 def test_a_group_of_another_protocol_says_what_to_do() -> None:

@@ -176,7 +176,9 @@ class ClassicMembership(Life):
     def _run(self) -> Flow[None]:
         yield START
         reason = "the consumer has subscribed"
-        while not self._holding:
+        # While it leaves, it joins again after errors that leave it a member: as soon as the
+        # coordinator has begun the next generation, it accepts commits only of that one.
+        while not self._holding or self.generation != NO_GENERATION:
             try:
                 yield from self._rebalance(reason)
                 reason = yield from self._stay()
