@@ -531,5 +531,5 @@ def test_each_client_has_a_generator_of_its_own() -> None:
 def test_attach_once(host: SelectorHost) -> None:
     with pytest.raises(IllegalStateError, match="already"):
         host.attach(ScriptedEngine())
-    with pytest.raises(IllegalStateError, match="no engine"):
+    with pytest.raises(IllegalStateError, match="hasn.t been started"):
         SelectorHost().drive()
