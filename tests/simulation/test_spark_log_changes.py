@@ -404,3 +404,29 @@ def test_a_recreated_topic_without_topic_ids_is_a_loss(
     found = [query.batch() for _ in range(3)]  # "nothing new" while the lower epoch is in doubt
     assert [rows for rows in found if rows] == [log(simulation)]
     assert "below epoch 3 of the query's offset" in caplog.text
+
+
+@pytest.mark.parametrize("epoch", [0, 9])
+def test_a_mirror_s_epochs_are_its_own(epoch: int) -> None:
+    """A partition without new records doesn't take the other cluster's epoch along."""
+    with KafkaSimulation(brokers=2) as simulation:
+        simulation.create_topic("t", partitions=2)
+        for number in range(20):
+            if number == 10:
+                simulation.cluster.move_leader("t", 0)
+                simulation.advance(1.0)
+            simulation.send("t", b"%d" % number, partition=0).result(60)
+        query = Query(simulation, allowClusterChange="true")
+        assert len(query.batch()) == 20
+        query.offset |= {
+            "cluster": "primary",
+            "id": {"t": "6f7c1f3e-0000-4000-8000-000000000001"},
+            "epoch": {"t": {"0": epoch, "1": epoch}},
+        }
+        query.restart()
+        simulation.send("t", b"new", partition=1).result(60)
+        assert query.batch() == [(0, b"new")]
+        del query.given["allowClusterChange"]
+        query.restart()
+        simulation.send("t", b"last", partition=0).result(60)
+        assert query.batch() == [(20, b"last")]

@@ -23,12 +23,14 @@ from odradek.common.errors.kafka import (
 )
 from odradek.simulation import World
 from odradek.spark.options.option_table import BATCH
+from odradek.spark.problems import MissingTopicError
 from odradek.spark.sink.batch_commit import CONTACT_S, abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_schema import SinkColumns
+from odradek.spark.sink.sink_sending import TOPIC_PATIENCE
 from odradek.testing.simulated import KafkaSimulation
 
 
@@ -139,6 +141,19 @@ def test_one_worker_s_tasks_have_transactions_of_their_own(version: int) -> None
         assert job.scene.visible() == list(range(3 * batch + 3))
     assert set.union(*seen) == seen[-1], "none was opened for a task and closed"
     assert len(seen[-1]) <= 2 * len(job.scene.cluster.brokers) + 1
+
+
+@PROTOCOLS
+def test_a_topic_that_is_deleted_between_tasks_is_missed_soon(version: int) -> None:
+    """The worker's producer knows it from the task before."""
+    job = Job(version)
+    worker = job.worker()
+    job.commit([job.task(0, [0], worker=worker)])
+    job.scene.cluster.delete_topic("t")
+    begin = job.clock.now()
+    with pytest.raises(MissingTopicError, match="topic 't' doesn't exist"):
+        job.task(0, [1], 1, worker)
+    assert job.clock.now() - begin < 4 * TOPIC_PATIENCE
 
 
 @PROTOCOLS

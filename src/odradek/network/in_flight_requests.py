@@ -118,9 +118,13 @@ class InFlightRequests(Sampled):
         self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
 
-    def patience_ends(self) -> float:
-        """Return until when a broker may wait before it answers a new request, because of these."""
-        return max((r.sent_at + r.patience for r in self._queue), default=-math.inf)
+    def patience_ends(self, since: float = math.inf) -> float:
+        """Return until when a broker may wait before it answers a new request, because of these.
+
+        Only requests that were sent by the time `since` count.
+        """
+        found = [r.sent_at + r.patience for r in self._queue if r.sent_at <= since]
+        return max(found, default=-math.inf)
 
     def has_patient(self) -> bool:
         """Return whether one of these may be answered late without a failure."""

@@ -161,9 +161,10 @@ class NetworkClient(ClientConnections):
         shortly before that fetch ends. If the next fetch were sent first, it would wait twice as
         long.
         """
-        until = aside.dialled_at + PATIENCE
+        begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
-        return until if data is None else max(until, data.in_flight.patience_ends() - PATIENCE)
+        ends = begun if data is None else data.in_flight.patience_ends(begun)
+        return max(begun + PATIENCE, ends - PATIENCE)
 
     def _holds_fetch(self, address: Address) -> bool:
         data = self.connections.get((address, DATA))

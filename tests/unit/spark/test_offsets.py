@@ -38,13 +38,14 @@ def test_what_is_not_known_is_left_out() -> None:
     assert set(StreamOffset({TP("a", 0): 1}, "c").to_json()) == {"v", "cluster", "o", "id"}
 
 
-@given(positions, positions, positions, st.dictionaries(st.text(max_size=5), st.text(max_size=5)))
+@given(positions, positions, st.data(), st.dictionaries(st.text(max_size=5), st.uuids().map(str)))
 def test_it_comes_back_as_it_went(
     o: dict[TopicPartition, int],
     begins: dict[TopicPartition, int],
-    epochs: dict[TopicPartition, int],
+    data: st.DataObject,
     ids: dict[str, str],
 ) -> None:
+    epochs = {tp: data.draw(st.integers(0, 2**31 - 1)) for tp in o if data.draw(st.booleans())}
     offset = StreamOffset(o, "c", ids, begins, epochs)
     assert parse_offset(json.loads(json.dumps(offset.to_json()))) == offset
 
@@ -71,7 +72,12 @@ def test_plain_json_of_the_jvm_connector_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [5, {"t": {"0": -1}}, {"t": 3}, {"v": 2}, {"v": 1}, {"t": {"٣": 1}}, {"t": {"00": 1}}],
+    [
+        *(5, {"t": {"0": -1}}, {"t": 3}, {"v": 2}, {"v": 1}, {"t": {"٣": 1}}, {"t": {"00": 1}}),
+        *({"t": {"0": 2**63}}, {"v": 1, "o": {"t": {"0": 1}}, "epoch": {"u": {"0": 1}}}),
+        {"v": 1, "o": {"t": {"0": 1}}, "epoch": {"t": {"0": 2**31}}},
+        *({"v": 1, "o": {"t": {"0": 1}}, "id": ids} for ids in (["a"], 5, {"t": "x"}, {"t": 5})),
+    ],
 )
 def test_what_is_no_offset_is_refused(document: Any) -> None:
     with pytest.raises(OptionError):

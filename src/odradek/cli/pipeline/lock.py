@@ -2,11 +2,12 @@
 
 In: the places of checkpoints. Out: locks, which end with the process, also if it is killed. Places
 on other machines (`s3a:`, `hdfs:`) can't be locked from here, and systems without `flock` (Windows)
-have no locks.
+have no locks. Must not: stop a pipeline for any other reason than a held lock.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from odradek.cli.pipeline.checkpoint import local_path
 from odradek.common.errors import IllegalStateError
+
+logger = logging.getLogger("odradek.spark")
 
 
 def resolved(place: str) -> str:
@@ -35,24 +38,27 @@ def locked(checkpoints: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def _locked(checkpoint: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is the same under each name and mount point."""
     try:
         import fcntl
     except ImportError:
         yield
         return
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the folder, which belongs to Spark, and never deleted: a deleted file locks nothing.
-    with (checkpoint.parent / f".{checkpoint.name}.lock").open("a+") as file:
+    with ExitStack() as closing:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            folder = os.open(checkpoint, os.O_RDONLY | os.O_DIRECTORY)
+            closing.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
             raise IllegalStateError(
-                f"another process (pid {holder}) is running a query with the checkpoint "
-                f"{checkpoint}. Stop it first, or use another checkpoint"
+                f"another process is running a query with the checkpoint {checkpoint}. Stop it "
+                "first, or use another checkpoint"
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        except OSError as error:  # some network file systems have no locks
+            logger.warning(
+                "the checkpoint %s can't be locked (%s): make sure that no other process runs a "
+                "query with it",
+                *(checkpoint, error),
+            )
         yield

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from odradek.common.arguments import INT32_MAX
 from odradek.common.types import TopicPartition
 from odradek.spark.problems import OptionError
 
@@ -68,7 +70,7 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 
 def positions_from_json(
-    nested: Any, where: str, *, least: int = 0, what: str = "an offset"
+    nested: Any, where: str, *, least: int = 0, most: int = (1 << 63) - 1, what: str = "an offset"
 ) -> dict[TopicPartition, int]:
     """Read `{"topic": {"0": 5}}`; `where` names the option or checkpoint in errors."""
     found: dict[TopicPartition, int] = {}
@@ -84,7 +86,8 @@ def positions_from_json(
             # isdecimal alone lets other scripts' digits through, and int() reads "00" as well.
             if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
                 raise OptionError(f"{where}: {number!r} isn't a partition number (topic {topic!r})")
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
+            whole = isinstance(offset, int) and not isinstance(offset, bool)
+            if not (whole and least <= offset <= most):
                 raise OptionError(f"{where}: {offset!r} isn't {what} (partition {topic}-{number})")
             found[TopicPartition(topic, int(number))] = offset
     return found
@@ -111,10 +114,28 @@ def parse_offset(document: Any) -> StreamOffset | None:
         )
     if document.get("init"):
         return None
+    found, epoch = positions_from_json(document.get("o"), "checkpoint"), document.get("epoch")
+    epochs = positions_from_json(epoch or {}, "checkpoint", most=INT32_MAX, what="a leader epoch")
+    if strange := sorted(epochs.keys() - found):
+        raise OptionError(f"the checkpoint has a leader epoch but no offset of {strange[0]}")
     return StreamOffset(
-        positions_from_json(document.get("o"), "checkpoint"),
+        found,
         document.get("cluster"),
-        dict(document.get("id") or {}),
+        _topic_ids(document.get("id") or {}),
         positions_from_json(document.get("from") or {}, "checkpoint"),
-        positions_from_json(document.get("epoch") or {}, "checkpoint", what="a leader epoch"),
+        epochs,
     )
+
+
+def _topic_ids(given: Any) -> dict[str, str]:
+    """Check the topic ids of a checkpoint: UUIDs by topic name."""
+    if not isinstance(given, dict):
+        raise OptionError(f"the checkpoint contains {given!r:.80}, which aren't topic ids")
+    for topic, text in given.items():
+        try:
+            UUID(text)
+        except (ValueError, AttributeError, TypeError):
+            raise OptionError(
+                f"the checkpoint contains {text!r:.80}, which isn't a topic id (topic {topic!r})"
+            ) from None
+    return given

@@ -266,7 +266,7 @@ class OffsetTracker:
         if start is not None and not joined and ends == start.positions:
             return None
         epochs = dict(view.epochs)
-        if start is not None:
+        if start is not None and _is_from(start, view.topics):  # a mirror has its own epochs
             epochs |= {
                 tp: epoch
                 for tp, epoch in start.epochs.items()

@@ -112,6 +112,8 @@ class RowSender:
         self._unacknowledged: deque[tuple[ArrowFuture, TopicRows, int]] = deque()
         self._bytes = 0
         self._known: set[str] = set()
+        self._unconfirmed: set[str] = set()
+        """Topics without an acknowledgement so far."""
         self.rows = 0
         self.first_topic: str | None = None
 
@@ -127,7 +129,8 @@ class RowSender:
 
     def finish(self) -> None:
         """Wait until every row is acknowledged."""
-        self._patience.wait(self._producer.flush, "the acknowledgement of the task's rows")
+        flush = self._unless_gone(self._producer.flush)
+        self._patience.wait(flush, "the acknowledgement of the task's rows")
         while self._unacknowledged:
             self._await_oldest()
 
@@ -136,7 +139,25 @@ class RowSender:
         whence = "option topic or column topic"
         meet(self._producer, self._patience, topic, whence, self._first_contact)
         self._known.add(topic)
+        self._unconfirmed.add(topic)
         self.first_topic = self.first_topic or topic
+
+    def _unless_gone(self, attempt: Callable[[float], T]) -> Callable[[float], T]:
+        """Return an attempt that raises `MissingTopicError` if a topic was deleted.
+
+        A producer that an earlier task used believes that the topic exists, until it is answered.
+        """
+        steps = iter((TOPIC_PATIENCE,))
+
+        def look(timeout: float) -> T:
+            try:
+                return attempt(min(timeout, next(steps, timeout)))
+            except KafkaTimeoutError:
+                for topic in sorted(self._unconfirmed):
+                    self.meet(topic)
+                raise
+
+        return look
 
     def _send(self, piece: TopicRows) -> None:
         size = piece.rows.nbytes
@@ -157,8 +178,9 @@ class RowSender:
             f"the acknowledgement of {future.rows} row{'' if future.rows == 1 else 's'} for topic "
             f"{piece.topic!r}"
         )
-        error = self._patience.wait(future.exception, what)
+        error = self._patience.wait(self._unless_gone(future.exception), what)
         self._unacknowledged.popleft()
+        self._unconfirmed.discard(piece.topic)
         self._bytes -= size
         if error is not None:
             raise _failure(error, future, piece) from error

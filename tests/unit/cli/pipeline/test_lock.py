@@ -27,14 +27,24 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
     with subprocess.Popen(command, **pipes) as first:  # type: ignore[call-overload]
         assert first.stdout.readline() == b"held\n"
         with (
-            pytest.raises(IllegalStateError, match=rf"pid {first.pid}\).*{place}"),
+            pytest.raises(IllegalStateError, match=f"another process is .*{place}"),
             locked([place]),
         ):
             pass
         first.kill()
         first.wait()
     with locked([place]):
-        assert not (tmp_path / "checkpoints" / "out").exists()  # Spark creates it
+        assert list(Path(place).iterdir()) == []  # nothing that Spark could find
+
+
+def test_a_place_that_cant_be_locked_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark says what is wrong with it, if anything is."""
+    (tmp_path / "file").touch()
+    with locked([str(tmp_path / "file" / "checkpoint")]):
+        pass
+    assert "can't be locked" in caplog.text
 
 
 def test_ways_to_write_a_place_are_one(tmp_path: Path) -> None:
