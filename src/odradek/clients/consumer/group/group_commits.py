@@ -405,6 +405,10 @@ class GroupCommits:
                 subscription.fail(state, found, self._engine.now)
             elif found is None:
                 subscription.begin(state, topic_id)
+            elif topic_id == NO_ID != state.topic_id:
+                # Nothing says whether the offset is of the topic that was read before, or of a
+                # recreated one (R-ID-3): ask again when the metadata has the topic.
+                state.backoff.failed(self._engine.now)
             else:
                 subscription.identify(state, topic_id)
                 state.move_to(found.offset, found.leader_epoch)
