@@ -153,8 +153,8 @@ def an_assignment(scene: Scene) -> Any:
 @pytest.mark.parametrize(
     ("topic", "partition", "problem"),
     [
-        (TYPO, None, f"topic {TYPO} still doesn't exist after 5 s (did you mean flights?)"),
-        ("flights", 7, "topic flights still has no partition 7 after 5 s"),
+        (TYPO, None, f"topic {TYPO} still doesn't exist after 4 s (did you mean flights?)"),
+        ("flights", 7, "topic flights still has no partition 7 after 4 s"),
     ],
 )
 def test_a_send_in_a_with_block_says_within_five_seconds_what_it_waits_for(
@@ -212,7 +212,7 @@ def test_names_like_it_are_left_out_where_no_broker_lists_any(
     """The cluster dies amid the wait: what is told doesn't wait for ever for the list."""
     scene = Scene()
     for number in scene.cluster.brokers:
-        scene.world.after(4.5, partial(scene.cluster.crash, number))
+        scene.world.after(3.5, partial(scene.cluster.crash, number))
     client = scene.consumer()
     client.assign([TopicPartition(TYPO, 0)])
     for _ in range(20):
@@ -246,7 +246,7 @@ def test_a_consumer_creates_no_topic_and_says_which_one_is_missing(
     consumer = USES[use](scene)
     assert TYPO not in scene.cluster.topics
     (line,) = told(caplog)
-    assert f"topic {TYPO} still doesn't exist after 5 s (did you mean flights?). Create it" in line
+    assert f"topic {TYPO} still doesn't exist after 4 s (did you mean flights?). Create it" in line
     health = consumer.health()
     assert (health.ok, health.reason) == (
         True,

@@ -20,7 +20,7 @@ from odradek.network.flow import START, Flow, Signal, Wait
 
 logger = logging.getLogger("odradek")
 
-TELL_AFTER = 5.0
+TELL_AFTER = 4.0
 """Seconds; a topic that was just made is known everywhere long before."""
 WAITS = 2.0
 """Seconds within which a waiting call asks again, with the default of `retry.backoff.max.ms`."""

@@ -328,7 +328,7 @@ def _what_to_read(
     if len(chosen) != 1:
         raise OptionError(
             "exactly one of the options subscribe, subscribePattern and assign must be set, not "
-            f"{len(chosen)}"
+            f"{len(chosen)}; for example .option('subscribe', 'flights')"
         )
     if chosen == ["subscribePattern"]:
         pattern = plain["subscribepattern"].strip()
