@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,15 @@ def test_a_watch_ends_by_ctrl_c(odr: Command, idle: str) -> None:
     assert b"Traceback" not in err
 
 
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process at the end of a block, as it may wait until its output is read."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def test_a_watch_on_a_terminal_is_drawn_again_until_ctrl_c(
     odr: Command, admin: odradek.Admin, idle: str
 ) -> None:
@@ -175,9 +185,12 @@ def test_a_watch_on_a_terminal_is_drawn_again_until_ctrl_c(
         while text not in seen:
             seen += os.read(terminal, 10_000)
 
-    with subprocess.Popen([program, *words], stdin=end, stdout=end, stderr=end) as process:
+    with (
+        subprocess.Popen([program, *words], stdin=end, stdout=end, stderr=end) as process,
+        ended(process),
+    ):
         os.close(end)
-        until(b"Ctrl-C ends it")
+        until(b"press Ctrl-C to stop")
         until(b"CURRENT-OFFSET")  # its partitions are below the sums
         assert b"idle   Empty  0        3" in seen
         admin.alter_group_offsets(idle, {FLIGHTS[0]: 1})
