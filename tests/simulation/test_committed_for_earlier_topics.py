@@ -9,7 +9,10 @@ from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndMetadata
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
+from odradek.simulation.coordinators.group_coordinator import GroupShard
 
 TP = TopicPartition("t", 0)
 
@@ -81,3 +84,25 @@ def test_within_the_log_a_committed_offset_counts(caplog: pytest.LogCaptureFixtu
     scene.commit(15, scene.epoch)
     assert scene.offsets() == list(range(15, 20))
     assert "earlier topic" not in caplog.text
+
+
+def test_a_topic_that_is_gone_is_an_error_though_its_offset_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka's coordinator keeps the offsets if it isn't loaded while the topic is deleted."""
+    monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
+    monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
+    stage = Stage(brokers=1, partitions=1)
+    stage.write(range(10))
+    consumer = stage.consumer(group_id="g", enable_auto_commit=False, default_api_timeout_ms=5000)
+    consumer.assign([TP])
+    stage.read(consumer, 10)
+    consumer.commit()
+    stage.cluster.delete_topic("t")
+    stage.world.advance(3.0)
+    consumer.seek_to_committed(timeout=1.0)
+    asked = stage.cluster.brokers[1].requests["OffsetFetch"]
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-0 doesn't exist"):
+        for _ in range(20):
+            consumer.poll(0.5)
+    assert stage.cluster.brokers[1].requests["OffsetFetch"] == asked

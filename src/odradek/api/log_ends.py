@@ -1,4 +1,4 @@
-"""Compare positions with the current logs, for Spark's driver.
+"""Compare positions with the current logs, for Spark's driver and tasks.
 
 In: a consumer, and positions with their leader epochs. Out: log ends with the leaders' epochs, and
 where the logs diverge from the positions. Must not: move a position, or be exported.

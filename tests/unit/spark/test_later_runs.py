@@ -16,6 +16,8 @@ from tests.unit.spark.conftest import ID_2
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.driver.tracker import OffsetTracker
@@ -231,3 +233,20 @@ def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, clust
     found: list[InputPartition] = list(source.reader(source.schema()).partitions())
     told = [p.share for p in found if isinstance(p, KafkaInputPartition)]
     assert told == shares([KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)], PLANNED)
+
+
+def test_a_doubt_is_shared_by_one_run_of_a_plan() -> None:
+    """A worker runs other queries later: what was doubted long ago isn't believed at once."""
+    options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, BATCH)
+    doubts, clock, wanted = tasks.Doubts(), SystemClock(), KafkaOffsetRange(T0, 0, 1)
+
+    def doubt(planned_at: int | None, of: str = "c") -> Doubt:
+        share = None if planned_at is None else Share(planned_at)
+        partition = KafkaInputPartition(wanted, of, None, None, share)
+        return doubts.of_batch(options, clock, partition)
+
+    first = doubt(1)
+    assert doubt(1) is first
+    assert doubt(1, "another cluster") is not first
+    assert doubt(2) is not doubt(1)
+    assert doubt(None) is doubt(None)

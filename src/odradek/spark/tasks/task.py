@@ -87,15 +87,21 @@ def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartiti
 
 
 class Doubts:
-    """The doubt about lost records that all ranges of a batch share in one worker."""
+    """The doubt about lost records that all ranges of a batch share in one worker.
+
+    A doubt is over after some seconds, so it must not outlive its batch.
+    """
 
     def __init__(self) -> None:
-        self._batch: tuple[str | None, str | None] | None = None
+        self._batch: tuple[object, ...] | None = None
         self._doubt: Doubt | None = None
 
-    def of_batch(self, options: SourceOptions, clock: SystemClock) -> Doubt:
-        """Return the doubt of the running batch."""
-        batch = _property(QUERY_ID), _property(BATCH_ID)
+    def of_batch(
+        self, options: SourceOptions, clock: SystemClock, partition: KafkaInputPartition
+    ) -> Doubt:
+        """Return the doubt of the running batch, or of this run of a batch query's plan."""
+        planned_at = None if partition.share is None else partition.share.planned_at
+        batch = _property(QUERY_ID), _property(BATCH_ID), planned_at, partition.cluster
         if self._doubt is None or batch != self._batch:
             self._batch, self._doubt = batch, Doubt(options, clock)
         return self._doubt
@@ -174,7 +180,7 @@ def _read_range(
     reader = RangeReader(
         *(consumer, wanted, partition.topic_id, options, clock),
         is_last=partition.share is not None,
-        doubt=_DOUBTS.of_batch(options, clock),
+        doubt=_DOUBTS.of_batch(options, clock, partition),
     )
     begun = clock.date_ms()
     try:

@@ -405,7 +405,7 @@ class GroupCommits:
                 subscription.fail(state, found, self._engine.now)
             elif found is None:
                 subscription.begin(state, topic_id)
-            elif topic_id == NO_ID != state.topic_id:
+            elif topic_id == NO_ID != state.topic_id and self._is_coming(partition.topic):
                 # Nothing says whether the offset is of the topic that was read before, or of a
                 # recreated one (R-ID-3): ask again when the metadata has the topic.
                 state.backoff.failed(self._engine.now)
@@ -433,6 +433,10 @@ class GroupCommits:
             else:
                 subscription.fail(state, error, self._engine.now)
         self._subscription.readable.notify()
+
+    def _is_coming(self, topic: str) -> bool:
+        """Return whether no broker has refused the metadata of a topic yet."""
+        return topic not in self.stored.metadata.topic_errors
 
     def _hear(self, state: PartitionState, epoch: int) -> None:
         """Let metadata know the leader epoch of a committed offset (R-ID-4)."""
