@@ -21,8 +21,7 @@ AGAIN = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next attempt after a failure, so that a broker which accepts no further
 connection or login isn't asked for it all the time."""
 PATIENCE = 0.25
-"""Least time in seconds for which a request waits for such a connection. Also how long before the
-fetch's end the request is sent on the first connection."""
+"""Least time in seconds for which a request waits for such a connection."""
 
 
 class AsideState(AddressState):

@@ -130,8 +130,8 @@ class NetworkClient(ClientConnections):
     def prompt(self, address: Address, now: float) -> Connection | None:
         """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
 
-        That is a secondary connection (see `aside`), unless it isn't ready when the fetch is about
-        to end, or fails. The caller checks its cluster first, and asks on the other one if the
+        That is a secondary connection (see `aside`), unless it isn't ready when the fetch ends, or
+        fails. The caller checks its cluster first, and asks on the other one if the
         response is an error. Wait for `changed`, or until `prompt_at`, and ask again.
         """
         if not self._holds_fetch(address):
@@ -157,14 +157,12 @@ class NetworkClient(ClientConnections):
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request waits for this secondary connection to get ready.
 
-        On the first connection it would be answered after the fetch anyway, so it waits until
-        shortly before that fetch ends. If the next fetch were sent first, it would wait twice as
-        long.
+        On the first connection it would be answered after the fetch anyway.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
         ends = begun if data is None else data.in_flight.patience_ends(begun)
-        return max(begun + PATIENCE, ends - PATIENCE)
+        return max(begun + PATIENCE, ends)
 
     def _holds_fetch(self, address: Address) -> bool:
         data = self.connections.get((address, DATA))
