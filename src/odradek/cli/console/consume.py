@@ -221,7 +221,7 @@ def consume(
 
     Example: odradek consume --bootstrap-server localhost:9092 --topic flights --offset -10 --exit
     """
-    with ending("odradek consume"):
+    with ending("odradek consume"), terminable() as end:
         given, wanted = config_of(context.params), range_of(context.params)
         config = checked(CONSUMER, given)
         shape = formatter_of(context.params, escaped=_on_terminal() and not raw)
@@ -231,7 +231,7 @@ def consume(
         patience = patience if idle is None else min(patience, idle)
         first = seconds_to_reach(config, API_TIMEOUT)
         # By an exception: so what wasn't written isn't committed.
-        with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
+        with suppress(CutOffError), Consumer(given) as consumer:
             records = Records(
                 consumer, shape, _Stdout(), time.monotonic, skip_on_error=skip_message_on_error
             )

@@ -113,7 +113,7 @@ def produce(
     Example: odradek produce --bootstrap-server localhost:9092 --topic flights
     --reader-property parse.key=true --reader-property key.separator=: < flights.txt
     """
-    with ending("odradek produce"):
+    with ending("odradek produce"), terminable() as end:
         if topic is None:
             refuse("no topic is given: use --topic TOPIC")
         given = config_of(context.params)
@@ -121,15 +121,14 @@ def produce(
         config = checked(PRODUCER, given)
         producer = Producer(given)
         try:
-            with terminable() as end:
-                lines = LineProducer(producer, topic, parse, sync=sync)
-                result = run(
-                    lines,
-                    _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),
-                    max_block=config[BLOCK_TIMEOUT],
-                    delivery=config[DELIVERY_TIMEOUT],
-                    first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
-                )
+            lines = LineProducer(producer, topic, parse, sync=sync)
+            result = run(
+                lines,
+                _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),
+                max_block=config[BLOCK_TIMEOUT],
+                delivery=config[DELIVERY_TIMEOUT],
+                first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
+            )
         finally:
             with suppress(KafkaError):  # what has no outcome is in the result already
                 producer.close(0)

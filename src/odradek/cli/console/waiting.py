@@ -191,7 +191,10 @@ class Ending:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[Ending]:
-    """Let SIGTERM end the command as Ctrl-C does: what was begun is finished within a bound."""
+    """Let SIGTERM end the command as Ctrl-C does, with exit status 0: what was begun is finished.
+
+    Enter it before the first client is created: the signal may come as soon as that connects.
+    """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():
         yield ending
@@ -206,5 +209,9 @@ def terminable() -> Iterator[Ending]:
     before = signal.signal(signal.SIGTERM, handler)
     try:
         yield ending
+    except KeyboardInterrupt:
+        if not ending.terminated:
+            raise
+        raise typer.Exit(0) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -221,8 +221,8 @@ def export(
     """Measure and serve until Ctrl-C or SIGTERM, or `count` times; return the last measurement."""
     admin, told = run.admin, set[str]()
     with (
-        MetricsEndpoint(*where, lambda: exporter.pieces(admin)) as endpoint,
         terminable() as end,
+        MetricsEndpoint(*where, lambda: exporter.pieces(admin)) as endpoint,
     ):
         say(f"{run.tool}: serving metrics at {endpoint.url}")
         try:

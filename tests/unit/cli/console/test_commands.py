@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
@@ -359,13 +360,40 @@ def test_sigterm_ends_as_ctrl_c_does(ignored: bool) -> None:
     term = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), terminable() as end:
+        with pytest.raises(typer.Exit) as left, terminable() as end:
             assert not end.terminated
             os.kill(os.getpid(), signal.SIGTERM)
         assert end.terminated
+        assert left.value.exit_code == 0
         assert signal.getsignal(signal.SIGTERM) == term
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_alone_is_not_an_end_in_order() -> None:
+    with pytest.raises(KeyboardInterrupt), terminable() as end:
+        raise KeyboardInterrupt
+    assert not end.terminated
+
+
+@pytest.mark.parametrize(
+    ("command", "client"), [(consume.consume, "Consumer"), (produce.produce, "Producer")]
+)
+def test_sigterm_while_the_client_is_created_is_an_end_in_order(
+    monkeypatch: pytest.MonkeyPatch, command: Any, client: str
+) -> None:
+    came: list[int] = []
+
+    def create(_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(inspect.getmodule(command), client, create)
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        status, _ = run(command, START)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (status, came) == (0, [])
 
 
 def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
