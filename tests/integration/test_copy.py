@@ -185,6 +185,13 @@ def test_a_topic_that_is_made_again_amid_a_copy_ends_it(
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until and target not in admin.list_topics():
                 time.sleep(0.05)
+            # A copy that has written a record knows both topics' ids.
+            places = [TopicPartition(target, 0), TopicPartition(target, 1)]
+            while time.monotonic() < until:
+                ends = admin.list_offsets(dict.fromkeys(places, "LATEST"))
+                if any(end.offset for end in ends.values()):
+                    break
+                time.sleep(0.05)
             made_again = (source, target)[which]
             admin.delete_topics([made_again])
             admin.create_topics([NewTopic(made_again, 2)])
