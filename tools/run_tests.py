@@ -3,7 +3,7 @@
 Two suites run at a time, each lane's in turn. One lane has the suites with time limits, which
 suffer from all that runs beside them: unit tests, then the suites with brokers. The other one has
 the fuzzer, which measures the processor time that it uses, the properties and the simulations.
-These two depend on no clock: they run at the lowest priority.
+The latter two depend on no clock: they run at the lowest priority.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, and those that only compute have two. On two processors tests with time
@@ -83,7 +83,7 @@ SUITES = {
     "unit": Suite(("unit",), left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), gives_way=True),
     "property": Suite(("spec", "property"), gives_way=True),
-    # It builds kernels, and then runs its targets side by side.
+    # It runs its targets side by side.
     "fuzz": Suite(("fuzz",)),
     # Each process has clusters of its own, as integration's conftest forms groups. Half of these
     # tests wait for something; with more processes one missed a time limit on a busy machine.
@@ -178,6 +178,16 @@ def archive_spark_classes() -> None:
     for line in (done.stdout if done.returncode == 0 else done.stderr[-500:]).splitlines():
         print(f"set-up: classes for {line}", flush=True)
     print(f"set-up: {time.monotonic() - start:.0f} s for them", flush=True)
+
+
+def build_sanitized_kernels() -> None:
+    """Build the kernels with sanitizers, which the fuzzer runs, or say why that can't be done."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "tests.fuzz.sanitized"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = done.stdout.strip() if done.returncode == 0 else done.stderr.strip()[-500:]
+    seconds = time.monotonic() - start
+    print(f"set-up: kernels with sanitizers: {said} ({seconds:.0f} s)", flush=True)
 
 
 def compile_modules(names: list[str]) -> None:
@@ -396,6 +406,8 @@ def set_up(names: list[str]) -> None:
     if "spark" in names:
         make_older_spark()
         archive_spark_classes()
+    if "fuzz" in names:
+        build_sanitized_kernels()
     compile_modules(names)
 
 

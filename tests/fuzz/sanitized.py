@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -200,3 +201,14 @@ class Process:
         seed, index = STATE.unpack(state) if len(state) == STATE.size else (-1, -1)
         failure = {"seed": seed, "index": index, "error": "crash", "text": text}
         return {"target": self.target, "failure": failure}
+
+
+def main() -> None:
+    """Fill the cache with the kernels that the fuzzer's tests run, or say why that can't be done."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = build(Path(folder))
+    sys.stdout.write(f"{made if isinstance(made, str) else 'built'}\n")
+
+
+if __name__ == "__main__":
+    main()
