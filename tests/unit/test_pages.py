@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tools import metrics_page, rules_page, state_diagrams
+from tools import messages_page, metrics_page, rules_page, state_diagrams
 
 import odradek
 from odradek.clients.metrics.catalogue import MEANINGS
@@ -55,6 +55,11 @@ def test_every_rule_has_a_home() -> None:
 
 def test_the_page_of_rules_is_up_to_date() -> None:
     assert rules_page.PAGE.read_text() == rules_page.page(), "run tools/rules_page.py"
+
+
+def test_the_page_of_messages_is_up_to_date_and_every_area_has_texts() -> None:
+    assert messages_page.PAGE.read_text() == messages_page.page(), "run tools/messages_page.py"
+    assert set(messages_page.by_area()) == set(messages_page.AREAS)
 
 
 def test_the_table_of_metrics_is_up_to_date() -> None:

@@ -181,16 +181,16 @@ def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
 @pytest.mark.slow
 def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
     table = Table()
-    for _, value in flights.records(0, 40_000):
+    for _, value in flights.records(0, 10_000):
         table.add(json.loads(value))
-    assert report.same(table.rows(), Flights(40_000).reference())
+    assert report.same(table.rows(), Flights(10_000).reference())
 
 
 @pytest.mark.slow
 def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    more = FlightSample(10_000)
-    assert more.rows == 10_000
-    assert report.same(more.reference(), Flights(10_000).reference())
+    more = FlightSample(7_000)
+    assert more.rows == 7_000
+    assert report.same(more.reference(), Flights(7_000).reference())
     monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)
     assert FlightSample(6_736).rows == 6_736
     with pytest.raises(NoSuchRowsError, match="pip install"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.volume import part
 
 from odradek.simulation.faults.verbs import ScheduleError
 from odradek.simulation.runs.random_schedules import FAMILIES, Family, random_schedule
@@ -25,7 +26,7 @@ SMALLEST: dict[str, Any] = {"seed": 1, "clients": [{"name": "one", "kind": "meta
 
 @pytest.mark.parametrize("short", [True, False])
 def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
-    for seed in range(300):
+    for seed in range(part(300, 20)):
         schedule = random_schedule(seed, short=short)
         validate(schedule)
         assert schedule == random_schedule(seed, short=short)
@@ -35,7 +36,7 @@ def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
 @pytest.mark.parametrize("short", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_those_of_each_family_are_valid_and_can_be_kept(family: Family, short: bool) -> None:
-    for seed in range(100):
+    for seed in range(part(100, 10)):
         schedule = random_schedule(seed, short=short, family=family)
         validate(schedule)
         assert schedule == random_schedule(seed, short=short, family=family)

@@ -40,7 +40,7 @@ from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 
-SEEDS = 10_000 if WHOLE else 150
+SEEDS, PARTS = (10_000, 6) if WHOLE else (75, 3)
 T0 = TopicPartition("t", 0)
 Rows = list[str]
 
@@ -463,10 +463,10 @@ def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: 
     assert log.values() == ["a"]
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_random_history_has_each_row_once(part: int) -> None:
     """See `sink_model`: restarts, plans, zombies, twins, timeouts, lost answers."""
-    models = [played(seed) for seed in range(part, SEEDS, 6)]
+    models = [played(seed) for seed in range(part, SEEDS, PARTS)]
     assert [c for model in models for c in model.complaints] == []
     assert any(model.refused for model in models)
     assert sum(model.repeated for model in models) > len(models) // 2

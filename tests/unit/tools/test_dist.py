@@ -270,7 +270,7 @@ runpy.run_path("setup.py", run_name="__main__")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["Windows", "plain"])
+@pytest.mark.parametrize("way", ["Windows", pytest.param("plain", marks=pytest.mark.long)])
 def test_without_posix_and_on_purpose_everything_but_the_kernels_is_built(
     way: str, tmp_path: Path
 ) -> None:

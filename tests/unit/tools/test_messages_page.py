@@ -14,13 +14,6 @@ def texts(source: str, path: str = "clients/x.py") -> list[tuple[str, str]]:
     return visitor.found
 
 
-@pytest.mark.slow
-def test_the_page_is_up_to_date_and_every_area_has_texts() -> None:
-    assert messages_page.PAGE.read_text() == messages_page.page(), "run tools/messages_page.py"
-
-    assert set(messages_page.by_area()) == set(messages_page.AREAS)
-
-
 @pytest.mark.parametrize(
     ("source", "found"),
     [
