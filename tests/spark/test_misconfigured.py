@@ -5,7 +5,6 @@ Several run at the same time, since the slow ones only wait.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from tests.volume import WHOLE
 
 from odradek.testing import LocalCluster
 
-LIMIT = 50.0  # none of them is found out by a timeout, which would take a minute
+# None of them is found out by a timeout of a call: with these, that would end the test.
+PATIENT = {"kafka.default.api.timeout.ms": "1200000", "kafka.max.block.ms": "1200000"}
+PATIENT["kafka.delivery.timeout.ms"] = "1200000"
 pytestmark = pytest.mark.timeout(600)
 READS = ("read", "read a stream")
 WRITES = ("write", "write a stream")
@@ -38,8 +39,8 @@ class Wrong:
     queries: tuple[str, ...] = EVERY
 
     def chosen(self, turn: int) -> tuple[str, ...]:
-        """Return the kinds of query to run: in `make test` one that reads and one that writes."""
-        return self.queries if WHOLE or self.queries != EVERY else self.queries[turn % 2 :: 2]
+        """Return the kinds of query to run: in `make test` one, another one in each turn."""
+        return self.queries if WHOLE else (self.queries[turn % len(self.queries)],)
 
 
 def wrongs(guarded: LocalCluster) -> list[Wrong]:
@@ -84,19 +85,15 @@ class Runner:
         if "assign" in wrong.options:
             del options["subscribe"]
         options.update(wrong.options)
-        begun = time.monotonic()
         try:
             self._run(name, options, f"{name}-{abs(hash(str(wrong)))}")
         except Exception as error:
             text = str(error)
         else:
             return f"{name} with {dict(wrong.options)} worked"
-        took = time.monotonic() - begun
         missing = [word for word in wrong.words if word not in text]
         if missing:
             return f"{name} with {dict(wrong.options)}: no {missing} in {reason(text)}"
-        if took > LIMIT:
-            return f"{name} with {dict(wrong.options)} took {took:.1f} s"
         return ""
 
     def _run(self, name: str, options: Mapping[str, str], folder: str) -> None:
@@ -116,7 +113,7 @@ class Runner:
             sink = "noop" if name == "read a stream" else "odradek"
             query = writer.format(sink).options(**(options if sink == "odradek" else {})).start()
             try:
-                query.awaitTermination(2 * LIMIT)
+                query.awaitTermination()
             finally:
                 query.stop()
 
@@ -137,7 +134,7 @@ def test_each_says_soon_what_is_wrong(
     topics = Topics(guarded)
     topic = topics.create()
     topics.fill(topic, numbered(0, 4))
-    good = spark_options(guarded.java_config(stores="PKCS12"))
+    good = spark_options(guarded.java_config(stores="PKCS12")) | PATIENT
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
     # Six at a time take a quarter of two processors: they wait for what is wrong.

@@ -197,6 +197,7 @@ sinks:
     assert not list(tmp_path.glob("pause-*"))
 
 
+@pytest.mark.long  # what it adds to test_source_options and test_sink is Spark's own command
 @pytest.mark.timeout(600)
 def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: Path) -> None:
     for path in (EXAMPLES / "declarative").rglob("*.*"):

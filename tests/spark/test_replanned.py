@@ -70,7 +70,8 @@ def committed(cluster: LocalCluster, topic: str) -> Counter[bytes | None]:
     return Counter(row.value for rows in found.values() for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["stream", "batch"])
+# A batch of `write_batch` is replayed within a driver by test_differences and test_sink.
+@pytest.mark.parametrize("kind", ["stream", pytest.param("batch", marks=pytest.mark.long)])
 def test_a_killed_driver_s_batch_is_planned_again_and_written_once(
     kind: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
