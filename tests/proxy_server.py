@@ -38,14 +38,20 @@ class ProxyServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in [self._listener, *self._sockets]:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self.cut()
         self._listener.close()
         for thread in self._threads:
             thread.join(10)
         for sock in self._sockets:
             sock.close()
+
+    def cut(self) -> None:
+        """End all connections; new ones are accepted."""
+        for sock in self._sockets:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def url(self, scheme: str, login: str = "") -> str:
         return f"{scheme}://{login}{'@' if login else ''}{LOCAL}:{self.port}"

@@ -32,11 +32,14 @@ _running: list[SharedClusters] = []
 # first, so that no process waits for another one's at the end. A module without a name here is a
 # group of its own.
 GROUPS = {
-    "hurt": ("admin", "admin_calls", "outages", "local_cluster", "misled", "written_once"),
+    "hurt": (
+        *("admin", "admin_calls", "outages", "local_cluster", "misled", "written_once"),
+        "compat_confluent",
+    ),
     "whole": (
         *("group_consumer", "console", "copy", "porting"),
         *("producer", "consumer", "leaks", "simulated_groups", "event_topic"),
-        *("slow_answers", "topics_command"),
+        *("slow_answers", "topics_command", "readme"),
         *("transactions", "simulated_transactions", "recreated_topics"),
     ),
     "other clients": (
@@ -44,10 +47,10 @@ GROUPS = {
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
         *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
         *("interop/admin_answers", "interop/group_tools", "interop/traces", "interop/fake_cluster"),
+        *("interop/group_changes", "frozen_members"),
     ),
-    "lone": ("compat_confluent",),
-    "secured": ("secure_recovery",),
-    "settings": ("interop/secure_settings", "readme"),
+    "guarded": ("secure_recovery", "rights", "admin_security"),
+    "settings": ("interop/secure_settings",),
     "programs": ("confluent_programs",),
     "releases": ("releases", "interop/oldest_release"),
     "plugin": ("testing_plugin",),
@@ -64,7 +67,6 @@ GROUPS = {
     "peers": ("hostile_peers",),
     "changes": ("secure_changes",),
     "errors": ("security_errors",),
-    "guarded": ("rights", "admin_security"),
 }
 _PLACES = {
     module: (place, name)

@@ -155,6 +155,7 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
         admin.expire_delegation_token(for_carol.hmac)
 
 
+@pytest.mark.long  # shorter: test_admin_commands.py, test_hostile_commands.py, test_rights.py
 def test_every_verb_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,

@@ -2,102 +2,152 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.time_limits import HANG_S
+from typer.testing import CliRunner
 
 from odradek.api.admin import Admin
+from odradek.cli import build
 from odradek.common.types import Address
 from odradek.errors import RegistryUnreachableError
 from odradek.runtime.properties import read_properties
 from odradek.serialization import Schema, SchemaRegistryClient
-from odradek.testing.brokers import probe
+from odradek.testing.brokers import detached, probe
 from odradek.testing.brokers.detached import start_time
 
-ODRADEK = Path(sys.executable).parent / "odradek"
+Odradek = Callable[..., Any]
 
 
 @pytest.fixture
-def odradek(tmp_path: Path) -> object:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [ODRADEK, *arguments], capture_output=True, text=True, check=False, timeout=HANG_S,
-            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
-        )  # fmt: skip
-
-    return run
+def odradek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Odradek:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return lambda *words: CliRunner().invoke(build(words[0]), [*words])
 
 
-def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
-    """With a schema registry beside the brokers."""
-    assert odradek("cluster", "status").returncode == 1
-    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--registry", "--json")
+def start(*words: str) -> dict[str, Any]:
+    """Start a cluster of one broker by the program itself; what it says."""
+    command = [str(Path(sys.executable).parent / "odradek"), "cluster", "start", "--brokers", "1"]
+    done = subprocess.run(
+        [*command, "--port", "0", "--json", *words],
+        capture_output=True, text=True, check=False, timeout=HANG_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_start_status_stop(odradek: Odradek) -> None:
+    """The cluster is a process of its own; a secured one leaves settings for its users."""
+    assert odradek("cluster", "status").exit_code == 1
     try:
-        assert started.returncode == 0, started.stderr
-        told = json.loads(started.stdout)
+        told = start("--security", "sasl_ssl", "--user", "alice", "--mutual-tls")
+        assert told["security"] == "SASL_SSL"
+        (file,) = told["client_properties"].values()
+        with Admin(read_properties(file)) as admin:
+            assert admin.list_topics(timeout=20) == []
+        assert json.loads(odradek("cluster", "status", "--json").stdout) == told
+        assert "alice" in odradek("cluster", "status").stdout
+        again = odradek("cluster", "start", "--brokers", "1")
+        assert again.exit_code == 1
+        assert told["bootstrap_servers"] in again.stderr
+    finally:
+        stopped = odradek("cluster", "stop")
+    assert stopped.exit_code == 0
+    assert start_time(told["pid"]) is None
+    assert start_time(told["brokers"][0]["pid"]) is None
+    assert not Path(told["directory"]).exists()
+    assert not Path(file).exists()
+    assert odradek("cluster", "status").stdout == (
+        "no cluster is running; start one with: odradek cluster start "
+        "(three brokers, bootstrap address localhost:9092)\n"
+    )
+
+
+@pytest.mark.long  # shorter: the test above, the one below, and interop/test_local_registry.py
+def test_with_a_schema_registry(odradek: Odradek) -> None:
+    try:
+        told = start("--registry")
         host, port = told["bootstrap_servers"].split(":")
         assert probe.ask(Address(host, int(port))) is not None
-        assert json.loads(odradek("cluster", "status", "--json").stdout) == told
-        again = odradek("cluster", "start", "--brokers", "1")
-        assert again.returncode == 1
-        assert told["bootstrap_servers"] in again.stderr
         url = told["schema_registry_url"]
         registry = SchemaRegistryClient({"schema.registry.url": url})
         assert registry.register_schema("t-value", Schema('{"type": "string"}')) == 1
         assert f"schema registry    {url}" in odradek("cluster", "status").stdout
     finally:
-        stopped = odradek("cluster", "stop")
-    assert stopped.returncode == 0
-    assert start_time(told["pid"]) is None
-    assert start_time(told["brokers"][0]["pid"]) is None
-    assert not Path(told["directory"]).exists()
-    assert odradek("cluster", "status").stdout == (
-        "no cluster is running; start one with: odradek cluster start "
-        "(three brokers, bootstrap address localhost:9092)\n"
-    )
+        odradek("cluster", "stop")
     quick = {"schema.registry.url": url, "default.api.timeout.ms": 100}
     with pytest.raises(RegistryUnreachableError):
         SchemaRegistryClient(quick).get_subjects()
 
 
-def test_a_secured_cluster_leaves_settings_for_its_users(odradek) -> None:  # type: ignore[no-untyped-def]
-    words = ["--brokers", "1", "--port", "0", "--security", "sasl_ssl", "--user", "alice"]
-    started = odradek("cluster", "start", *words, "--mutual-tls", "--json")
-    try:
-        assert started.returncode == 0, started.stderr
-        told = json.loads(started.stdout)
-        assert told["security"] == "SASL_SSL"
-        (file,) = told["client_properties"].values()
-        with Admin(read_properties(file)) as admin:
-            assert admin.list_topics(timeout=20) == []
-        assert "alice" in odradek("cluster", "status").stdout
-    finally:
-        odradek("cluster", "stop")
-    assert not Path(file).exists()
+def test_a_registry_lives_as_long_as_its_cluster(
+    odradek: Odradek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of `cluster start --registry` opens and closes both; here they are fakes."""
+    open_now: list[str] = []
+
+    class StandIn:
+        bootstrap_servers, url = "127.0.0.1:1", "http://127.0.0.1:2/apis"
+        cluster_id = version = directory = security = ""
+        client_names = broker_addresses = ()
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            open_now.append(self.name)
+
+        def __exit__(self, *_: object) -> None:
+            open_now.remove(self.name)
+
+        def pids(self) -> dict[int, int]:
+            return {}
+
+    def wait(_: object) -> bool:
+        assert open_now == ["cluster", "registry"]
+        assert f"schema registry    {StandIn.url}" in odradek("cluster", "status").stdout
+        return True
+
+    monkeypatch.setattr(detached, "LocalCluster", lambda **_: StandIn("cluster"))
+    monkeypatch.setattr(detached, "LocalRegistry", lambda **_: StandIn("registry"))
+    monkeypatch.setattr(detached, "_say", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"directory": null, "registry": true}'))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    detached.main()
+    assert open_now == []
+    assert detached.read_state() is None
 
 
-def test_security_that_does_not_fit_together_is_refused(odradek) -> None:  # type: ignore[no-untyped-def]
+def test_security_that_does_not_fit_together_is_refused(odradek: Odradek) -> None:
     refused = odradek("cluster", "start", "--security", "SSL", "--acls")
-    assert (refused.returncode, "acls=True needs users" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "acls=True needs users" in refused.stderr) == (2, True)
 
 
-def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-untyped-def]
-    import socket
-
+def test_a_taken_port_is_a_clear_error(odradek: Odradek) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         failed = odradek("cluster", "start", "--brokers", "1", "--port", str(port))
-    assert failed.returncode == 1
+    assert failed.exit_code == 1
     assert str(port) in failed.stderr
     assert "is in use by another program (perhaps other brokers); use --port 0" in failed.stderr
 
 
-def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(
+    odradek: Odradek, tmp_path: Path
+) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as innocent:
         state = {"pid": innocent.pid, "start_time": "another boot:1", "brokers": []}
         (tmp_path / "odradek").mkdir()

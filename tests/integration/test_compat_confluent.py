@@ -1,7 +1,7 @@
 """Programs of confluent-kafka on a real broker, through our module: it moves meanwhile.
 
 One broker, since a cluster of one is away as a whole as well, and a move of three takes three times
-as much of a machine; clusters of three move in `test_outages`.
+as much of a machine; `make test-long` moves three (`test_outages`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ PATIENCE = 60.0
 """Seconds for one call; a move takes some of them."""
 COUNT = 600
 MOVES_AT = (200, 400)
+"""The second move is graceful."""
 
 
 @pytest.fixture
@@ -114,8 +115,9 @@ def all_of(cluster: LocalCluster, topic: str) -> list[list[int]]:
 EVENS_AND_ODDS = [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
 
 
-def test_a_copy_lives_through_two_moves(
-    mortal_cluster: LocalCluster, topics: tuple[str, str]
+@pytest.mark.parametrize("moves", [pytest.param(MOVES_AT, marks=pytest.mark.long), MOVES_AT[1:]])
+def test_a_copy_lives_through_moves(
+    mortal_cluster: LocalCluster, topics: tuple[str, str], moves: tuple[int, ...]
 ) -> None:
     source, target = topics
     written(mortal_cluster, source)
@@ -132,8 +134,8 @@ def test_a_copy_lives_through_two_moves(
     producer = Producer(writing(mortal_cluster))
     consumer.subscribe([source], on_assign=tell("assigned"), on_revoke=tell("revoked"))
     for number in range(COUNT):
-        if number in MOVES_AT:
-            mortal_cluster.move()
+        if number in moves:
+            mortal_cluster.move(graceful=number == MOVES_AT[1])
         (message,) = taken(consumer, 1)
         producer.produce(
             target,
@@ -241,6 +243,7 @@ def test_an_asyncio_copy_lives_through_two_moves(
     assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
 
 
+@pytest.mark.long  # shorter: the test below, test_confluent_programs.py
 def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str) -> None:
     heard: list[KafkaError] = []
     config = {"bootstrap.servers": mortal_cluster.bootstrap_servers, "error_cb": heard.append}

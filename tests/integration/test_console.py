@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
+from odradek.cli import build
 from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
@@ -33,10 +35,17 @@ def start(cluster: LocalCluster, command: str, *words: str, **how: Any) -> subpr
 def run(
     cluster: LocalCluster, command: str, *words: str, given: bytes = b""
 ) -> tuple[int, str, str]:
-    """Run a command to its end: exit status, standard output, standard error."""
-    with start(cluster, command, *words) as process:
-        out, err = process.communicate(given, timeout=PATIENCE)
-    return process.returncode, out.decode(), err.decode()
+    """Run a command to its end: exit status, standard output, standard error.
+
+    `consume` writes to the descriptor of its process; the others run in this process.
+    """
+    if command == "consume":
+        with start(cluster, command, *words) as process:
+            out, err = process.communicate(given, timeout=PATIENCE)
+        return process.returncode, out.decode(), err.decode()
+    servers = ["--bootstrap-server", cluster.bootstrap_servers]
+    done = CliRunner().invoke(build(command), [command, *servers, *words], input=given)
+    return done.exit_code, done.stdout, done.stderr
 
 
 def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:

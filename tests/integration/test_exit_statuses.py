@@ -35,7 +35,10 @@ sinks: {copy: {from: rows, options: {topic: u}}}
 """
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 0)],
+)
 def test_a_pipeline_that_starts_is_stopped_in_order(
     mute: socket.socket, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
@@ -79,9 +82,9 @@ def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
         pytest.param("explain {} --watch", marks=pytest.mark.long),
         "topics list --bootstrap-server {}",
         pytest.param("broker-api-versions --bootstrap-server {}", marks=pytest.mark.long),
-        "consume --topic t --bootstrap-server {}",
+        pytest.param("consume --topic t --bootstrap-server {}", marks=pytest.mark.long),
         "produce --topic t --bootstrap-server {}",
-        "copy t u --bootstrap-server {}",
+        pytest.param("copy t u --bootstrap-server {}", marks=pytest.mark.long),
     ],
 )
 def test_ctrl_c_is_130(mute: socket.socket, words: str) -> None:

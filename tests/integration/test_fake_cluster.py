@@ -211,19 +211,27 @@ def long_polls(address: tuple[str, int]) -> None:
         send(address, ask)
 
 
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[tuple[Process, int]]:
+    """One process for all attacks, and how much memory it had before the first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
+    with started("--topics", "flights") as process:
+        process.works()
+        yield process, process.kilobytes()
+
+
 @pytest.mark.parametrize(
     "attack",
     [garbage, huge_lengths, half_frames, connections, unread_answers, many_topics, many_members,
      long_polls],
 )  # fmt: skip
-def test_it_survives(attack: Callable[[tuple[str, int]], None]) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
-    with started("--topics", "flights") as process:
-        process.works()
-        before = process.kilobytes()
-        attack(process.address)
-        process.works()
-        assert process.popen.poll() is None
-        more = process.kilobytes() - before
-        assert more < MOST_MORE_KB, f"{more >> 10} MB more"
+def test_it_survives(
+    attacked: tuple[Process, int], attack: Callable[[tuple[str, int]], None]
+) -> None:
+    process, before = attacked
+    attack(process.address)
+    process.works()
+    assert process.popen.poll() is None
+    more = process.kilobytes() - before
+    assert more < MOST_MORE_KB, f"{more >> 10} MB more"

@@ -11,23 +11,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import IO
 
 import pytest
+from tests.interop.conftest import OPTIONS
 
+from odradek.admin import AlterConfigOp, ConfigResource
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
-SHORT_SESSIONS = {
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "3000",
-    "group.consumer.min.heartbeat.interval.ms": "500",
-    "group.consumer.heartbeat.interval.ms": "1000",
-}
+SESSION = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "1000"}
+"""Of a group of KIP-848, at its brokers."""
 SETTINGS: dict[str, dict[str, object]] = {
     "classic": {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500},
     "consumer": {"group.protocol": "consumer"},
@@ -88,9 +86,8 @@ consumer.close()
 
 
 @pytest.fixture(scope="module")
-def short_sessions() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, config=SHORT_SESSIONS) as cluster:
-        yield cluster
+def quick_groups(clusters: SharedClusters) -> LocalCluster:
+    return clusters.shared(OPTIONS)
 
 
 def line(pipe: IO[str] | None) -> str:
@@ -102,10 +99,14 @@ def line(pipe: IO[str] | None) -> str:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_that_was_stopped_moves_no_offset_back(
-    short_sessions: LocalCluster, topic: str, protocol: str
+    quick_groups: LocalCluster, topic: str, protocol: str
 ) -> None:
-    short_sessions.create_topic(topic, partitions=1)
-    servers = short_sessions.bootstrap_servers
+    quick_groups.create_topic(topic, partitions=1)
+    servers = quick_groups.bootstrap_servers
+    if protocol == "consumer":
+        with Admin(bootstrap_servers=servers) as admin:
+            changes = [AlterConfigOp(name, value) for name, value in SESSION.items()]
+            admin.incremental_alter_configs({ConfigResource("GROUP", topic): changes})
     with Producer(bootstrap_servers=servers) as producer:
         for number in range(20):
             producer.send(topic, b"%d" % number)

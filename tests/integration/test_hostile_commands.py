@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from tests.integration.admin_commands import as_json, run
 from tests.time_limits import HANG_S
+from typer.testing import CliRunner
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
+from odradek.cli import build
 from odradek.common.types import TopicPartition
 from odradek.testing import FakeCluster
 
-COMMAND = Path(sys.executable).parent / "odradek"
 HUGE = "9" * 5000
 """More digits than Python reads as a number."""
 
@@ -153,16 +154,15 @@ def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
 
 def shell(words: list[str], environment: Mapping[str, str], given: bytes = b"") -> tuple[int, str]:
     """Exit status, and standard output with standard error."""
-    done = subprocess.run(
-        [COMMAND, *words],
-        input=given,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=HANG_S,
-        check=False,
-    )
-    return done.returncode, done.stdout.decode()
+    if words[0] == "consume":  # it writes to the descriptor of its process
+        program = Path(sys.executable).parent / "odradek"
+        read = subprocess.run(
+            [program, *words], env={**os.environ, **environment}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=HANG_S, check=False,
+        )  # fmt: skip
+        return read.returncode, read.stdout.decode()
+    done = CliRunner().invoke(build(words[0]), words, input=given, env=environment)
+    return done.exit_code, done.output
 
 
 @pytest.fixture

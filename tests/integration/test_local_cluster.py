@@ -195,6 +195,7 @@ def test_move_keeps_data_and_id_and_changes_the_address(
     assert told[-2:] == [("cluster_up", None), ("moved", None)]
 
 
+@pytest.mark.long  # shorter: test_compat_confluent.py (a graceful move)
 def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
@@ -204,7 +205,7 @@ def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) 
     assert events(lone_cluster, since)[-1] == ("moved", None)
 
 
-@pytest.mark.long  # shorter: test_outages.py (dead and foreign brokers)
+@pytest.mark.long  # shorter: spark/test_outages.py (a foreign cluster)
 def test_a_foreign_cluster_behind_the_same_door(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)

@@ -96,6 +96,7 @@ def traffic(
         assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
 
 
+@pytest.mark.long  # shorter: the test below, simulation/test_misled_connections.py
 def test_a_brokers_address_leads_to_a_foreign_cluster_and_back(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_front_door_leads_to_a_foreign_cluster_and_back_beside_brokers_that_li
         flow.read(list(range(90)))
 
 
+@pytest.mark.long  # shorter: simulation/test_misled_connections.py
 def test_brokers_that_swap_addresses_say_so_and_are_found_again(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

@@ -32,7 +32,10 @@ PATIENCE = 60.0
 
 
 class Stream:
-    """A thread that sends numbered records, a hundred a second, until it is told to stop."""
+    """A thread that sends numbered records, thirty a second, until it is told to stop.
+
+    A hundred would take most of a processor of three brokers as long as one of them starts.
+    """
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self.futures: list[RecordFuture] = []
@@ -52,7 +55,7 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(0.03):
+            while not self._stop.wait(0.1):
                 for _ in range(3):
                     n = len(self.futures)
                     self.futures.append(
@@ -144,8 +147,18 @@ def compare(stream: Stream, reader: Reader, cluster: LocalCluster) -> None:
         assert values == list(range(partition, len(stream.futures), PARTITIONS))
 
 
-def test_the_whole_cluster_moves_away(made: LocalCluster, topic: str) -> None:
+@pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.long)])
+def whole(request: pytest.FixtureRequest, clusters: SharedClusters) -> Iterator[LocalCluster]:
+    """A cluster that moves: one of three takes three times as much of a machine."""
+    running = clusters.shared({"brokers": request.param})
+    yield running
+    clusters.put_right(running)
+
+
+def test_the_whole_cluster_moves_away(whole: LocalCluster, topic: str) -> None:
     """Clients without rebootstrap stay where they were, and say so; the others lose nothing."""
+    made = whole
+    made.create_topic(topic, partitions=PARTITIONS)
     stayed = f"{topic}-stayed"
     made.create_topic(stayed)
     settings = made.client_config()
@@ -247,6 +260,7 @@ def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
     clusters.put_right(running)
 
 
+@pytest.mark.long  # shorter: spark/test_outages.py, simulation/test_consumer.py, test_producer.py
 def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> None:
     cluster = lone_cluster
     cluster.create_topic(topic, partitions=PARTITIONS)

@@ -1,4 +1,7 @@
-"""The snippets of README and guide run as printed (Spark's: tests/spark/test_readme_spark.py)."""
+"""The snippets of README and guide run as printed, but for the port.
+
+Spark's: tests/spark/test_readme_spark.py; the secured one: tests/interop/test_secure_settings.py.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.interop.test_secure_settings import CLUSTERS as SECURED
 from tests.time_limits import HANG_S
 
 from odradek.testing import LocalCluster
-from odradek.testing.brokers.shared_clusters import SharedClusters
 
 README = Path(__file__).parents[2] / "README.md"
 PAGES = (README, *(README.parent / "docs" / name for name in ("guide.md", "workers.md")))
@@ -78,21 +79,17 @@ def output(text: str, said: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Callable[..., str]]:
+def run(cluster: LocalCluster) -> Callable[..., str]:
     """Run a snippet in a Python of its own; gives what it printed."""
-    with LocalCluster(brokers=1, port=printed_port()) as cluster:
-        cluster.create_topic("flights", partitions=3)
-        cluster.create_topic("counts", partitions=1)
-        cluster.create_topic("flights-failed", partitions=1)
+    cluster.create_topic("flights", partitions=3)
+    cluster.create_topic("counts", partitions=1)
+    cluster.create_topic("flights-failed", partitions=1)
+    port = cluster.bootstrap_servers.rpartition(":")[2]
 
-        def run_snippet(name: str, said: str = "") -> str:
-            text = snippets()[name]
-            port = cluster.bootstrap_servers.rpartition(":")[2]
-            if port != "9092":
-                text = text.replace(PRINTED, f"localhost:{port}")
-            return output(text, said)
+    def run_snippet(name: str, said: str = "") -> str:
+        return output(snippets()[name].replace(PRINTED, f"localhost:{port}"), said)
 
-        yield run_snippet
+    return run_snippet
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
@@ -159,17 +156,3 @@ def test_topics(run: Callable[..., str]) -> None:
     gone, left = run("items").splitlines()
     assert gone == "['readme']"
     assert left.startswith("{'no-such-topic': UnknownTopicOrPartitionError(")
-
-
-def test_secured(clusters: SharedClusters) -> None:
-    cluster = clusters.shared(SECURED["SASL_SSL"])
-    cluster.create_topic("flights")
-    store = cluster.authority.truststore("PKCS12", "truststore-password")
-    text = snippets()["secured"]
-    for printed, real in (
-        ("localhost:9093", cluster.bootstrap_servers),
-        ('"truststore.p12"', repr(str(store))),
-    ):
-        assert printed in text
-        text = text.replace(printed, real)
-    assert output(text) == "0\n"

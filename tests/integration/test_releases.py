@@ -56,6 +56,7 @@ def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
     return sorted(int(record.value or b"") for record in read(consumer, count, PATIENCE))
 
 
+@pytest.mark.long  # shorter: test_outages.py (a move), transactions and groups below
 def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str) -> None:
     write(older, name, range(RECORDS))
     with odradek.Consumer(older.client_config(), auto_offset_reset="earliest") as consumer:
@@ -110,6 +111,7 @@ def test_a_late_end_of_a_transaction_ends_no_later_one(
         assert sorted(found) == expected
 
 
+@pytest.mark.long  # shorter: the test above, simulation/test_late_transaction_offsets.py
 def test_late_offsets_of_a_transaction_replace_no_newer_ones(
     older: LocalCluster, name: str, late: tuple[odradek.Producer, LateProxy]
 ) -> None:

@@ -27,7 +27,7 @@ OPTIONS = {
     "acls": True,
     "config": {"delegation.token.secret.key": "a-key-for-tests"},
 }
-"""`test_admin_security` shares this cluster."""
+"""`test_admin_security` and `test_secure_recovery` share this cluster."""
 MINE, SEEN, THEIRS = "mine", "seen", "theirs"
 
 

@@ -26,7 +26,12 @@ def cell(row: str, *command: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("client", OURS)
+def rows_of(often: str) -> list[Any]:
+    """Our clients, of which one runs often: each in one row."""
+    return [c if c == often else pytest.param(c, marks=pytest.mark.long) for c in OURS]
+
+
+@pytest.mark.parametrize("client", rows_of("odradek"))
 def test_a_replaced_broker_is_found_through_the_bootstrap_address(client: str) -> None:
     found = cell("A", *CLIENTS[client].command())
     assert found["error"] is None
@@ -36,7 +41,7 @@ def test_a_replaced_broker_is_found_through_the_bootstrap_address(client: str) -
     assert 0.0 < found["figures"]["contact"] <= found["figures"]["record"] < 20.0
 
 
-@pytest.mark.parametrize("client", OURS)
+@pytest.mark.parametrize("client", rows_of("odradek-asyncio"))
 def test_a_thousand_callers_are_answered(client: str) -> None:
     found = cell("I", *CLIENTS[client].command())
     assert found["error"] is None

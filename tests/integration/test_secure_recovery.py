@@ -17,10 +17,13 @@ from tests.integration.test_outages import made
 from tests.integration.test_outages import (
     test_a_leader_freezes_for_some_seconds as a_leader_freezes,
 )
+from tests.integration.test_rights import OPTIONS as GUARDED
 from tests.interop.other_client import read_all
 from tests.interop.our_client import read
 from tests.soak.soak import REAUTHENTICATION, SECURED, Plan, Soak
 
+from odradek.admin import AclBinding
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -93,17 +96,28 @@ def test_a_leader_freezes_for_some_seconds(made: LocalCluster, topic: str) -> No
     a_leader_freezes(made, topic)
 
 
+WAYS = {
+    "SASL_PLAINTEXT": GUARDED,
+    "SSL": {"brokers": 1, "security": "SSL", "mutual_tls": "requested"},
+}
+
+
 @pytest.mark.parametrize(
     "protocol", ["SASL_PLAINTEXT", pytest.param("SSL", marks=pytest.mark.long)]
 )
-def test_other_ways_in_survive_a_move(protocol: Any, topic: str) -> None:
+def test_other_ways_in_survive_a_move(clusters: SharedClusters, protocol: str, topic: str) -> None:
     """TLS with and without a certificate of the client's own, SASL without TLS."""
-    more: Any = {"mutual_tls": "requested"} if protocol == "SSL" else {}
-    with LocalCluster(brokers=1, security=protocol, **more) as cluster, ExitStack() as stack:
-        cluster.create_topic(topic, 2)
+    cluster = clusters.shared(WAYS[protocol])
+    with ExitStack() as stack:
+        stack.callback(clusters.put_right, cluster)
         ways = [cluster.client_config()]
         if protocol == "SSL":
             ways.append(without_key(ways[0]))
+        else:
+            with Admin(cluster.inner_config()) as admin:
+                mine = [("TOPIC", topic), ("GROUP", "reader")]
+                admin.create_acls([AclBinding(*one, "User:bob", "ALL") for one in mine])
+        cluster.create_topic(topic, 2)  # once the broker knows it, it knows the right, too
         producers = [stack.enter_context(Producer(way)) for way in ways]
         consumers = [stack.enter_context(Consumer(way)) for way in ways]
         for partition, consumer in enumerate(consumers):

@@ -68,7 +68,7 @@ def alter(
     return seen
 
 
-@pytest.mark.parametrize("code", [7, 20])
+@pytest.mark.parametrize("code", [7, pytest.param(20, marks=pytest.mark.long)])
 def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code: int) -> None:
     """It used to be written twice: the third repetition came after more than five others."""
     cluster.create_topic(topic, partitions=1)
@@ -87,6 +87,7 @@ def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code:
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
+@pytest.mark.long  # shorter: simulation/test_written_once.py
 def test_a_leader_that_was_started_anew_knows_only_the_last(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

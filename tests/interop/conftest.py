@@ -17,7 +17,10 @@ __all__ = ["clusters", "pytest_runtest_teardown"]
 
 _numbers = itertools.count()
 # Members of KIP-848 groups hear of changes with their heartbeats, which are 5 s apart by default.
+# A group may have sessions of a second.
 QUICK_GROUPS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "400",
 }
@@ -26,6 +29,7 @@ RIGHTS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+OPTIONS = {"brokers": 1, "config": {**QUICK_GROUPS, **RIGHTS}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(clusters: SharedClusters) -> LocalCluster:
-    return clusters.shared({"brokers": 1, "config": {**QUICK_GROUPS, **RIGHTS}})
+    return clusters.shared(OPTIONS)
 
 
 @pytest.fixture

@@ -45,19 +45,6 @@ def run(folder: Path, packages: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", blocks("plugin"))
-def test_example(name: str, packages: Path, tmp_path: Path) -> None:
-    for file, (text, _) in blocks("file").items():
-        (tmp_path / file).write_text(text)
-    if name in blocks("conftest"):
-        (tmp_path / "conftest.py").write_text(blocks("conftest")[name][0])
-    text, passed = blocks("plugin")[name]
-    (tmp_path / "test_example.py").write_text(text)
-    said = run(tmp_path, packages, *OTHERS.get(name, FIXTURES_LOOP))
-    assert f"{passed} passed" in said, said
-    assert "failed" not in said
-
-
 THREADS = """
 import time
 
@@ -105,12 +92,23 @@ async def test_sync_clients(kafka_simulation):
     assert await to_thread.run_sync(write) == 0
     assert kafka_simulation.now > 5
 """
+"""Threads of anyio hold virtual time."""
 
 
-def test_threads_of_anyio_hold_virtual_time(packages: Path, tmp_path: Path) -> None:
-    (tmp_path / "test_threads.py").write_text(THREADS)
-    said = run(tmp_path, packages, *OTHERS["anyio"])
-    assert "2 passed" in said, said
+@pytest.mark.parametrize("name", blocks("plugin"))
+def test_example(name: str, packages: Path, tmp_path: Path) -> None:
+    for file, (text, _) in blocks("file").items():
+        (tmp_path / file).write_text(text)
+    if name in blocks("conftest"):
+        (tmp_path / "conftest.py").write_text(blocks("conftest")[name][0])
+    text, passed = blocks("plugin")[name]
+    (tmp_path / "test_example.py").write_text(text)
+    if name == "anyio":  # one run for both
+        (tmp_path / "test_threads.py").write_text(THREADS)
+        passed = int(passed) + 2
+    said = run(tmp_path, packages, *OTHERS.get(name, FIXTURES_LOOP))
+    assert f"{passed} passed" in said, said
+    assert "failed" not in said
 
 
 EARLY = """
@@ -122,6 +120,7 @@ def pytest_asyncio_loop_factories(config, item):
 """
 
 
+@pytest.mark.long  # shorter: unit/testing/test_simulated_async.py
 def test_a_fixture_that_is_too_early_says_so(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(EARLY)
     (tmp_path / "test_early.py").write_text(

@@ -12,11 +12,11 @@ from uuid import UUID
 
 import pytest
 from tests.time_limits import HANG_S
+from typer.testing import CliRunner
 
+from odradek.cli import build
 from odradek.protocol.api_keys import GENERATED
 from odradek.testing import LocalCluster
-
-ODRADEK = Path(sys.executable).parent / "odradek"
 
 LINES = b"".join(
     [
@@ -44,12 +44,14 @@ READING = ["--from-beginning", "--max-messages", "306", *FORMATTER]
 
 def odradek(command: str, cluster: LocalCluster, *words: str, given: bytes = b"") -> str:
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
-    done = subprocess.run(
-        [ODRADEK, *command.split(), *servers, *words], input=given, capture_output=True,
-        check=False, timeout=HANG_S,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
+    line = [*command.split(), *servers, *words]
+    if command == "consume":  # it writes to the descriptor of its process
+        program = Path(sys.executable).parent / "odradek"
+        read = subprocess.run([program, *line], capture_output=True, check=True, timeout=HANG_S)
+        return read.stdout.decode()
+    done = CliRunner().invoke(build(line[0]), line, input=given)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout_bytes.decode()
 
 
 def kafka(main: str, cluster: LocalCluster, *words: str, given: bytes | None = None) -> str:

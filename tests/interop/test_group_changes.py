@@ -7,6 +7,7 @@ static leader is away (KIP-814), and if topics that only one member subscribes t
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,20 +19,32 @@ from tests.interop.test_mixed_groups import JAVA_NAMES
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.shared_clusters import SharedClusters
 
 SOON = 40.0
 """Seconds. Sessions are 30 s, so that no member is only found by its end; the rest is slack."""
 STRATEGIES = pytest.mark.parametrize(
     "strategy", ["range", "cooperative-sticky", pytest.param("sticky", marks=pytest.mark.long)]
 )
-LEADERS = pytest.mark.parametrize("leader", ["ours", "java"])
+OFTEN = {("cooperative-sticky", "ours"), ("range", "java")}
+LED = pytest.mark.parametrize(
+    ("strategy", "leader"),
+    [
+        way if way in OFTEN else pytest.param(*way, marks=pytest.mark.long)
+        for way in itertools.product(("range", "cooperative-sticky", "sticky"), ("ours", "java"))
+    ],
+)
+"""Each assignor and each leader once; Odradek's members lead with each assignor where partitions
+are added."""
 
 
 @pytest.fixture(scope="module", params=["4.4", pytest.param("3.9", marks=pytest.mark.long)])
-def brokers(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    settings = {"auto.create.topics.enable": "false"}
-    with LocalCluster(brokers=1, version=request.param, config=settings) as running:
-        yield running
+def brokers(
+    request: pytest.FixtureRequest, clusters: SharedClusters, cluster: LocalCluster
+) -> LocalCluster:
+    if request.param == "4.4":
+        return cluster
+    return clusters.shared({"brokers": 1, "version": request.param})
 
 
 class Group:
@@ -127,8 +140,7 @@ def group(
         made.close(name)
 
 
-@STRATEGIES
-@LEADERS
+@LED
 @pytest.mark.parametrize("change", ["more", "fewer", "other", "pattern"])
 def test_a_static_member_that_returns_with_another_subscription(
     group: Group, topic: str, strategy: str, leader: str, change: str
@@ -173,8 +185,7 @@ def test_partitions_that_are_added_while_the_static_leader_is_away(
     group.settle({topic: 5})
 
 
-@STRATEGIES
-@LEADERS
+@LED
 @pytest.mark.parametrize("follower", ["ours", "java"])
 def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
     group: Group, topic: str, strategy: str, leader: str, follower: str
@@ -189,8 +200,7 @@ def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
     group.settle({t: 2, u: 2})
 
 
-@STRATEGIES
-@LEADERS
+@LED
 def test_a_static_member_returns_for_a_topic_that_is_created_later(
     group: Group, topic: str, strategy: str, leader: str
 ) -> None:

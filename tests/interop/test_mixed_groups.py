@@ -45,7 +45,12 @@ def story_of(
 
 
 @pytest.mark.parametrize(
-    "strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.long), "cooperative-sticky"]
+    "strategy",
+    [
+        pytest.param("range", marks=pytest.mark.long),  # shorter: test_oldest_release.py
+        pytest.param("roundrobin", marks=pytest.mark.long),
+        "cooperative-sticky",
+    ],
 )
 def test_with_librdkafka_and_java(
     cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str

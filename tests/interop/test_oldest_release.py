@@ -13,14 +13,14 @@ from tests.interop import test_we_write as we
 from tests.interop.group_members import Jvm
 from tests.interop.test_they_write import consumer as consumer
 from tests.interop.test_transactions import (
-    test_each_reads_what_the_others_committed_and_takes_over_their_id as test_transactions,
+    test_each_reads_what_the_others_committed_and_takes_over_their_id as each_reads,
 )
 
 from odradek.api.consumer import Consumer
 from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
-__all__ = ["consumer", "test_transactions"]
+__all__ = ["consumer"]
 
 CODECS = pytest.mark.parametrize(
     "codec",
@@ -53,3 +53,8 @@ def test_we_write(cluster: LocalCluster, topic: str, codec: str) -> None:
 )
 def test_mixed_groups(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
     groups.test_with_librdkafka_and_java(cluster, jvm, topic, strategy)
+
+
+@pytest.mark.long  # shorter: test_transactions.py, integration/test_releases.py (on 3.9)
+def test_transactions(cluster: LocalCluster, topic: str) -> None:
+    each_reads(cluster, topic)

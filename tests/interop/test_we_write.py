@@ -95,6 +95,7 @@ def test_librdkafka_reads_all_of_it(cluster: LocalCluster, topic: str, codec: st
     assert [(one.offset, one.timestamp_ms) for one in results] == places
 
 
+@pytest.mark.long  # shorter: test_same_partitions.py, unit/record/test_murmur2.py (Java's vectors)
 def test_the_same_key_goes_where_java_and_librdkafka_put_it(
     cluster: LocalCluster, topic: str
 ) -> None:
