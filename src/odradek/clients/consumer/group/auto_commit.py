@@ -121,15 +121,17 @@ class AutoCommit:
 
     def at_the_end(self, deadline: float, now: float) -> Flow[float]:
         """Commit what is left, at `close()` and `unsubscribe()`."""
-        if self._watch.active and not self._member.is_member:
-            return now
-        due = self._last(self._all())
-        now = yield from self._commit(due, deadline, now)
-        self._warn_of_repeats(due)
+        states = list(self._all())
+        try:
+            if self._member.is_member or not self._watch.active:
+                now = yield from self._commit(self._last(states), deadline, now)
+        finally:  # also if the client ends before the commit
+            self.warn_of_repeats(states)
         return now
 
-    def _warn_of_repeats(self, due: Due) -> None:
-        """Say how many records will be read again, after the last commit."""
+    def warn_of_repeats(self, states: Iterable[PartitionState]) -> None:
+        """Say how many records of these partitions will be read again, for want of a commit."""
+        due = self._due(states)
         known = {
             s: o.offset - s.committed.offset for s, o in due.items() if s.committed is not None
         }
