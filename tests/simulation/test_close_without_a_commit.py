@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.sasl_scene import PASSWORD, USER
@@ -21,7 +23,7 @@ SASL = {
 }
 
 
-def reading(scene: Scene, **config: str) -> Consumer:
+def reading(scene: Scene, **config: Any) -> Consumer:
     """Return a member that has committed 40 records and processed 4 more."""
     scene.write(range(40), **config)
     a = scene.subscribed("a", auto_commit_interval_ms=1_000_000, **config)
