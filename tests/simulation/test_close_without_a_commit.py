@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 from tests.simulation.sasl_scene import PASSWORD, USER
 
 from odradek.api.consumer import Consumer
@@ -119,3 +120,32 @@ def test_the_membership_has_ended_before(protocol: str, caplog: pytest.LogCaptur
     a.close()
     (text,) = warned(caplog)
     assert "4 records will be read again" in text
+
+
+@PROTOCOLS
+def test_the_commit_before_a_revocation_is_denied(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(protocol)
+    a = reading(scene)
+    answer_error(scene.cluster, "OffsetCommit", DENIED, 1000)
+    b = scene.subscribed("b")
+    until = scene.world.now + 30.0
+    while not warned(caplog) and scene.world.now < until:
+        a.poll(0.1)
+        b.poll(0.1)
+    (text,) = warned(caplog)
+    assert "records will be read again" in text
+
+
+@PROTOCOLS
+def test_what_was_not_read_is_not_warned_of(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(protocol)
+    a = scene.subscribed("a", auto_commit_interval_ms=1_000_000)
+    while not a.assignment() or None in map(a.position, a.assignment()):
+        a.poll(0.1)
+    every_broker(scene.cluster, "crash")
+    a.close(timeout=1.0)
+    assert not warned(caplog)

@@ -107,7 +107,10 @@ class AutoCommit:
 
     def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
         """Commit partitions before they are revoked, so that their next owner continues there."""
-        return self._commit(self._last(states), now + self._before_revocation, now)
+        states = list(states)
+        now = yield from self._commit(self._last(states), now + self._before_revocation, now)
+        self.warn_of_repeats(states)
+        return now
 
     def before_assignment(self) -> Flow[float]:
         """Commit partitions that another `assign` will remove; the caller doesn't wait for it."""
@@ -131,22 +134,15 @@ class AutoCommit:
 
     def warn_of_repeats(self, states: Iterable[PartitionState]) -> None:
         """Say how many records of these partitions will be read again, for want of a commit."""
-        due = self._due(states)
-        known = {
-            s: o.offset - s.committed.offset for s, o in due.items() if s.committed is not None
-        }
-        again = sum(n for n in known.values() if n > 0)
-        first = sum(s not in known for s in due)
+        again = 0
+        for state, offset in self._due(states).items():
+            begun = state.ownership.span.low if state.committed is None else state.committed.offset
+            if begun is not None and begun < offset.offset:
+                again += offset.offset - begun
         if again:
             logger.warning(
                 "group %s: the last offsets couldn't be committed: %d record%s will be read again",
                 *(self._member.group_id, again, "" if again == 1 else "s"),
-            )
-        if first:
-            logger.warning(
-                "group %s: the first offset of %d partition%s couldn't be committed: all records "
-                "that were read from there will be read again",
-                *(self._member.group_id, first, "" if first == 1 else "s"),
             )
 
     def _commit(self, due: Due, deadline: float, now: float) -> Flow[float]:
