@@ -156,6 +156,18 @@ def last_leader(log: str, group: str, members: Iterable[Member]) -> Member | Non
     return next((m for m in members if found and found[-1] in (m.static, m.name)), None)
 
 
+def known_to_group(
+    partitions: Iterable[str], members: Sequence[Member], present: Collection[str] | None
+) -> set[str]:
+    """Return the partitions to which a member subscribes that is in its group, or has to be.
+
+    A consumer of another client may have dropped out: then its group doesn't know its topics.
+    `present` contains the names of the group's members; None if they aren't known.
+    """
+    here = [m for m in members if m.ours or present is None or m.name in present]
+    return {p for p in partitions if any(m.subscribes(p.rpartition("-")[0]) for m in here)}
+
+
 def at_fault(leader: Member | None, unread: Collection[str], assigned: Collection[str]) -> bool:
     """Return whether unread partitions may be a fault of Odradek.
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.soak.mixed_ledger import MOST_TOLD, Ledger, Member, at_fault, last_leader
+from tests.soak.mixed_ledger import (
+    MOST_TOLD,
+    Ledger,
+    Member,
+    at_fault,
+    known_to_group,
+    last_leader,
+)
 
 
 @pytest.fixture
@@ -97,3 +104,13 @@ def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fa
     assert at_fault(a, ["t-a-0"], ["t-a-1"])
     assert at_fault(None, ["t-a-0"], [])
     assert not at_fault(None, [], [])
+
+
+def test_a_member_of_another_client_that_has_dropped_out_is_no_fault() -> None:
+    a, b = member("a", "ours", "t-a"), member("b", "kafka-python", "t-a", "t-b")
+    partitions = ["t-a-0", "t-b-0"]
+    assert known_to_group(partitions, [a, b], ["a", "b"]) == {"t-a-0", "t-b-0"}
+    assert known_to_group(partitions, [a, b], ["a"]) == {"t-a-0"}
+    assert known_to_group(partitions, [a, b], None) == {"t-a-0", "t-b-0"}
+    c = member("c", "asyncio", "t-b")
+    assert known_to_group(partitions, [a, b, c], ["a"]) == {"t-a-0", "t-b-0"}
