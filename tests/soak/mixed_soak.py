@@ -587,8 +587,8 @@ def run(plan: MixedPlan, say: Callable[[str], None]) -> MixedReport:
         report.records += sum(group.ledger.ends.values())
         actions += group.actions
         members += group.started
-        read.update(m.client for reads in group.ledger.reads.values() for _, m in reads)
-        again.update(first.client for first, _ in group.ledger.again())
+        read.update(m.client for reads in group.ledger.reads.values() for _, m, _ in reads)
+        again.update(first.client for first, *_ in group.ledger.again())
         report.failures += group.failures
         report.notes += group.notes
     report.actions, report.members = dict(actions), dict(members)
