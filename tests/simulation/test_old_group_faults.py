@@ -42,10 +42,21 @@ def _renew_beside_doubt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionState, "commit_in_doubt", lambda *_: None)
 
 
+def _warn_only_after_a_commit(patch: pytest.MonkeyPatch) -> None:
+    def at_the_end(self: AutoCommit, deadline: float, now: float) -> Flow[float]:
+        states = list(self._all())
+        now = yield from self._commit(self._last(states), deadline, now)
+        self.warn_of_repeats(states)
+        return now
+
+    patch.setattr(AutoCommit, "at_the_end", at_the_end)
+
+
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "each_partition_of_a_stable_group_has_an_owner": (_forget_debts, "has had no owner for"),
     "an_orderly_close_beside_a_join_commits": (_cancel_joins, "has closed in order"),
     "no_offset_of_an_idle_partition_expires": (_renew_nothing, "has expired"),
+    "a_close_without_a_commit_warns": (_warn_only_after_a_commit, "has closed in order"),
     "a_renewal_never_lowers_an_offset": (_renew_beside_doubt, "by itself after it has begun"),
 }
 """By recorded schedule: the code of before, and what the checkers say of it."""

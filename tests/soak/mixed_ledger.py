@@ -25,6 +25,8 @@ class Member:
     def __init__(self, name: str, client: str, static: str, topics: list[str]) -> None:
         self.name, self.client, self.static, self.topics = name, client, static, topics
         self.owned: set[str] = set()
+        self.gone: set[str] = set()
+        """Partitions that it has owned and given back or lost."""
         self.disorderly_at: float | None = None
         """Time of the first fault: from then on, records may be read again."""
         self.closing = self.ended = False
@@ -41,6 +43,15 @@ class Member:
         """Return whether it subscribes to the topic; patterns match all topics of the group."""
         return topic in self.topics or self.topics[0].startswith("^")
 
+    def may_go_back(self, partition: str) -> bool:
+        """Return whether it may read and commit from an offset that is no longer committed.
+
+        kafka-python 3.0.12 stores the lookup of committed offsets by the set of partitions. If the
+        lookup isn't awaited to its end, because of a rebalance, its result is used when the member
+        is assigned the same partitions the next time.
+        """
+        return self.client == "kafka-python" and partition in self.gone
+
     def disorderly(self, at: float) -> None:
         """Note a fault: what this member read from now on, or hasn't committed, may be repeated."""
         if self.disorderly_at is None:
@@ -52,6 +63,7 @@ class Member:
             self.owned.update(said["partitions"])
         elif kind in ("revoked", "lost"):
             self.owned.difference_update(said["partitions"])
+            self.gone.update(said["partitions"])
         elif kind == "held":
             self.held.set()
         elif kind == "ended":
@@ -76,8 +88,9 @@ class Ledger:
         """The number of records written to each partition."""
         self.unread: dict[str, set[int]] = defaultdict(set)
         """Offsets of each partition that no member has read."""
-        self.reads: dict[tuple[str, int], list[tuple[float, Member]]] = defaultdict(list)
-        """By partition and offset, in the order of reports."""
+        self.reads: dict[tuple[str, int], list[tuple[float, Member, bool]]] = defaultdict(list)
+        """By partition and offset, in the order of reports: when, by whom, and whether that member
+        may have gone back."""
         self._committed: dict[str, int] = {}
 
     def create(self, topic: str, numbers: Iterable[int]) -> None:
@@ -97,7 +110,7 @@ class Ledger:
 
     def read(self, member: Member, at: float, partition: str, offset: int) -> None:
         """Note a record that a member has read."""
-        self.reads[partition, offset].append((at, member))
+        self.reads[partition, offset].append((at, member, member.may_go_back(partition)))
         self.unread[partition].discard(offset)
 
     def left(self, members: Sequence[Member]) -> dict[str, str]:
@@ -116,17 +129,26 @@ class Ledger:
                 found[partition] = f"{unread} of {end} unread, owners {owners}"
         return found
 
-    def again(self) -> Iterator[tuple[Member, str]]:
-        """Return the first reader and a description of each record that was read again."""
+    def again(self) -> Iterator[tuple[Member, str, bool]]:
+        """Return the first reader and a description of each record that was read again.
+
+        The third value is whether a member with outdated offsets has read it in between, or again.
+        """
         for (partition, offset), reads in list(self.reads.items()):
-            (first_at, first), *others = sorted(reads, key=lambda read: read[0])
-            for at, member in others:
+            (first_at, first, _), *others = sorted(reads, key=lambda read: read[0])
+            back = False
+            for at, member, outdated in others:
+                back = back or outdated
                 text = f"{partition}:{offset} was read by {first} at {first_at:.3f}"
-                yield first, f"{text}, and again by {member} at {at:.3f}"
+                yield first, f"{text}, and again by {member} at {at:.3f}", back
 
     def read_again(self) -> list[str]:
         """Return faults: records of members of Odradek without a fault that were read again."""
-        found = [text for first, text in self.again() if first.ours and first.disorderly_at is None]
+        found = [
+            text
+            for first, text, back in self.again()
+            if first.ours and first.disorderly_at is None and not back
+        ]
         more = [f"{len(found)} records were read again in all"] if len(found) > MOST_TOLD else []
         return [f"{self.group}: {text}" for text in (*found[:MOST_TOLD], *more)]
 
@@ -138,9 +160,9 @@ class Ledger:
         before, end = self._committed.get(partition, 0), self.ends[partition]
         self._committed[partition] = now
         reads = self.reads.get((partition, end - 1), [])
-        last = max(reads, key=lambda read: read[0])[1] if reads else None
+        _, last, back = max(reads, key=lambda read: read[0]) if reads else (0.0, None, False)
         found = []
-        if now < before:
+        if now < before and not back:
             found.append(f"the committed offset moved back from {before} to {now}; last: {last}")
         if now > end:
             found.append(f"{now} was committed, beyond the end {end}")
@@ -154,6 +176,18 @@ def last_leader(log: str, group: str, members: Iterable[Member]) -> Member | Non
     """Return the member in the place of a classic group's last leader, by the broker's log."""
     found = [who for who, led in LEADER.findall(log) if led == group]
     return next((m for m in members if found and found[-1] in (m.static, m.name)), None)
+
+
+def known_to_group(
+    partitions: Iterable[str], members: Sequence[Member], present: Collection[str] | None
+) -> set[str]:
+    """Return the partitions to which a member subscribes that is in its group, or has to be.
+
+    A consumer of another client may have dropped out: then its group doesn't know its topics.
+    `present` contains the names of the group's members; None if they aren't known.
+    """
+    here = [m for m in members if m.ours or present is None or m.name in present]
+    return {p for p in partitions if any(m.subscribes(p.rpartition("-")[0]) for m in here)}
 
 
 def at_fault(leader: Member | None, unread: Collection[str], assigned: Collection[str]) -> bool:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.soak.mixed_ledger import MOST_TOLD, Ledger, Member, at_fault, last_leader
+from tests.soak.mixed_ledger import (
+    MOST_TOLD,
+    Ledger,
+    Member,
+    at_fault,
+    known_to_group,
+    last_leader,
+)
 
 
 @pytest.fixture
@@ -78,6 +85,27 @@ def test_committed_offsets_only_move_forward_and_to_the_end(ledger: Ledger) -> N
     assert ledger.committed("t-a-0", 20, final=True) == []
 
 
+@pytest.mark.parametrize("client", ["kafka-python", "java"])
+@pytest.mark.parametrize("before", [True, False])
+def test_kafka_python_may_go_back_to_where_it_was_before(
+    ledger: Ledger, client: str, before: bool
+) -> None:
+    a, b = member("a"), member("b", client)
+    partitions = {"partitions": ["t-a-0"]}
+    if before:
+        b.heard("assigned", 0.5, partitions)
+        b.heard("revoked", 0.6, partitions)
+    read(ledger, a, "t-a-0", at=1.0)
+    ledger.committed("t-a-0", 20)
+    a.heard("revoked", 1.5, partitions)
+    b.heard("assigned", 1.6, partitions)
+    read(ledger, b, "t-a-0", at=2.0)
+    b.heard("revoked", 2.5, partitions)
+    excused = before and client == "kafka-python"
+    assert (ledger.read_again() == []) == excused
+    assert (ledger.committed("t-a-0", 10) == []) == excused
+
+
 RECEIVED = (
     "2026-12-01T04:58:01,682 INFO o.a.k.c.g.GroupMetadataManager [GroupCoordinator id=0] "
     "Assignment received from leader {}-26eba319-c59a-4ca8-9113-f700e13c7a82 for group {} for "
@@ -97,3 +125,13 @@ def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fa
     assert at_fault(a, ["t-a-0"], ["t-a-1"])
     assert at_fault(None, ["t-a-0"], [])
     assert not at_fault(None, [], [])
+
+
+def test_a_member_of_another_client_that_has_dropped_out_is_no_fault() -> None:
+    a, b = member("a", "ours", "t-a"), member("b", "kafka-python", "t-a", "t-b")
+    partitions = ["t-a-0", "t-b-0"]
+    assert known_to_group(partitions, [a, b], ["a", "b"]) == {"t-a-0", "t-b-0"}
+    assert known_to_group(partitions, [a, b], ["a"]) == {"t-a-0"}
+    assert known_to_group(partitions, [a, b], None) == {"t-a-0", "t-b-0"}
+    c = member("c", "asyncio", "t-b")
+    assert known_to_group(partitions, [a, b, c], ["a"]) == {"t-a-0", "t-b-0"}

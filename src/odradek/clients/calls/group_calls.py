@@ -170,6 +170,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                     leaving = self._leave(group, deadline, through=through)
                     yield from whatever_happens(leaving, rest)
                 else:
+                    self._warn_of_repeats(group, through=through)
                     yield from rest
         open_still = not (self.closed or alone or host.forked or host.torn)
         sessions = engine.fetcher.halt() if open_still else ()
@@ -187,21 +188,33 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             if through:
                 engine.subscription.note_consumed()
             end = group.leave(deadline)
+        why = "a callback failed, or the call was interrupted"
         try:
-            yield from self._run_callbacks(group, end, deadline)
+            why = yield from self._run_callbacks(group, end, deadline)
         finally:
             if not end.done:
-                logger.warning(
-                    "group %s was not left before the timeout of close()", group.group_id
-                )
+                logger.warning("group %s was not left: %s", group.group_id, why)
+
+    def _warn_of_repeats(self, group: ConsumerGroup, *, through: bool) -> None:
+        """Say what will be read again, because the client ended before it could commit."""
+        subscription = self.engine.subscription
+        with self.engine.lock:
+            if through:
+                subscription.note_consumed()
+            if group.auto_commit is not None:
+                group.auto_commit.warn_of_repeats(subscription.partitions.values())
 
     def _run_callbacks(
         self, group: ConsumerGroup, end: Completion[None], deadline: float
-    ) -> CallerFlow[None]:
-        """Run callbacks until something has ended; then raise what they raised."""
+    ) -> CallerFlow[str]:
+        """Run callbacks until something has ended; then raise what they raised.
+
+        Returns why the wait is over.
+        """
         until = deadline + LEAVING_GRACE
         failure: Exception | None = None
-        with suppress(KafkaError):  # the time is up, or the client has ended
+        why = "the timeout is over"
+        try:
             while True:
                 left = max(0.0, until - (yield START))
                 if not (yield from self.call(lambda _: group.turn_or(end, until), left, "leaving")):
@@ -210,11 +223,14 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                     yield from group.call_back((yield START), self.host.wake)
                 except Exception as error:
                     failure = failure or error
+        except KafkaError as error:  # refused credentials, or the client has ended
+            why = str(error)
         if failure is not None:
             try:
                 raise failure
             finally:
                 del failure  # or the error holds this frame, which holds the error
+        return why
 
 
 def _with_consumer(callback: RebalanceCallback | None, consumer: ref[Any]) -> Listener | None:

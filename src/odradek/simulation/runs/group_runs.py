@@ -54,6 +54,9 @@ GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
 """Faults after which each commit of an orderly close is accepted in time, if answers are late by no
 more than `SLOW` seconds."""
 SLOW = 5.0
+BEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat"))
+"""By their answers a member learns of a rebalance. If none arrives within `request.timeout.ms`, the
+group removes it after its rebalance timeout."""
 
 
 class Seat:
@@ -134,14 +137,13 @@ class GroupRun(Run):
         self.processes = any(c.kind == PROCESSOR for c in schedule.clients)
         self.inputs = list(schedule.topics) if self.processes else [TOPIC, *schedule.topics]
         configs = [c.config for c in schedule.clients]
-        slow = [f.arguments["seconds"] for f in schedule.faults if f.verb == "slow_api"]
         self.ledger = GroupLedger(
             GROUP_ID,
             cluster,
             hits=self.stage.hits,
             by_id=any(c.get("group.protocol") == "consumer" for c in configs),
             latest=any(c.get("auto.offset.reset") == "latest" for c in configs),
-            gentle=self._has_only(GENTLE) and max(slow, default=0.0) <= SLOW,
+            gentle=self._gentle,
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
@@ -247,6 +249,16 @@ class GroupRun(Run):
         habits = [c.habits for c in self.schedule.clients]
         calm = self._has_only(ORDERLY) and not self.processes
         return calm and not any(h.get(name) for h in habits for name in REPEATS)
+
+    @property
+    def _gentle(self) -> bool:
+        """Whether no fault refuses commits, or makes the group forget a member that lives."""
+        schedule = self.schedule
+        slow = [f.arguments for f in schedule.faults if f.verb == "slow_api"]
+        beats = [late["seconds"] for late in slow if late["api"] in BEATS]
+        waits = min(settings(client)["request.timeout.ms"] for client in schedule.clients)
+        in_time = all(late["seconds"] <= SLOW for late in slow) and max(beats, default=0.0) < waits
+        return self._has_only(GENTLE) and in_time
 
     def _has_only(self, verbs: Collection[str]) -> bool:
         schedule = self.schedule

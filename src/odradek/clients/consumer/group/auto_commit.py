@@ -107,7 +107,10 @@ class AutoCommit:
 
     def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
         """Commit partitions before they are revoked, so that their next owner continues there."""
-        return self._commit(self._last(states), now + self._before_revocation, now)
+        states = list(states)
+        now = yield from self._commit(self._last(states), now + self._before_revocation, now)
+        self.warn_of_repeats(states)
+        return now
 
     def before_assignment(self) -> Flow[float]:
         """Commit partitions that another `assign` will remove; the caller doesn't wait for it."""
@@ -121,30 +124,25 @@ class AutoCommit:
 
     def at_the_end(self, deadline: float, now: float) -> Flow[float]:
         """Commit what is left, at `close()` and `unsubscribe()`."""
-        if self._watch.active and not self._member.is_member:
-            return now
-        due = self._last(self._all())
-        now = yield from self._commit(due, deadline, now)
-        self._warn_of_repeats(due)
+        states = list(self._all())
+        try:
+            if self._member.is_member or not self._watch.active:
+                now = yield from self._commit(self._last(states), deadline, now)
+        finally:  # also if the client ends before the commit
+            self.warn_of_repeats(states)
         return now
 
-    def _warn_of_repeats(self, due: Due) -> None:
-        """Say how many records will be read again, after the last commit."""
-        known = {
-            s: o.offset - s.committed.offset for s, o in due.items() if s.committed is not None
-        }
-        again = sum(n for n in known.values() if n > 0)
-        first = sum(s not in known for s in due)
+    def warn_of_repeats(self, states: Iterable[PartitionState]) -> None:
+        """Say how many records of these partitions will be read again, for want of a commit."""
+        again = 0
+        for state, offset in self._due(states).items():
+            begun = state.ownership.span.low if state.committed is None else state.committed.offset
+            if begun is not None and begun < offset.offset:
+                again += offset.offset - begun
         if again:
             logger.warning(
                 "group %s: the last offsets couldn't be committed: %d record%s will be read again",
                 *(self._member.group_id, again, "" if again == 1 else "s"),
-            )
-        if first:
-            logger.warning(
-                "group %s: the first offset of %d partition%s couldn't be committed: all records "
-                "that were read from there will be read again",
-                *(self._member.group_id, first, "" if first == 1 else "s"),
             )
 
     def _commit(self, due: Due, deadline: float, now: float) -> Flow[float]:

@@ -296,6 +296,8 @@ class ConsumerGroup:
             logger.warning(
                 "group %s: %s lost; other members may already read from there", self.group_id, count
             )
+            if self.auto_commit is not None and not self.leaving:  # else `at_the_end` warns
+                self.auto_commit.warn_of_repeats(states)
             told = self._announced(states)
             self._drop(states)
             self._queue(ON_LOST, self._listeners.on_lost, told)
