@@ -21,6 +21,7 @@ from odradek.simulation.brokers.disturbances import (
     recreate_topic,
     unclean_election,
 )
+from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
@@ -45,6 +46,7 @@ class Query:
         servers = {"kafka.bootstrap.servers": simulation.bootstrap_servers, "subscribe": "t"}
         self.options = parse_options({**servers, **self.given}, STREAM)
         self.worker = self.new_worker()
+        self.doubt: Doubt | None = None
         self.offset: dict[str, Any] = dict(SENTINEL)
         self.rows: list[Row] = []
 
@@ -72,7 +74,9 @@ class Query:
         return found
 
     def task(self, wanted: KafkaOffsetRange, topic_id: str | None) -> list[Row]:
-        reader = RangeReader(self.worker, wanted, topic_id, self.options, self.driver)
+        reader = RangeReader(
+            *(self.worker, wanted, topic_id, self.options, self.driver), doubt=self.doubt
+        )
         full = arrow_schema(full_schema(include_headers=False))
         target = pa.schema([full.field("offset"), full.field("value")])
         rows = [r for b in reader.batches(("offset", "value"), target) for r in b.to_pylist()]
