@@ -25,7 +25,7 @@ from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
-from odradek.spark.options.source_options import STREAM, parse_options
+from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 from odradek.spark.problems import DataLossError
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values.schema import arrow_schema, full_schema
@@ -43,18 +43,25 @@ class Query:
         self.driver = Driver(simulation)
         self.given = {"startingOffsets": "earliest", **options}
         self.tracker: OffsetTracker = self.driver.tracker(**self.given)
-        servers = {"kafka.bootstrap.servers": simulation.bootstrap_servers, "subscribe": "t"}
-        self.options = parse_options({**servers, **self.given}, STREAM)
+        self.options = self.parsed()
         self.worker = self.new_worker()
         self.doubt: Doubt | None = None
         self.offset: dict[str, Any] = dict(SENTINEL)
         self.rows: list[Row] = []
 
-    def new_worker(self, **config: Any) -> Any:
-        return self.simulation.consumer({"auto.offset.reset": "none", **config})
+    def parsed(self) -> SourceOptions:
+        servers = {"kafka.bootstrap.servers": self.simulation.bootstrap_servers, "subscribe": "t"}
+        return parse_options({**servers, **self.given}, STREAM)
 
-    def restart(self) -> None:
-        """A new driver and a new worker continue from the journal."""
+    def new_worker(self, **config: Any) -> Any:
+        level = self.given.get("kafka.isolation.level", "read_uncommitted")
+        given = {"auto.offset.reset": "none", "isolation.level": level}
+        return self.simulation.consumer({**given, **config})
+
+    def restart(self, **options: str) -> None:
+        """A new driver and a new worker continue from the journal, perhaps with other options."""
+        self.given |= options
+        self.options = self.parsed()
         self.restart_driver()
         self.worker = self.new_worker()
 

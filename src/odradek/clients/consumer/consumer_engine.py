@@ -230,9 +230,12 @@ class ConsumerEngine(ClientEngine):
         return list_offsets(self.brokers, self.missing, wanted, self.isolation, deadline)
 
     def log_ends(
-        self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float
+        self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float, *, stable: bool
     ) -> Flow[dict[TopicPartition, ListedOffset]]:
-        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4)."""
+        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4).
+
+        `stable`: return last stable offsets if this consumer reads committed records only.
+        """
         yield START
         snapshot = self.metadata.snapshot
         for partition, (epoch, topic_id) in partitions.items():
@@ -241,7 +244,8 @@ class ConsumerEngine(ClientEngine):
             # Another topic of the same name has separate epochs.
             if epoch >= 0 and (NO_ID in (now_id, topic_id) or now_id == topic_id):
                 self.metadata.is_older(partition, epoch, topic_id)
-        return (yield from self._listed(dict.fromkeys(partitions, END), deadline))
+        wanted, isolation = dict.fromkeys(partitions, END), self.isolation if stable else 0
+        return (yield from list_offsets(self.brokers, self.missing, wanted, isolation, deadline))
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], deadline: float

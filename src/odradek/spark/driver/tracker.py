@@ -92,6 +92,8 @@ class OffsetTracker:
         """Newer leader epochs that other brokers reported when one seemed to have lost records."""
         self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
         """Positions with their epochs that the log of a newer leader epoch is known to have."""
+        self._waiting: dict[TopicPartition, int] = {}
+        """Positions in open transactions, for one warning each (`read_committed`)."""
         self._freezing = False
         self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
@@ -445,13 +447,48 @@ class OffsetTracker:
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             left = min(timeout, self._contact.timeout(until))
-            found = LogEnds(client).ends(self._known_epochs(topics), left)
+            known = self._known_epochs(topics)
+            found = LogEnds(client).ends(known, left)
             offsets = {tp: at.offset for tp, at in found.items()}
+            offsets |= self._in_transactions(client, known, offsets, left)
             return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
 
         view = self._contact.ask("looking up end offsets", ends, until)
         self._looked, self._looked_at = view, self._clock.now()
         return view
+
+    def _in_transactions(
+        self,
+        client: Consumer,
+        known: Mapping[TopicPartition, KnownEpoch],
+        ends: Positions,
+        timeout: float,
+    ) -> dict[TopicPartition, int]:
+        """Return positions after last stable offsets, at most the ends of the logs.
+
+        A run without `read_committed` may have read an open transaction, or the user named an
+        offset in it: nothing is lost.
+        """
+        if self._known is not None:
+            positions = dict(self._known.positions)
+        else:
+            named = self._options.starting.offsets, self._options.ending.offsets
+            positions = {tp: max(at.get(tp, -1) for at in named) for tp in ends}
+        after = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
+        calls = LogEnds(client)
+        if not (after and calls.reads_committed):
+            return {}
+        logs = calls.ends({tp: known[tp] for tp in after}, timeout, stable=False)
+        found = {tp: min(at, logs[tp].offset) for tp, at in after.items()}
+        for tp, at in found.items():
+            if at == after[tp] and self._waiting.get(tp) != at:
+                logger.warning(
+                    "%s: offset %d is after the last stable offset %d; the query continues when "
+                    "the open transaction ends (kafka.isolation.level is read_committed)",
+                    *(tp, at, ends[tp]),
+                )
+        self._waiting = found
+        return found
 
     def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
         """Return each partition with the leader epoch of the query's position, -1 if unknown."""

@@ -371,11 +371,12 @@ class RangeReader:
     def _log(self) -> tuple[int, int, int]:
         """Return beginning and end of the log, and the epoch of the leader that returned the end.
 
-        No leader is asked that is older than the range (R-ID-6).
+        No leader is asked that is older than the range (R-ID-6). Records of open transactions are
+        in the log, also for `read_committed`.
         """
         tp = self._wanted.tp
         known = {tp: (self._newest_epoch, self._topic_id)}
-        found = LogEnds(self._consumer).ends(known, PROBE_S)[tp]
+        found = LogEnds(self._consumer).ends(known, PROBE_S, stable=False)[tp]
         begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
         return begin, found.offset, found.leader_epoch
 
