@@ -1,7 +1,7 @@
 """Spark queries with `read_committed` whose position is after the last stable offset (R-ID-6).
 
-A checkpoint of a query that read all records, or offsets that a user names, may be there: nothing is
-lost, so the query waits for the end of the transaction.
+A query that read all records, or a user who names offsets, may have put it there. Nothing is lost,
+so the query waits for the end of the transaction.
 """
 
 from __future__ import annotations

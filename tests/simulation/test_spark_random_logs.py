@@ -30,7 +30,6 @@ from odradek.simulation.brokers.disturbances import (
 from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.logs.topics import SimulatedTopic
 from odradek.spark.driver.discovery import Doubt
-from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import DataLossError
 from odradek.spark.tasks.worker_clients import ClientCache, known_topic_id
