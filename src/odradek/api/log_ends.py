@@ -31,6 +31,11 @@ class LogEnds:
         """Whether the consumer reads committed records only, up to last stable offsets."""
         return self._consumer._engine.isolation == 1  # noqa: SLF001
 
+    def fetches_by_name(self, timeout: float) -> bool:
+        """Return whether brokers return the records of a recreated topic for its earlier one."""
+        engine = self._consumer._engine  # noqa: SLF001
+        return self._consumer._call(engine.fetches_by_name, timeout, "versions of Fetch")  # noqa: SLF001
+
     def ends(
         self, epochs: Mapping[TopicPartition, KnownEpoch], timeout: float, *, stable: bool = True
     ) -> dict[TopicPartition, ListedOffset]:

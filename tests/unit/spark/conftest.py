@@ -182,6 +182,9 @@ class MemoryConsumer:
 
     isolation = 0
 
+    def fetches_by_name(self, timeout: float) -> bool:
+        return False
+
     def log_ends(
         self, partitions: Collection[TopicPartition], timeout: float, *, stable: bool
     ) -> dict[TopicPartition, ListedOffset]:

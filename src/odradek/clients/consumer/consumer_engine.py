@@ -14,6 +14,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.completed_fetch import NULL_LOCK
 from odradek.clients.consumer.fetching.delivery import Delivery
 from odradek.clients.consumer.fetching.epoch_ends import EpochEndsCall
+from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetching.fetcher import Fetcher
 from odradek.clients.consumer.fetching.offsets import END, ListedOffset, list_offsets
 from odradek.clients.consumer.fetching.position_resets import PositionResets
@@ -32,6 +33,7 @@ from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, to_hint
 from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
@@ -254,6 +256,12 @@ class ConsumerEngine(ClientEngine):
         return list_offsets(
             *(self.brokers, self.missing, epochs, self.isolation, deadline), EpochEndsCall
         )
+
+    def fetches_by_name(self, _deadline: float) -> Flow[bool]:
+        """Return whether a connected broker's Fetch has topic names, not ids (before Kafka 3.1)."""
+        yield START
+        versions = [c.versions.get(FetchRequest.API_KEY) for c in self.network.connections.values()]
+        return any(found is not None and found[1] < TOPIC_IDS_FROM for found in versions)
 
     # Topics
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.config import parse_address
-from odradek.common.errors import ClusterIdMismatchError
+from odradek.common.errors import ClusterIdMismatchError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
 from odradek.spark.driver.agreement import DisagreementError, check_agreement
@@ -446,11 +446,17 @@ class OffsetTracker:
     def _look(self, until: float | None) -> PartitionEnds:
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
+            calls = LogEnds(client)
             left = min(timeout, self._contact.timeout(until))
             known = self._known_epochs(topics)
-            found = LogEnds(client).ends(known, left)
+            found = calls.ends(known, left)
             offsets = {tp: at.offset for tp, at in found.items()}
-            offsets |= self._in_transactions(client, known, offsets, left)
+            offsets |= self._in_transactions(calls, known, offsets, left)
+            is_new = self._known is not None and offsets != self._known.positions
+            if is_new and calls.fetches_by_name(left):  # the ends may be a recreated topic's
+                self._discovery.forget()
+                if self._discovery.topics(until) != topics:
+                    raise KafkaTimeoutError("the topics changed while end offsets were looked up")
             return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
 
         view = self._contact.ask("looking up end offsets", ends, until)
@@ -459,7 +465,7 @@ class OffsetTracker:
 
     def _in_transactions(
         self,
-        client: Consumer,
+        calls: LogEnds,
         known: Mapping[TopicPartition, KnownEpoch],
         ends: Positions,
         timeout: float,
@@ -475,7 +481,6 @@ class OffsetTracker:
             named = self._options.starting.offsets, self._options.ending.offsets
             positions = {tp: max(at.get(tp, -1) for at in named) for tp in ends}
         after = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
-        calls = LogEnds(client)
         if not (after and calls.reads_committed):
             return {}
         logs = calls.ends({tp: known[tp] for tp in after}, timeout, stable=False)

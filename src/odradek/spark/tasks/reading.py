@@ -286,6 +286,9 @@ class RangeReader:
             elif not silence.lasts(at, last_error):
                 break
             if batch is not None and batch.num_rows:
+                # A new client learns the topic's id with the first records.
+                if not self._has_rows and not self._is_planned_topic(self._described_topic_id()):
+                    return
                 self._has_rows = True
                 fitted = self._fitted(batch, columns, target, decoders, dead_letters)
                 for ready in gatherer.add(fitted):
@@ -293,8 +296,27 @@ class RangeReader:
                     # Time that Spark took to drain isn't time that the broker was silent.
                     silence.over()
         # Before the last batch goes out: an error here fails the task, and with it all it gave.
-        if self._is_planned_topic():
+        if self._is_planned_topic(self._described_topic_id()):
             yield from gatherer.flush()
+
+    def _described_topic_id(self) -> str | None:
+        """Return the topic's id by a new request, if brokers may have returned another topic.
+
+        Brokers that fetch by topic name don't notice that the topic was recreated.
+        """
+        if self._topic_id is None or not LogEnds(self._consumer).fetches_by_name(PROBE_S):
+            return None
+        topic, begun = self._wanted.tp.topic, self._clock.now()
+        while True:
+            try:
+                return self._consumer.describe([topic], timeout=DESCRIBE_S)[topic].topic_id
+            except UnknownTopicOrPartitionError:
+                return None  # the records were read before it was deleted
+            except KafkaError as error:
+                _pass_on_unless_retriable(error)
+                if self._clock.now() - begun > self._options.outage_tolerance:
+                    raise
+            self._clock.pause(POLL_S)
 
     def _assign_at(self, offset: int) -> None:
         tp, until, epoch = self._wanted.tp, self._wanted.until, self._wanted.epoch
