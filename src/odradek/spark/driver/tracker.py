@@ -380,8 +380,12 @@ class OffsetTracker:
         if losses or not (_is_from(start, topics) and _is_from(end, topics)):
             return {}
         there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
-        anew = loss.find_losses(start, topics, {}, self._options.asks_for).recreated
-        wanted = [tp for tp in there if tp not in start.positions or tp.topic in anew]
+        changed = loss.find_losses(start, topics, {}, self._options.asks_for, epochs=end.epochs)
+        anew = changed.recreated
+        older = {tp: epochs for tp, epochs in changed.older.items() if tp in there}
+        wanted = [
+            tp for tp in there if tp not in start.positions or tp.topic in anew or tp in older
+        ]
         anew = {topic: ids for topic, ids in anew.items() if topic in {tp.topic for tp in wanted}}
         found = self._beginnings(wanted, None)
         cut: dict[TopicPartition, int] = {}
@@ -393,10 +397,10 @@ class OffsetTracker:
         if moved:
             view = self._looked or self._look(None)
             cut = self._diverged(replace(start, epochs=moved), view, None)
-        lost = loss.Losses(
-            anew, (), {}, cut={tp: (start.positions[tp], at) for tp, at in cut.items()}
-        )
-        self._lose([*lost.sentences(), *loss.headless(found, anew)])
+        shortened = {tp: (start.positions[tp], at) for tp, at in cut.items()}
+        lost = loss.Losses(anew, (), {}, cut=shortened, older=older)
+        renewed = [*anew, *(tp.topic for tp in older)]
+        self._lose([*lost.sentences(), *loss.headless(found, renewed)])
         return found | cut
 
     def _is_believed(
