@@ -16,11 +16,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.simulation.test_spark_log_changes import Query
+from tests.simulation.test_spark_log_changes import Query, without_epochs
 from tests.volume import some
 
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.simulation.brokers.disturbances import (
     delete_records,
     grow_topic,
@@ -40,6 +41,9 @@ ATTEMPTS = 3
 """Attempts of a task before its batch fails and the query restarts."""
 QUIET = 3
 """Batches without anything new after which a query has read all."""
+
+BY_NAME = {FetchRequest.API_KEY: (4, 12)}
+"""Versions of Kafka 2.8 to 3.0: topics have ids, but fetches have names."""
 
 IdRow = tuple[str | None, int, int, bytes | None]
 """Topic id, partition, offset and value."""
@@ -134,6 +138,8 @@ class RandomQuery:
         self.query = RandomRows(
             simulation, rng, failOnDataLoss=str(fails), outageTolerance="600s", **options
         )
+        self.without_epochs = rng.random() < 0.25
+        """Whether offsets are as the JVM connector writes them: nothing then shows a truncation."""
         self.pending: dict[str, Any] | None = None
         self.first: dict[str, Any] | None = None
         """The first journalled end, which says where the query begins."""
@@ -181,7 +187,9 @@ class RandomQuery:
 
     def fault(self) -> None:
         faults = {self.freeze: 4, self.elect: 2, self.grow: 0.5, self.bounce: 0.5}
-        losses = {self.cut: 4, self.recreate: 1.5, self.retain: 1}
+        losses = {self.cut: 4, self.recreate: 3, self.retain: 1}
+        if self.without_epochs:
+            del losses[self.cut]
         if self.losses_left:
             faults |= losses
         [chosen] = self.rng.choices(list(faults), list(faults.values()))
@@ -205,6 +213,10 @@ class RandomQuery:
         self.simulation.advance(self.rng.choice((0.1, 0.2, 1.0, 3.0)))
         if self.rng.random() < 0.8:
             self.write()
+        if any(b.zombie for b in self.cluster.brokers.values()) and self.rng.random() < 0.5:
+            self.batch()
+            self.restart()
+            self.batch()
 
     def fault_later(self) -> None:
         self.simulation.after(self.rng.choice((0.01, 0.1, 1.0, 5.0, 12.0)), self.fault)
@@ -231,7 +243,7 @@ class RandomQuery:
                     if self.frozen:
                         self.restart()
                     return
-                self.pending = end
+                self.pending = without_epochs(end) if self.without_epochs else end
                 self.first = self.first or end
                 if self.rng.random() < 0.2:
                     return  # the driver dies before the batch, or is slow
@@ -350,7 +362,8 @@ def in_log(
 
 def run_schedule(seed: int, *, fails: bool) -> None:
     rng = random.Random(seed)
-    with KafkaSimulation(brokers=3, seed=seed) as simulation:
+    versions = BY_NAME if seed % 4 == 1 else {}
+    with KafkaSimulation(brokers=3, seed=seed, versions=versions) as simulation:
         run = RandomQuery(simulation, rng, fails=fails)
         lost = ""
         try:
