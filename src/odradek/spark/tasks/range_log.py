@@ -43,7 +43,7 @@ class RangeLog:
         self._doubt = Doubt(options, clock) if doubt is None else doubt
         self._newest_epoch = wanted.epoch
         self.is_doubtful = False
-        """Whether a loss was seen that isn't believed yet."""
+        """Whether the last look at the log showed a loss that isn't believed yet."""
 
     def described_topic_id(self) -> str | None:
         """Return the topic's id by a new request, if brokers may have returned another topic.
@@ -70,7 +70,7 @@ class RangeLog:
         No leader is asked that is older than the range (R-ID-6). Records of open transactions are
         in the log, also for `read_committed`.
         """
-        tp = self._tp
+        tp, self.is_doubtful = self._tp, False
         known = {tp: (self._newest_epoch, self._topic_id)}
         found = LogEnds(self._consumer).ends(known, PROBE_S, stable=False)[tp]
         begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]

@@ -415,7 +415,6 @@ class RangeReader:
             self._end_at_divergence(at, cause)
             return None
         cut = isinstance(cause, LogTruncationError)
-        self._log.is_doubtful = False
         try:
             begin, end, leader_epoch = self._log.ends()
             # A leader that had only just taken over, or an older one; the next fetch will do.
