@@ -14,6 +14,7 @@ import pytest
 from tests.simulation.test_spark_driver import Driver
 
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.disturbances import (
     delete_records,
@@ -21,12 +22,14 @@ from odradek.simulation.brokers.disturbances import (
     recreate_topic,
     unclean_election,
 )
+from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
-from odradek.spark.options.source_options import STREAM, parse_options
+from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 from odradek.spark.problems import DataLossError
 from odradek.spark.tasks.reading import RangeReader
+from odradek.spark.tasks.worker_clients import known_topic_id
 from odradek.spark.values.schema import arrow_schema, full_schema
 from odradek.testing.simulated import KafkaSimulation
 
@@ -42,17 +45,25 @@ class Query:
         self.driver = Driver(simulation)
         self.given = {"startingOffsets": "earliest", **options}
         self.tracker: OffsetTracker = self.driver.tracker(**self.given)
-        servers = {"kafka.bootstrap.servers": simulation.bootstrap_servers, "subscribe": "t"}
-        self.options = parse_options({**servers, **self.given}, STREAM)
+        self.options = self.parsed()
         self.worker = self.new_worker()
+        self.doubt: Doubt | None = None
         self.offset: dict[str, Any] = dict(SENTINEL)
         self.rows: list[Row] = []
 
-    def new_worker(self, **config: Any) -> Any:
-        return self.simulation.consumer({"auto.offset.reset": "none", **config})
+    def parsed(self) -> SourceOptions:
+        servers = {"kafka.bootstrap.servers": self.simulation.bootstrap_servers, "subscribe": "t"}
+        return parse_options({**servers, **self.given}, STREAM)
 
-    def restart(self) -> None:
-        """A new driver and a new worker continue from the journal."""
+    def new_worker(self, **config: Any) -> Any:
+        level = self.given.get("kafka.isolation.level", "read_uncommitted")
+        given = {"auto.offset.reset": "none", "isolation.level": level}
+        return self.simulation.consumer({**given, **config})
+
+    def restart(self, **options: str) -> None:
+        """A new driver and a new worker continue from the journal, perhaps with other options."""
+        self.given |= options
+        self.options = self.parsed()
         self.restart_driver()
         self.worker = self.new_worker()
 
@@ -72,7 +83,11 @@ class Query:
         return found
 
     def task(self, wanted: KafkaOffsetRange, topic_id: str | None) -> list[Row]:
-        reader = RangeReader(self.worker, wanted, topic_id, self.options, self.driver)
+        if topic_id not in (None, known_topic_id(self.worker, "t") or topic_id):
+            self.worker = self.new_worker()  # as a task does
+        reader = RangeReader(
+            *(self.worker, wanted, topic_id, self.options, self.driver), doubt=self.doubt
+        )
         full = arrow_schema(full_schema(include_headers=False))
         target = pa.schema([full.field("offset"), full.field("value")])
         rows = [r for b in reader.batches(("offset", "value"), target) for r in b.to_pylist()]
@@ -404,6 +419,50 @@ def test_a_recreated_topic_without_topic_ids_is_a_loss(
     found = [query.batch() for _ in range(3)]  # "nothing new" while the lower epoch is in doubt
     assert [rows for rows in found if rows] == [log(simulation)]
     assert "below epoch 3 of the query's offset" in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("recreated", ["before", "journalled", "planned"])
+def test_a_recreated_topic_where_brokers_fetch_by_name_is_a_loss(
+    recreated: str, fails: str, caplog: Any
+) -> None:
+    """Kafka 2.8 to 3.0 have topic ids, but return the new topic's records for the earlier one."""
+    with KafkaSimulation(brokers=3, versions={FetchRequest.API_KEY: (4, 12)}) as simulation:
+        simulation.create_topic("t", partitions=1)
+        query = Query(simulation, failOnDataLoss=fails)
+        wrote(simulation, "old", 20)
+        old = query.batch()
+        end = plan = None
+        if recreated != "before":
+            wrote(simulation, "lost", 30)
+            end = query.journal()
+        if recreated == "planned":
+            plan = query.tracker.plan(query.offset, end or {})
+        recreate_topic(simulation.cluster, "t")
+        simulation.advance(0.5)
+        simulation.produce("t", [b"%d" % n for n in range(60)])
+        simulation.advance(0.5)
+        if fails == "true":
+            with pytest.raises(DataLossError, match="topic t was deleted and recreated"):
+                _ = (
+                    query.batch()
+                    if end is None
+                    else query.read(plan)
+                    if plan
+                    else query.finish(end)
+                )
+            assert query.rows == old
+            return
+        if plan is not None:
+            assert query.read(plan) == []
+            query.worker = query.new_worker()  # of the next attempt
+            assert query.read(plan) == []
+        if end is not None:
+            assert query.finish(end) == []
+        while query.batch():
+            pass
+        assert query.rows == old + log(simulation)
+        assert "topic t was deleted and recreated" in caplog.text
 
 
 @pytest.mark.parametrize("epoch", [0, 9])

@@ -26,13 +26,24 @@ class LogEnds:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether the consumer reads committed records only, up to last stable offsets."""
+        return self._consumer._engine.isolation == 1  # noqa: SLF001
+
+    def fetches_by_name(self, timeout: float) -> bool:
+        """Return whether brokers return the records of a recreated topic for its earlier one."""
+        engine = self._consumer._engine  # noqa: SLF001
+        return self._consumer._call(engine.fetches_by_name, timeout, "versions of Fetch")  # noqa: SLF001
+
     def ends(
-        self, epochs: Mapping[TopicPartition, KnownEpoch], timeout: float
+        self, epochs: Mapping[TopicPartition, KnownEpoch], timeout: float, *, stable: bool = True
     ) -> dict[TopicPartition, ListedOffset]:
         """Return the end of each log, with the epoch of the leader that answered.
 
         `epochs`: for each partition the leader epoch of a position (-1: unknown) and its topic's
-        id. A leader of an older epoch isn't asked: it can't judge the position.
+        id. A leader of an older epoch isn't asked: it can't judge the position. `stable`: return
+        last stable offsets if the consumer reads committed records only.
         """
         heard = {
             tp: (epoch, UUID(topic_id).bytes if topic_id else bytes(16))
@@ -40,7 +51,7 @@ class LogEnds:
         }
         engine = self._consumer._engine  # noqa: SLF001 - both are of this package
         return self._consumer._call(  # noqa: SLF001
-            lambda deadline: engine.log_ends(heard, deadline), timeout, "end offsets"
+            lambda deadline: engine.log_ends(heard, deadline, stable=stable), timeout, "end offsets"
         )
 
     def descriptions(

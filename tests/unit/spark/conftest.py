@@ -180,8 +180,13 @@ class MemoryConsumer:
     def _call(self, flow: Callable[[float], Any], timeout: float | None, what: str) -> Any:
         return flow(math.inf if timeout is None else timeout)
 
+    isolation = 0
+
+    def fetches_by_name(self, timeout: float) -> bool:
+        return False
+
     def log_ends(
-        self, partitions: Collection[TopicPartition], timeout: float
+        self, partitions: Collection[TopicPartition], timeout: float, *, stable: bool
     ) -> dict[TopicPartition, ListedOffset]:
         epochs = self._cluster.epochs
         found = self.end_offsets(partitions, timeout)

@@ -630,6 +630,30 @@ def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
         tracker().plan(start, end)
 
 
+def test_a_topic_without_id_that_was_recreated_in_a_batch_that_is_not_journalled(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    """Its leader epochs began again."""
+    cluster.epochs = {P0: 3, P1: 4}
+    driver = tracker(failOnDataLoss="false")
+    start = following(driver, SENTINEL)
+
+    def change() -> None:
+        cluster.epochs = {P0: 0, P1: 0}
+        cluster.topics["t"] = (ID_1, {0: (0, 126), 1: (0, 12)})
+
+    end = skipped(driver, cluster, clock, start, change)
+    assert "from" not in end
+    caplog.clear()
+    assert sizes(tracker(failOnDataLoss="false"), start, end) == [
+        KafkaOffsetRange(P0, 0, 131, 0),
+        KafkaOffsetRange(P1, 0, 17, 0),
+    ]
+    assert "t-0: the leader epoch is now 0, below epoch 3" in caplog.text
+    with pytest.raises(DataLossError, match="t-1: the leader epoch is now 0, below epoch 4"):
+        tracker().plan(start, end)
+
+
 def test_a_log_that_was_cut_in_a_batch_that_is_not_journalled(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:

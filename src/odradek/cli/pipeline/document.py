@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,17 @@ from odradek.common.errors import ConfigurationError
 
 DEEPEST = 50
 """How deep lists and maps may be nested; a SPEC needs six."""
-_VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_TOKEN = re.compile(r"\$?\$\{|[{}]")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
+_GRAMMAR = "isn't a variable: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
+_UNCLOSED = "the closing brace of a variable is missing; write $${ for a literal ${"
 
 
 class SpecError(ConfigurationError):
-    """A SPEC can't be run; one line of text for each problem, as `file:line: what`."""
+    """A SPEC can't be run; one line of text for each problem, as `file:line: what`.
+
+    Problems of variables also have a column: `file:line:column: what`.
+    """
 
     several_lines = True
 
@@ -34,16 +40,19 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found: list[tuple[int, str]] = []
+        self._found: list[tuple[int, int, str]] = []
 
-    def add(self, line: int, text: str) -> None:
-        """Take note of a problem; `line` counts from 1."""
-        self._found.append((line, text))
+    def add(self, line: int, text: str, column: int = 0) -> None:
+        """Take note of a problem; `line` and `column` count from 1, column 0 is unknown."""
+        self._found.append((line, column, text))
 
     def check(self) -> None:
         """Raise all there are, in the file's order."""
         if self._found:
-            texts = dict.fromkeys(f"{self.path}:{n}: {text}" for n, text in sorted(self._found))
+            texts = dict.fromkeys(
+                f"{self.path}:{line}:{f'{column}:' if column else ''} {text}"
+                for line, column, text in sorted(self._found)
+            )
             raise SpecError("\n".join(texts))
 
 
@@ -90,11 +99,13 @@ class YamlReader:
     def __init__(self, path: Path, variables: Mapping[str, str]) -> None:
         self._variables = variables
         self._problems = Problems(path)
+        self._text = ""
 
     def document(self, text: str) -> Document:
         """Read the text; raises only what makes the rest unreadable."""
         import yaml
 
+        self._text = text
         try:
             self._check_shape(yaml.parse(text, Loader=yaml.SafeLoader))
             composed = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -140,7 +151,7 @@ class YamlReader:
             return Node(line, self._entries(composed.value), line, key)
         first = line + 1 if composed.style in ("|", ">") else line
         empty = composed.style is None and composed.tag == "tag:yaml.org,2002:null"
-        text = "" if empty else self._filled(composed.value, first)
+        text = "" if empty else self._filled(composed)
         return Node(line, text, first, key)
 
     def _entries(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Node]:
@@ -156,19 +167,79 @@ class YamlReader:
                 found[key.value] = self._node(value, line)
         return found
 
-    def _filled(self, text: str, line: int) -> str:
-        def value(match: re.Match[str]) -> str:
-            escaped, name, default = match.groups()
-            if escaped:
-                return match[0][1:]
-            if name in self._variables:
-                return self._variables[name]
-            if default is None:
-                at = line + text.count("\n", 0, match.start())
-                self._problems.add(at, f"environment variable {name} isn't set")
-            return default or ""
+    def _filled(self, composed: Any) -> str:
+        text: str = composed.value
+        begin, end = composed.start_mark, composed.end_mark
+        source = self._text[begin.index : end.index]
+        # Quoted and folded texts differ from the file's, but have the same `${` in the same order.
+        alike = source.count("${") == text.count("${")
+        places = [found.start() for found in re.finditer(r"\$\{", source)] if alike else []
 
-        return _VARIABLE.sub(value, text)
+        def report(at: int, problem: str) -> None:
+            index = begin.index + (places[text.count("${", 0, at)] if places else 0)
+            before = self._text[:index]
+            column = index - before.rfind("\n") if places else 0
+            self._problems.add(before.count("\n") + 1, problem, column)
+
+        return Variables(self._variables, report).filled(text)
+
+
+class Variables:
+    """Replaces `${NAME}` and `${NAME:-default}` in texts.
+
+    A default may contain variables, and braces in pairs. `$${` means `${`.
+    """
+
+    def __init__(self, values: Mapping[str, str], report: Callable[[int, str], None]) -> None:
+        """`report`: called with the position of a wrong `${` and the problem."""
+        self._values, self._report = values, report
+
+    def filled(self, text: str) -> str:
+        """Return the text with the variables' values."""
+        return self._read(text, 0, 0)[0]
+
+    def _read(self, text: str, at: int, depth: int) -> tuple[str, int]:
+        """Return the text up to its end, or in a default up to the closing brace, and the end.
+
+        The end is -1 for a default that isn't closed.
+        """
+        parts: list[str] = []
+        open_braces = 0
+        while (token := _TOKEN.search(text, at)) is not None:
+            parts.append(text[at : token.start()])
+            at = token.end()
+            if token[0] == "${":
+                value, at = self._variable(text, token.start(), depth + 1)
+                parts.append(value)
+                continue
+            if depth and token[0] == "}" and not open_braces:
+                return "".join(parts), at
+            open_braces += -1 if token[0] == "}" else 1
+            parts.append(token[0].removeprefix("$"))
+        return "".join(parts) + text[at:], -1 if depth else len(text)
+
+    def _variable(self, text: str, at: int, depth: int) -> tuple[str, int]:
+        """Return a variable's value, and where the text after it begins."""
+        found = _VARIABLE.match(text, at)
+        if found is None:
+            end = text.find("}", at)
+            self._report(at, _UNCLOSED if end < 0 else f"{text[at : end + 1]!r:.60} {_GRAMMAR}")
+            return "", at + 2
+        if depth > DEEPEST:
+            self._report(at, f"variables are nested more than {DEEPEST} levels deep")
+            return "", len(text)
+        name, end, default = found[1], found.end(), None
+        if found[2] != "}":
+            default, end = self._read(text, end, depth)
+            if end < 0:
+                self._report(at, _UNCLOSED)
+                return "", len(text)
+        value = self._values.get(name)
+        if default is not None:
+            return value or default, end
+        if value is None:
+            self._report(at, f"environment variable {name} isn't set")
+        return value or "", end
 
 
 def close_to(word: str, known: Iterable[str]) -> str:

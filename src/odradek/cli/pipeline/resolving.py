@@ -19,6 +19,7 @@ from odradek.cli.frame.results import counted
 from odradek.cli.frame.settings import USUAL, Flags, client_settings
 from odradek.cli.pipeline.checkpoint import local_path, look
 from odradek.cli.pipeline.document import read
+from odradek.cli.pipeline.lock import locked
 from odradek.cli.pipeline.spec import Pipeline, Sink, parse
 from odradek.common.config import PRODUCER
 from odradek.runtime.system_clock import SystemClock
@@ -55,17 +56,20 @@ def resolved(
     if checkpoint is not None:
         if batch is not None:
             refuse("--batch can only be given with --query: CHECKPOINT has the batch")
-        query, batch = query_of(checkpoint), look(str(checkpoint)).repeats
+        query = query_of(checkpoint)
     if checkpoint is not None and spec is not None:
         options = _of_spec(spec, checkpoint)
     else:
         options = _of_flags(flags, names)
-    found = resolve(
-        *(options, str(query), batch, choice),
-        make=make_producer,
-        prepared=prepared_by,
-        clock=SystemClock(),
-    )
+    with locked([] if checkpoint is None else [str(checkpoint)]):
+        if checkpoint is not None:
+            batch = look(str(checkpoint)).repeats
+        found = resolve(
+            *(options, str(query), batch, choice),
+            make=make_producer,
+            prepared=prepared_by,
+            clock=SystemClock(),
+        )
     if json:
         typer.echo(jsonlib.dumps(document(found), indent=2))
     else:

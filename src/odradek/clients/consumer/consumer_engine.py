@@ -14,6 +14,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.completed_fetch import NULL_LOCK
 from odradek.clients.consumer.fetching.delivery import Delivery
 from odradek.clients.consumer.fetching.epoch_ends import EpochEndsCall
+from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetching.fetcher import Fetcher
 from odradek.clients.consumer.fetching.offsets import END, ListedOffset, list_offsets
 from odradek.clients.consumer.fetching.position_resets import PositionResets
@@ -32,6 +33,7 @@ from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, to_hint
 from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
@@ -230,9 +232,12 @@ class ConsumerEngine(ClientEngine):
         return list_offsets(self.brokers, self.missing, wanted, self.isolation, deadline)
 
     def log_ends(
-        self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float
+        self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float, *, stable: bool
     ) -> Flow[dict[TopicPartition, ListedOffset]]:
-        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4)."""
+        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4).
+
+        `stable`: return last stable offsets if this consumer reads committed records only.
+        """
         yield START
         snapshot = self.metadata.snapshot
         for partition, (epoch, topic_id) in partitions.items():
@@ -241,7 +246,8 @@ class ConsumerEngine(ClientEngine):
             # Another topic of the same name has separate epochs.
             if epoch >= 0 and (NO_ID in (now_id, topic_id) or now_id == topic_id):
                 self.metadata.is_older(partition, epoch, topic_id)
-        return (yield from self._listed(dict.fromkeys(partitions, END), deadline))
+        wanted, isolation = dict.fromkeys(partitions, END), self.isolation if stable else 0
+        return (yield from list_offsets(self.brokers, self.missing, wanted, isolation, deadline))
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], deadline: float
@@ -250,6 +256,12 @@ class ConsumerEngine(ClientEngine):
         return list_offsets(
             *(self.brokers, self.missing, epochs, self.isolation, deadline), EpochEndsCall
         )
+
+    def fetches_by_name(self, _deadline: float) -> Flow[bool]:
+        """Return whether a connected broker's Fetch has topic names, not ids (before Kafka 3.1)."""
+        yield START
+        versions = [c.versions.get(FetchRequest.API_KEY) for c in self.network.connections.values()]
+        return any(found is not None and found[1] < TOPIC_IDS_FROM for found in versions)
 
     # Topics
 

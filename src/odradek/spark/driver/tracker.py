@@ -20,16 +20,15 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
-from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.contact import Clients, Contact, StillOutError
 from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.log_view import LogView, PartitionEnds, is_from
 from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
@@ -44,12 +43,8 @@ logger = logging.getLogger("odradek.spark")
 
 RENEW_S = 0.5
 """Wait between two clients of a batch that is planned again: each of them connects."""
-MEMORY_S = 0.1
-"""How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
-
-UNKNOWN: KnownEpoch = (-1, None)
 
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 """Function that applies a batch query's filters to its ranges."""
@@ -65,33 +60,16 @@ class BatchPlan:
     hint: Hint | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEnds:
-    """Partitions and their log ends at one time."""
-
-    topics: TopicsSnapshot
-    ends: Positions
-    epochs: Positions
-    """Epochs of the leaders that returned the ends; -1 from brokers that don't tell."""
-
-
 class OffsetTracker:
     """Offsets and topics of one query on the driver; used by one thread."""
 
     def __init__(self, options: SourceOptions, clients: Clients, clock: Clock) -> None:
         self._options, self._clock = options, clock
-        self._contact = Contact(options, clients, clock, forget=self._forget)
+        self._contact = Contact(options, clients, clock, forget=lambda: self._logs.forget())
         self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
+        self._logs = LogView(options, self._contact, self._discovery, clock)
         self._rates = ByteRates(clients, clock)
         self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
-        self._looked: PartitionEnds | None = None
-        self._looked_at = 0.0
-        self._known: StreamOffset | None = None
-        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-6)."""
-        self._newer: dict[TopicPartition, KnownEpoch] = {}
-        """Newer leader epochs that other brokers reported when one seemed to have lost records."""
-        self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Positions with their epochs that the log of a newer leader epoch is known to have."""
         self._freezing = False
         self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
@@ -120,7 +98,7 @@ class OffsetTracker:
         Spark takes "no new records" for the end of the query, so the call waits until an outage is
         over. With all others it returns `start_json` after some seconds, and Spark calls again.
         """
-        self._known = start = self._parse(start_json)
+        self._logs.known = start = self._parse(start_json)
         if start is not None:
             self._meet(start.cluster)
         # Before the first offset is journalled there is nothing to return but the sentinel, and
@@ -141,7 +119,7 @@ class OffsetTracker:
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest known log ends, for the query's progress; sends no request."""
-        view = self._frozen or self._looked
+        view = self._frozen or self._logs.last
         if view is None:
             return None
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
@@ -155,7 +133,7 @@ class OffsetTracker:
                 advice="",
             )
         self._meet(end.cluster)
-        self._known = end
+        self._logs.known = end
         start = self._parse(start_json)
         begins = planning.batch_begins(start, end)
         found = planning.ranges(begins, end.positions, end.epochs)
@@ -163,7 +141,7 @@ class OffsetTracker:
         if start is not None:
             begins |= self._begins_between(start, end, topics, losses)
             found = planning.ranges(begins, end.positions, end.epochs)
-        if not _is_from(end, topics):
+        if not is_from(end, topics):
             found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
         # Not to be repaired here: the journalled offsets belong to a topic that is no more.
         self._lose(losses.sentences())
@@ -185,7 +163,7 @@ class OffsetTracker:
             planned = {r.tp.topic for r in plan.ranges}
             if not any(_differs(t, plan.topic_ids, known) for t in planned) or doubt.settled():
                 return plan
-            self._forget()
+            self._logs.forget()
             self._contact.close()
             self._clock.pause(RENEW_S)
 
@@ -194,11 +172,11 @@ class OffsetTracker:
         while True:
             topics = self._discovery.topics(None)
             self._refuse_missing(topics.missing, topics)
-            beginnings = cache(partial(self._beginnings, topics.partitions, None))
-            ends = cache(lambda: self._look(None).ends)
+            beginnings = cache(partial(self._logs.beginnings, topics.partitions, None))
+            ends = cache(lambda: self._logs.look(None).ends)
             start, outside = self._resolve(self._options.starting, topics, beginnings, ends)
             until, beyond = self._resolve(self._options.ending, topics, beginnings, ends)
-            if self._is_believed({*outside, *beyond}, doubt, topics, None):
+            if self._logs.is_believed({*outside, *beyond}, doubt, topics, None):
                 break
         self._lose([*outside.values(), *beyond.values()])
         for tp in topics.partitions:
@@ -207,7 +185,7 @@ class OffsetTracker:
                     f"{tp}: option {self._options.starting.option} starts at offset {start[tp]}, "
                     f"after offset {until[tp]}, where option {self._options.ending.option} ends"
                 )
-        looked = self._looked
+        looked = self._logs.last
         epochs = looked.epochs if looked is not None else {}
         found = planning.ranges(start, until, epochs)
         return self._plan(found if narrow is None else narrow(found), topics)
@@ -266,7 +244,7 @@ class OffsetTracker:
         if start is not None and not joined and ends == start.positions:
             return None
         epochs = dict(view.epochs)
-        if start is not None and _is_from(start, view.topics):  # a mirror has its own epochs
+        if start is not None and is_from(start, view.topics):  # a mirror has its own epochs
             epochs |= {
                 tp: epoch
                 for tp, epoch in start.epochs.items()
@@ -300,7 +278,7 @@ class OffsetTracker:
             for tp in view.topics.partitions
             if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
-        found = self._beginnings(wanted, until)
+        found = self._logs.beginnings(wanted, until)
         self._lose(loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)]))
         return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
@@ -308,17 +286,17 @@ class OffsetTracker:
         """Return the resolved startingOffsets; partitions that joined start at their beginning."""
         initial = self._initial or {}
         joined = [tp for tp in view.topics.partitions if tp not in initial]
-        self._initial = initial | self._beginnings(joined, None)
+        self._initial = initial | self._logs.beginnings(joined, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
     def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
         """Resolve startingOffsets, once; return False if the log may have them in fact."""
         if self._initial is None:
-            beginnings = cache(lambda: self._beginnings(view.topics.partitions, None))
+            beginnings = cache(lambda: self._logs.beginnings(view.topics.partitions, None))
             found, outside = self._resolve(
                 self._options.starting, view.topics, beginnings, lambda: view.ends
             )
-            if not self._is_believed(outside, doubt, view.topics, None):
+            if not self._logs.is_believed(outside, doubt, view.topics, None):
                 return False
             self._lose(list(outside.values()))
             self._initial = found
@@ -331,25 +309,25 @@ class OffsetTracker:
     ) -> tuple[PartitionEnds, loss.Losses]:
         """Look at the cluster; look again for a while before a loss is believed."""
         if self._freezing and self._frozen is None:
-            self._frozen = self._look(None)
+            self._frozen = self._logs.look(None)
         doubt = Doubt(self._options, self._clock)
         while True:
-            view = self._frozen or self._fresh_view(start_json, until)
+            view = self._frozen or self._logs.recent(until, idle=self._idle == start_json)
             if start is None:
                 if self._is_resolved(view, doubt):
                     return view, loss.NOTHING_LOST
                 if self._frozen is not None:
-                    self._frozen = self._look(until)
+                    self._frozen = self._logs.look(until)
                 continue
-            diverged = self._diverged(start, view, until)
+            diverged = self._logs.diverged(start, view, until)
             losses = loss.find_losses(
                 *(start, view.topics, view.ends, self._options.asks_for), diverged, view.epochs
             )
             among = losses.doubtful_among(start.positions)
-            if not losses.doubtful or self._is_believed(among, doubt, view.topics, until):
+            if not losses.doubtful or self._logs.is_believed(among, doubt, view.topics, until):
                 return view, losses
             if self._frozen is not None:
-                self._frozen = self._look(until)
+                self._frozen = self._logs.look(until)
 
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
@@ -364,7 +342,7 @@ class OffsetTracker:
             gone, unasked = loss.parted(absent, self._options.asks_for)
             losses = loss.Losses(recreated, gone, {}, unasked)
             among = losses.doubtful_among(end.positions)
-            if not losses or self._is_believed(among, doubt, topics, None):
+            if not losses or self._logs.is_believed(among, doubt, topics, None):
                 return topics, losses
 
     def _begins_between(
@@ -375,13 +353,17 @@ class OffsetTracker:
         With asynchronous progress tracking Spark journals not every offset, and `from` of those
         between is lost: partitions that joined, topics that were recreated, logs that were cut.
         """
-        if losses or not (_is_from(start, topics) and _is_from(end, topics)):
+        if losses or not (is_from(start, topics) and is_from(end, topics)):
             return {}
         there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
-        anew = loss.find_losses(start, topics, {}, self._options.asks_for).recreated
-        wanted = [tp for tp in there if tp not in start.positions or tp.topic in anew]
+        changed = loss.find_losses(start, topics, {}, self._options.asks_for, epochs=end.epochs)
+        anew = changed.recreated
+        older = {tp: epochs for tp, epochs in changed.older.items() if tp in there}
+        wanted = [
+            tp for tp in there if tp not in start.positions or tp.topic in anew or tp in older
+        ]
         anew = {topic: ids for topic, ids in anew.items() if topic in {tp.topic for tp in wanted}}
-        found = self._beginnings(wanted, None)
+        found = self._logs.beginnings(wanted, None)
         cut: dict[TopicPartition, int] = {}
         moved = {
             tp: epoch
@@ -389,112 +371,13 @@ class OffsetTracker:
             if tp in there and epoch < end.epochs.get(tp, -1) and tp not in found
         }
         if moved:
-            view = self._looked or self._look(None)
-            cut = self._diverged(replace(start, epochs=moved), view, None)
-        lost = loss.Losses(
-            anew, (), {}, cut={tp: (start.positions[tp], at) for tp, at in cut.items()}
-        )
-        self._lose([*lost.sentences(), *loss.headless(found, anew)])
+            view = self._logs.last or self._logs.look(None)
+            cut = self._logs.diverged(replace(start, epochs=moved), view, None)
+        shortened = {tp: (start.positions[tp], at) for tp, at in cut.items()}
+        lost = loss.Losses(anew, (), {}, cut=shortened, older=older)
+        renewed = [*anew, *(tp.topic for tp in older)]
+        self._lose([*lost.sentences(), *loss.headless(found, renewed)])
         return found | cut
-
-    def _is_believed(
-        self,
-        doubtful: Collection[TopicPartition],
-        doubt: Doubt,
-        topics: TopicsSnapshot,
-        until: float | None,
-    ) -> bool:
-        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-6).
-
-        If not, the next look asks the cluster again, after a pause.
-        """
-        if not doubtful:
-            return True
-        if doubt.settled():
-            epochs = dict.fromkeys(topics.partitions, -1)
-            if self._looked is not None:
-                epochs |= self._looked.epochs
-            try:
-                self._contact.ask(
-                    "asking other brokers about a loss",
-                    lambda client, timeout: check_agreement(
-                        client, doubtful, topics.topic_ids, epochs, timeout
-                    ),
-                    until,
-                )
-            except DisagreementError as other:
-                self._newer |= {
-                    tp: (epoch, topics.topic_ids.get(tp.topic)) for tp, epoch in other.newer.items()
-                }
-            else:
-                return True
-        self._forget()
-        self._contact.pause()
-        return False
-
-    def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> PartitionEnds:
-        """Answer from memory while it is young; an idle caller waits until it isn't."""
-        age = self._clock.now() - self._looked_at
-        if self._looked is not None and age < MEMORY_S:
-            if self._idle != start_json:
-                return self._looked
-            self._clock.pause(MEMORY_S - age)
-        return self._look(until)
-
-    def _look(self, until: float | None) -> PartitionEnds:
-        def ends(client: Consumer, timeout: float) -> PartitionEnds:
-            topics = self._discovery.topics(until)  # here: it is asked again after an error
-            left = min(timeout, self._contact.timeout(until))
-            found = LogEnds(client).ends(self._known_epochs(topics), left)
-            offsets = {tp: at.offset for tp, at in found.items()}
-            return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
-
-        view = self._contact.ask("looking up end offsets", ends, until)
-        self._looked, self._looked_at = view, self._clock.now()
-        return view
-
-    def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
-        """Return each partition with the leader epoch of the query's position, -1 if unknown."""
-        known, found = self._known, dict.fromkeys(topics.partitions, UNKNOWN)
-        if known is not None and _is_from(known, topics):
-            found |= {
-                tp: (epoch, known.topic_ids.get(tp.topic))
-                for tp, epoch in known.epochs.items()
-                if tp in found
-            }
-        for tp, newer in self._newer.items():
-            if tp in found and newer[0] > found[tp][0]:
-                found[tp] = newer
-        return found
-
-    def _diverged(
-        self, start: StreamOffset, view: PartitionEnds, until: float | None
-    ) -> dict[TopicPartition, int]:
-        """Return the positions that logs no longer have, with the offsets where the logs diverge.
-
-        Only leaders of newer epochs than a position's are asked, once for each position (KIP-320).
-        The ends were looked up before: a later election is noticed by the tasks.
-        """
-        if not _is_from(start, view.topics):
-            return {}
-        wanted: dict[TopicPartition, int] = {}
-        places: dict[TopicPartition, tuple[int, int, int]] = {}
-        for tp, epoch in start.epochs.items():
-            now = view.topics.topic_ids.get(tp.topic)
-            same = start.topic_ids.get(tp.topic, now) == now
-            place = start.positions[tp], epoch, view.epochs.get(tp, -1)
-            if same and epoch < place[2] and self._in_log.get(tp) != place:
-                wanted[tp], places[tp] = epoch, place
-        if not wanted:
-            return {}
-        found = self._contact.ask(
-            "checking for truncated logs",
-            lambda client, timeout: LogEnds(client).epoch_ends(wanted, timeout),
-            until,
-        )
-        lost = {tp: at.offset for tp, at in found.items() if 0 <= at.offset < start.positions[tp]}
-        self._in_log |= {tp: place for tp, place in places.items() if tp not in lost}
-        return lost
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
@@ -508,17 +391,6 @@ class OffsetTracker:
             return planning.resolve_times(spec, topics.partitions, at_times, ends), {}
         return planning.resolve(spec, topics.partitions, beginnings, ends)
 
-    def _beginnings(
-        self, partitions: Collection[TopicPartition], until: float | None
-    ) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        return self._contact.ask(
-            "looking up beginning offsets",
-            lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
-            until,
-        )
-
     def _plan(self, found: list[KafkaOffsetRange], topics: TopicsSnapshot) -> BatchPlan:
         """Divide ranges for tasks, and add the client's picture of the cluster for them."""
         options = self._options
@@ -526,7 +398,7 @@ class OffsetTracker:
         needed = {r.tp.topic for r in found}
         hint = self._contact.client().bootstrap_hint() or {}
         if not needed <= set(hint.get("topics", ())):
-            self._look(None)  # a restarted driver: its client hasn't met the leaders yet
+            self._logs.look(None)  # a restarted driver: its client hasn't met the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
         return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed, topics))
 
@@ -566,11 +438,6 @@ class OffsetTracker:
             expected, found, parse_address("kafka.bootstrap.servers", first)
         )
 
-    def _forget(self) -> None:
-        """Ask afresh next time."""
-        self._discovery.forget()
-        self._looked = None
-
     def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
         """Raise for topics that don't exist when a run begins; later they count as losses."""
         if start is not None and not self._warned_of_change:
@@ -603,11 +470,6 @@ class OffsetTracker:
             raise DataLossError(sentences)
         for sentence in sentences:
             logger.warning("%s; continuing because failOnDataLoss is false", sentence)
-
-
-def _is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
-    return offset.cluster in (None, topics.cluster)
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:

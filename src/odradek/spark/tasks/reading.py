@@ -15,7 +15,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from odradek.api.log_ends import LogEnds
 from odradek.clients.consumer.records import LogTruncationError, OffsetAndMetadata
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -31,6 +30,13 @@ from odradek.spark.problems import (
     UndecodableValueError,
 )
 from odradek.spark.sink.dead_letters import COLUMNS, DeadLetters, Misfit
+from odradek.spark.tasks.range_log import (
+    DESCRIBE_S,
+    POLL_S,
+    PROBE_S,
+    RangeLog,
+    pass_on_unless_retriable,
+)
 from odradek.spark.tasks.worker_clients import Clock, known_topic_id
 from odradek.spark.values.decoding import ValueDecodeError, ValueDecoder
 from odradek.spark.values.event_times import check_times
@@ -50,12 +56,10 @@ ENOUGH_BYTES, MOST_BYTES = 8 << 20, 32 << 20
 Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies a whole batch, and
 Arrow's 32-bit offsets end at 2 GiB for a column.
 """
-POLL_S = 1.0
 PAUSE_S = 0.1
 """After an error that comes at once, so that it isn't asked for again in a spin."""
 LOOK_EVERY_S = 5.0
 """Seconds without records from a partition before its broker is checked."""
-PROBE_S, DESCRIBE_S = 10.0, 5.0
 LOG_EVERY_S = 30.0
 AGAIN = (
     "Rows were already read, of the deleted topic or of the new one, so this attempt fails "
@@ -191,7 +195,7 @@ class PartitionSilence:
         try:
             self._consumer.end_offsets([self._wanted.tp], timeout=PROBE_S)
         except KafkaError as error:
-            _pass_on_unless_retriable(error)
+            pass_on_unless_retriable(error)
             return False
         return True
 
@@ -207,7 +211,7 @@ class PartitionSilence:
         except UnknownTopicOrPartitionError:
             there = False
         except KafkaError as error:
-            _pass_on_unless_retriable(error)
+            pass_on_unless_retriable(error)
             self._gone_from = None
             return False
         now = self._clock.now()
@@ -250,9 +254,7 @@ class RangeReader:
         """
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._options, self._clock, self._is_last = options, clock, is_last
-        self._doubt = Doubt(options, clock) if doubt is None else doubt
-        self._newest_epoch = wanted.epoch
-        self._is_doubtful = False
+        self._log = RangeLog(consumer, wanted, topic_id, options, clock, doubt)
         self._silence = PartitionSilence(consumer, wanted, options, clock, self._goes_on)
         self._has_rows = False
 
@@ -286,6 +288,11 @@ class RangeReader:
             elif not silence.lasts(at, last_error):
                 break
             if batch is not None and batch.num_rows:
+                # A new client learns the topic's id with the first records.
+                if not self._has_rows and not self._is_planned_topic(
+                    self._log.described_topic_id()
+                ):
+                    return
                 self._has_rows = True
                 fitted = self._fitted(batch, columns, target, decoders, dead_letters)
                 for ready in gatherer.add(fitted):
@@ -293,7 +300,7 @@ class RangeReader:
                     # Time that Spark took to drain isn't time that the broker was silent.
                     silence.over()
         # Before the last batch goes out: an error here fails the task, and with it all it gave.
-        if self._is_planned_topic():
+        if self._is_planned_topic(self._log.described_topic_id()):
             yield from gatherer.flush()
 
     def _assign_at(self, offset: int) -> None:
@@ -309,7 +316,7 @@ class RangeReader:
         except OffsetOutOfRangeError as error:
             lost = error
         except KafkaError as error:
-            _pass_on_unless_retriable(error)
+            pass_on_unless_retriable(error)
             self._clock.pause(PAUSE_S)
             return None, error
         return None, self._skip_lost(self._consumer.position(self._wanted.tp), lost)
@@ -356,9 +363,9 @@ class RangeReader:
         tp = self._wanted.tp
         try:
             described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
-            begin, end, _ = self._log()
+            begin, end, _ = self._log.ends()
         except KafkaError as error:
-            _pass_on_unless_retriable(error)
+            pass_on_unless_retriable(error)
             return False
         if not self._is_planned_topic(described.topic_id):
             self._consumer.seek(tp, self._wanted.until)
@@ -366,46 +373,7 @@ class RangeReader:
         if begin <= at < end:
             return False
         lost = OffsetOutOfRangeError(f"{tp} at {at}")
-        return self._skip_lost(at, lost, ends_here=at == end) is None or self._is_doubtful
-
-    def _log(self) -> tuple[int, int, int]:
-        """Return beginning and end of the log, and the epoch of the leader that returned the end.
-
-        No leader is asked that is older than the range (R-ID-6).
-        """
-        tp = self._wanted.tp
-        known = {tp: (self._newest_epoch, self._topic_id)}
-        found = LogEnds(self._consumer).ends(known, PROBE_S)[tp]
-        begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
-        return begin, found.offset, found.leader_epoch
-
-    def _is_believed(self, leader_epoch: int) -> bool:
-        """Return whether a leader can judge the range: it was elected later, or others know it.
-
-        If the range has no epoch, the loss must be seen for a while, and a second broker must name
-        the same leader epoch.
-        """
-        if not 0 <= self._wanted.epoch <= leader_epoch:
-            self._is_doubtful = not self._is_agreed(self._topic_ids(), leader_epoch)
-            return not self._is_doubtful
-        return True
-
-    def _topic_ids(self) -> dict[str, str]:
-        return {} if self._topic_id is None else {self._wanted.tp.topic: self._topic_id}
-
-    def _is_agreed(self, topic_ids: Mapping[str, str], leader_epoch: int | None) -> bool:
-        """Return whether the doubt lasted long enough and a second broker says the same."""
-        if not self._doubt.settled():
-            return False
-        tp = self._wanted.tp
-        epochs = {} if leader_epoch is None else {tp: leader_epoch}
-        try:
-            check_agreement(self._consumer, [tp], topic_ids, epochs, PROBE_S)
-        except DisagreementError as other:
-            self._newest_epoch = max(self._newest_epoch, other.newer.get(tp, -1))
-            self._log()  # so the client leaves the earlier leader
-            return False
-        return True
+        return self._skip_lost(at, lost, ends_here=at == end) is None or self._log.is_doubtful
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
         """Whether it isn't a topic that only has the same name; raises where that can't be let go.
@@ -417,7 +385,7 @@ class RangeReader:
         now = described or known_topic_id(self._consumer, topic)
         if self._topic_id is None or now in (None, self._topic_id):
             return True
-        now = self._confirmed_topic_id()
+        now = self._log.confirmed_topic_id()
         text = (
             f"topic {topic} was deleted and recreated while the query ran: it was planned with "
             f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
@@ -430,30 +398,6 @@ class RangeReader:
             "%s: %s; its range is skipped because failOnDataLoss is false", self._wanted.tp, text
         )
         return False
-
-    def _confirmed_topic_id(self) -> str:
-        """Return the other id under which the cluster knows the topic now.
-
-        A broker that was frozen still names the topic before. Raises `NoProgressError` if brokers
-        don't agree on another id: the next attempt has a new client.
-        """
-        tp, begun = self._wanted.tp, self._clock.now()
-        while True:
-            try:
-                found = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
-                there = any(one.partition == tp.partition for one in found.partitions)
-                if found.topic_id not in (None, self._topic_id) and self._is_agreed(
-                    {tp.topic: found.topic_id or ""}, -1 if there else None
-                ):
-                    return found.topic_id or ""
-            except KafkaError as error:
-                _pass_on_unless_retriable(error)
-            if self._clock.now() - begun > 3 * CONFIRM_S:
-                raise NoProgressError(
-                    f"brokers name different ids of topic {tp.topic}, which was planned with id "
-                    f"{self._topic_id}\n{self._consumer.explain()}"
-                )
-            self._clock.pause(POLL_S)
 
     def _skip_lost(
         self, at: int, cause: OffsetOutOfRangeError, *, ends_here: bool = False
@@ -471,17 +415,16 @@ class RangeReader:
             self._end_at_divergence(at, cause)
             return None
         cut = isinstance(cause, LogTruncationError)
-        self._is_doubtful = False
         try:
-            begin, end, leader_epoch = self._log()
+            begin, end, leader_epoch = self._log.ends()
             # A leader that had only just taken over, or an older one; the next fetch will do.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
-            if late or not (cut or self._is_believed(leader_epoch)):
+            if late or not (cut or self._log.is_believed(leader_epoch, self._wanted.epoch)):
                 self._clock.pause(PAUSE_S if late else POLL_S)
                 return cause
         except KafkaError as error:
-            _pass_on_unless_retriable(error)
+            pass_on_unless_retriable(error)
             self._clock.pause(PAUSE_S)
             return error
         wanted = f"the range {self._wanted.start} to {until}"
@@ -520,8 +463,3 @@ class RangeReader:
         else:
             self._wanted = replace(wanted, until=max(at, begin))
         self._assign_at(at)
-
-
-def _pass_on_unless_retriable(error: KafkaError) -> None:
-    if error.fatal or not error.retriable:
-        raise error

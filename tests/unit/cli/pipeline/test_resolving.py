@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli.pipeline import app, resolving
+from odradek.cli.pipeline.lock import locked
 from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, TaskPart
 
 PARTS = (TaskPart(0, "odradek-q-sink-0", 3, True), TaskPart(2, "odradek-q-sink-2", 1, False))
@@ -65,6 +66,16 @@ def test_a_choice_is_asked_for_with_what_it_costs(checkpoint: Path, called: list
     assert found["parts"][1]["committed"] is False
     result = run(str(checkpoint), *there, "--accept-loss", "--repeat")
     assert result.exit_code == 2
+
+
+def test_a_checkpoint_in_use_is_refused(checkpoint: Path, called: list[Any]) -> None:
+    there = ["--bootstrap-server", "h:1"]
+    with locked([str(checkpoint)]):
+        result = run(str(checkpoint), "--accept-loss", *there)
+    assert result.exit_code == 1
+    assert "another process is running a query with the checkpoint" in result.output
+    assert called == []
+    assert run(str(checkpoint), "--accept-loss", *there).exit_code == 0
 
 
 def test_a_pipeline_has_the_options_of_its_sink(

@@ -206,7 +206,7 @@ def test_problems_of_formats_have_their_lines(
         ("storage: state", "storage:", "2: the SPEC: storage is empty"),
         ("trigger: 2s", "trigger: soon", "3: trigger: expected availableNow or an interval such"),
         ("sources:", "suorces:", "9: the SPEC: unknown key suorces; did you mean sources?"),
-        ("${PASSWORD}", "${PASWORD}", "8: environment variable PASWORD isn't set"),
+        ("${PASSWORD}", "${PASWORD}", "8:20: environment variable PASWORD isn't set"),
         ("sasl.password", "sasl.pasword", "8: source flights: in the options kafka.*: "),
         ("subscribe: flights", "subscribed: x", "11: source flights: unknown option"),
         ("startingOffsets: earliest", "startingOffsets: '{'", "11: source flights: option sta"),
@@ -364,3 +364,55 @@ def test_two_sinks_have_two_checkpoints(tmp_path: Path) -> None:
     assert "sink first" in found[0]
     assert "sink third" in found[1]
     assert "sink files" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("${SET}", "value"),
+        ("${EMPTY}", ""),
+        ("${EMPTY:-d}", "d"),
+        ("${UNSET:-d}", "d"),
+        ("${SET:-d}", "value"),
+        ("${UNSET:-}", ""),
+        ("${RE:-orders-[0-9]{2}}", "orders-[0-9]{2}"),
+        ("${RE:-([a-z]{1,2}|x{3})+}/{y}", "([a-z]{1,2}|x{3})+/{y}"),
+        ("a${UNSET:-b${SET}c${UNSET:-{d}}}e", "abvaluec{d}e"),
+        ("$${SET} $${UNSET:-$${x}}", "${SET} ${UNSET:-${x}}"),
+        ("${UNSET:-$${SET}}", "${SET}"),
+        ("$.a[0]{x} $ {SET} }{ $SET", "$.a[0]{x} $ {SET} }{ $SET"),
+        ("${HOSTILE}", "${SET}}{"),
+    ],
+)
+def test_variables(tmp_path: Path, given: str, expected: str) -> None:
+    path = tmp_path / "spec.yml"
+    path.write_text(f"a: '{given}'\n")
+    values = {"SET": "value", "EMPTY": "", "HOSTILE": "${SET}}{"}
+    root = read(path, values).root.value
+    assert isinstance(root, dict)
+    assert root["a"].value == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("storage: x/${my-dir}", "1:12: '${my-dir}' isn't a variable: write ${NAME} or"),
+        ("storage: ${X-d}", "1:10: '${X-d}' isn't a variable"),
+        ("storage: ${}", "1:10: '${}' isn't a variable"),
+        ("storage: ${2x}", "1:10: '${2x}' isn't a variable"),
+        ("storage: ${X:?why}", "1:10: '${X:?why}' isn't a variable"),
+        ("storage: ${KAFKA", "1:10: the closing brace of a variable is missing"),
+        ("storage: $${a} ${KAFKA:-{x}", "1:16: the closing brace of a variable is missing"),
+        ("storage: ${A:-b${C:-d}", "1:10: the closing brace of a variable is missing"),
+        ("a: 1\nstorage: 'it''s ${NONE}'", "2:17: environment variable NONE isn't set"),
+        ("storage: |\n  a\n    b ${NONE}", "3:7: environment variable NONE isn't set"),
+        ("storage: >\n  a\n  b ${NONE}", "3:5: environment variable NONE isn't set"),
+        ('storage: "\\x24{NONE}"', "1: environment variable NONE isn't set"),
+        (f"storage: {'${A:-' * 51}{'}' * 51}", "1:260: variables are nested more than 50"),
+    ],
+)
+def test_problems_of_variables_have_lines_and_columns(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    found = problems(tmp_path, text + "\n")
+    assert any(line.startswith(expected) for line in found), found

@@ -1,0 +1,229 @@
+"""Look at the logs that a query reads, and judge whether records of them are lost (R-ID-6).
+
+In: the query's offset. Out: the ends of the logs with the leaders' epochs, where logs diverge from
+positions, and whether a loss is believed. No leader of an older epoch judges a position; a loss
+that an outdated broker may report must last for a while, and a second broker must confirm it. Must
+not: move a position, or decide what happens after a loss.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.api.log_ends import KnownEpoch, LogEnds
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.agreement import DisagreementError, check_agreement
+from odradek.spark.driver.contact import Contact
+from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.offsets import Positions, StreamOffset
+from odradek.spark.driver.planning import TopicsSnapshot
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+
+logger = logging.getLogger("odradek.spark")
+
+MEMORY_S = 0.1
+"""How long an answer about ends is used: Spark asks about 50 times a second when idle."""
+
+UNKNOWN: KnownEpoch = (-1, None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnds:
+    """Partitions and their log ends at one time."""
+
+    topics: TopicsSnapshot
+    ends: Positions
+    epochs: Positions
+    """Epochs of the leaders that returned the ends; -1 from brokers that don't tell."""
+
+
+class LogView:
+    """The logs of one query as the driver last saw them; used by one thread."""
+
+    def __init__(
+        self, options: SourceOptions, contact: Contact, discovery: Discovery, clock: Clock
+    ) -> None:
+        self._options, self._contact, self._discovery = options, contact, discovery
+        self._clock = clock
+        self.last: PartitionEnds | None = None
+        """Result of the last look; None after an error."""
+        self._at = 0.0
+        self.known: StreamOffset | None = None
+        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-6)."""
+        self._newer: dict[TopicPartition, KnownEpoch] = {}
+        """Newer leader epochs that other brokers reported when one seemed to have lost records."""
+        self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
+        """Positions with their epochs that the log of a newer leader epoch is known to have."""
+        self._waiting: dict[TopicPartition, int] = {}
+        """Positions in open transactions, for one warning each (`read_committed`)."""
+
+    def forget(self) -> None:
+        """Request topics and ends again at the next look."""
+        self._discovery.forget()
+        self.last = None
+
+    def is_believed(
+        self,
+        doubtful: Collection[TopicPartition],
+        doubt: Doubt,
+        topics: TopicsSnapshot,
+        until: float | None,
+    ) -> bool:
+        """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-6).
+
+        If not, the next look asks the cluster again, after a pause.
+        """
+        if not doubtful:
+            return True
+        if doubt.settled():
+            epochs = dict.fromkeys(topics.partitions, -1)
+            if self.last is not None:
+                epochs |= self.last.epochs
+            try:
+                self._contact.ask(
+                    "asking other brokers about a loss",
+                    lambda client, timeout: check_agreement(
+                        client, doubtful, topics.topic_ids, epochs, timeout
+                    ),
+                    until,
+                )
+            except DisagreementError as other:
+                self._newer |= {
+                    tp: (epoch, topics.topic_ids.get(tp.topic)) for tp, epoch in other.newer.items()
+                }
+            else:
+                return True
+        self.forget()
+        self._contact.pause()
+        return False
+
+    def recent(self, until: float | None, *, idle: bool) -> PartitionEnds:
+        """Answer from memory while it is young; an idle caller waits until it isn't."""
+        age = self._clock.now() - self._at
+        if self.last is not None and age < MEMORY_S:
+            if not idle:
+                return self.last
+            self._clock.pause(MEMORY_S - age)
+        return self.look(until)
+
+    def look(self, until: float | None) -> PartitionEnds:
+        """Return the current ends of the logs; each leader is asked once."""
+
+        def ends(client: Consumer, timeout: float) -> PartitionEnds:
+            topics = self._discovery.topics(until)  # here: it is asked again after an error
+            calls = LogEnds(client)
+            left = min(timeout, self._contact.timeout(until))
+            known = self._known_epochs(topics)
+            found = calls.ends(known, left)
+            offsets = {tp: at.offset for tp, at in found.items()}
+            offsets |= self._in_transactions(calls, known, offsets, left)
+            is_new = self.known is not None and offsets != self.known.positions
+            if is_new and calls.fetches_by_name(left):  # the ends may be a recreated topic's
+                self._discovery.forget()
+                if self._discovery.topics(until) != topics:
+                    raise KafkaTimeoutError("the topics changed while end offsets were looked up")
+            return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
+
+        view = self._contact.ask("looking up end offsets", ends, until)
+        self.last, self._at = view, self._clock.now()
+        return view
+
+    def _in_transactions(
+        self,
+        calls: LogEnds,
+        known: Mapping[TopicPartition, KnownEpoch],
+        ends: Positions,
+        timeout: float,
+    ) -> dict[TopicPartition, int]:
+        """Return positions after last stable offsets, at most the ends of the logs.
+
+        A run without `read_committed` may have read an open transaction, or the user named an
+        offset in it: nothing is lost.
+        """
+        if self.known is not None:
+            positions = dict(self.known.positions)
+        else:
+            named = self._options.starting.offsets, self._options.ending.offsets
+            positions = {tp: max(at.get(tp, -1) for at in named) for tp in ends}
+        after = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
+        if not (after and calls.reads_committed):
+            return {}
+        logs = calls.ends({tp: known[tp] for tp in after}, timeout, stable=False)
+        found = {tp: min(at, logs[tp].offset) for tp, at in after.items()}
+        for tp, at in found.items():
+            if at == after[tp] and self._waiting.get(tp) != at:
+                logger.warning(
+                    "%s: offset %d is after the last stable offset %d; the query continues when "
+                    "the open transaction ends (kafka.isolation.level is read_committed)",
+                    *(tp, at, ends[tp]),
+                )
+        self._waiting = found
+        return found
+
+    def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
+        """Return each partition with the leader epoch of the query's position, -1 if unknown."""
+        known, found = self.known, dict.fromkeys(topics.partitions, UNKNOWN)
+        if known is not None and is_from(known, topics):
+            found |= {
+                tp: (epoch, known.topic_ids.get(tp.topic))
+                for tp, epoch in known.epochs.items()
+                if tp in found
+            }
+        for tp, newer in self._newer.items():
+            if tp in found and newer[0] > found[tp][0]:
+                found[tp] = newer
+        return found
+
+    def diverged(
+        self, start: StreamOffset, view: PartitionEnds, until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Return the positions that logs no longer have, with the offsets where the logs diverge.
+
+        Only leaders of newer epochs than a position's are asked, once for each position (KIP-320).
+        The ends were looked up before: a later election is noticed by the tasks.
+        """
+        if not is_from(start, view.topics):
+            return {}
+        wanted: dict[TopicPartition, int] = {}
+        places: dict[TopicPartition, tuple[int, int, int]] = {}
+        for tp, epoch in start.epochs.items():
+            now = view.topics.topic_ids.get(tp.topic)
+            same = start.topic_ids.get(tp.topic, now) == now
+            place = start.positions[tp], epoch, view.epochs.get(tp, -1)
+            if same and epoch < place[2] and self._in_log.get(tp) != place:
+                wanted[tp], places[tp] = epoch, place
+        if not wanted:
+            return {}
+        found = self._contact.ask(
+            "checking for truncated logs",
+            lambda client, timeout: LogEnds(client).epoch_ends(wanted, timeout),
+            until,
+        )
+        lost = {tp: at.offset for tp, at in found.items() if 0 <= at.offset < start.positions[tp]}
+        self._in_log |= {tp: place for tp, place in places.items() if tp not in lost}
+        return lost
+
+    def beginnings(
+        self, partitions: Collection[TopicPartition], until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Return where the logs begin."""
+        if not partitions:
+            return {}
+        return self._contact.ask(
+            "looking up beginning offsets",
+            lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
+            until,
+        )
+
+
+def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
+    """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
+    return offset.cluster in (None, topics.cluster)
