@@ -204,7 +204,7 @@ class Process:
 
 
 def main() -> None:
-    """Fill the cache with the kernels that the fuzzer's tests run, or say why that can't be done."""
+    """Fill the cache with the fuzzer's kernels, or say why that can't be done."""
     with tempfile.TemporaryDirectory() as folder:
         made = build(Path(folder))
     sys.stdout.write(f"{made if isinstance(made, str) else 'built'}\n")
