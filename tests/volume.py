@@ -40,9 +40,9 @@ def some(cases: Iterable[A], count: int) -> list[A]:
     return [found[n * len(found) // count] for n in range(count)]
 
 
-def third(cases: Iterable[A], of: str) -> list[A]:
-    """Return a third of the cases, another one for another text; all of them in a whole run."""
-    return list(cases) if WHOLE else list(cases)[crc32(of.encode()) % 3 :: 3]
+def third(cases: Iterable[A], of: str, every: int = 3) -> list[A]:
+    """Return each third case (or each `every`-th), others for another text; all in a whole run."""
+    return list(cases) if WHOLE else list(cases)[crc32(of.encode()) % every :: every]
 
 
 def pairs(longer: Iterable[A], shorter: Iterable[B]) -> list[tuple[A, B]]:

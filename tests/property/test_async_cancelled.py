@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.test_admin_async import CALLS
-from tests.volume import PART
+from tests.volume import PART, some
 
 from odradek import (
     AsyncAdmin,
@@ -38,7 +38,7 @@ RECORDS = 60
 PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
-EACH, TWICE_EACH = min(PART, 11), 4 * min(PART, 9)
+EACH, TWICE_EACH = PART, 4 * min(PART, 18)
 """Every so manieth point is tried."""
 
 
@@ -620,7 +620,7 @@ def test_every_coroutine_of_the_facades_has_a_case() -> None:
     assert {n for n in names - OTHER_QUESTIONS if f".{n}(" not in text} == set()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES if PART == 1 else [*CASES][1::2])
 def test_cancelled_at_each_point(name: str) -> None:
     assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH))) > 2
 
@@ -643,5 +643,5 @@ def test_cancelled_while_brokers_restart(name: str) -> None:
 
 @pytest.mark.parametrize("name", TWICE)
 def test_cancelled_again_while_it_tidies_up(name: str) -> None:
-    for later in (1, 2, 5, 12):
+    for later in some((1, 2, 5, 12), 2):
         sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, TWICE_EACH)))

@@ -67,7 +67,7 @@ def check_untouched(foreign: SimulatedCluster, when: str) -> None:
 def test_no_record_goes_to_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
-    for seed in range(part(25, 6)):
+    for seed in range(part(25, 3)):
         world, cluster = clusters(seed, versions)
         producer = client(world, Producer, cluster, linger_ms=0)
         for n in range(6):
@@ -90,7 +90,7 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
     versions: dict[int, tuple[int, int]],
 ) -> None:
     """The snapshot names it, but by the first record it is another cluster's."""
-    for seed in range(part(25, 6)):
+    for seed in range(part(25, 3)):
         world, cluster = clusters(seed, versions)
         producer = client(world, Producer, cluster, linger_ms=0)
         producer.partitions_for("t", timeout=5)
@@ -111,7 +111,7 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
 def test_no_record_comes_from_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
-    for seed in range(part(25, 6)):
+    for seed in range(part(25, 3)):
         world, cluster = clusters(seed, versions)
         consumer = client(world, Consumer, cluster, auto_offset_reset="earliest")
         consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])

@@ -99,7 +99,7 @@ def reach_in_words(admin: Admin) -> list[str]:
     return [*trouble(found, admin.explain()), *(str(a.error) for a in found.addresses)]
 
 
-@pytest.mark.parametrize("seed", some(range(24), 6))
+@pytest.mark.parametrize("seed", some(range(24), 3))
 def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
     seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.property.interrupting import At, Interruption, places
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
-from tests.volume import pairs
+from tests.volume import WHOLE, pairs
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -28,14 +28,14 @@ from odradek.common.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
-MOST = 30
+MOST = 30 if WHOLE else 12
 FINAL = {HandOver.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
 """What is stored when records are the caller's: from there to its own code nothing is called."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__
     for name in ("_sort", "_put_aside", "_let_go", "_count", "_drop", "drop", "head")
 )
-SORTED_BY, FEW = 250, 12
+SORTED_BY, FEW = 250, 12 if WHOLE else 5
 groups = count()
 
 

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from tests.property.interrupting import OURS, At, Interruption, places
 from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
-from tests.volume import pairs
+from tests.volume import WHOLE, pairs
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 
 TP = TopicPartition("t", 0)
-MOST = 40
+MOST = 40 if WHOLE else 16
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_close_again_closes(servers: str, kind: str) -> None:
     total = length(used(kind, servers).close)
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough
-    for number in places(total, 20, seed=3):
+    for number in places(total, MOST // 2, seed=3):
         client = used(kind, servers)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)

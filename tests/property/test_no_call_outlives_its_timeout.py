@@ -179,7 +179,7 @@ BEFORE = {True: "connected before", False: "never connected"}
 CASES = [
     pytest.param(owner, name, fault, warm, id=f"{owner.__name__}-{name}-{fault}-{BEFORE[warm]}")
     for owner, name in CALLS
-    for fault, warm in third(product(FAULTS, BEFORE), f"{owner.__name__}.{name}")
+    for fault, warm in third(product(FAULTS, BEFORE), f"{owner.__name__}.{name}", 5)
 ]
 
 

@@ -76,7 +76,7 @@ async def group_through_trouble(program: Program) -> None:
     world.after(9.0, cluster.move)
     await of(consumer.subscribe(["t"]))
     sent = 0
-    while world.now < 25:
+    while world.now < 16:
         for _ in range(3):
             future = await of(producer.send("t", b"%d" % sent, key=b"%d" % sent))
             sent += 1

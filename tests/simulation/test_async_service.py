@@ -14,7 +14,7 @@ from tests.volume import some
 from odradek import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
 from odradek.testing import KafkaSimulation
 
-LIVES = 40.0
+LIVES = 25.0
 """Seconds that the trouble and the time after it take."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_async_same_trace import PROGRAMS, Program
 from tests.simulation.test_explore import tell
-from tests.volume import part, some
+from tests.volume import WHOLE, pairs, some
 
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
@@ -30,7 +30,7 @@ from odradek.simulation.runs.schedule import Schedule
 from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHost
 
 COSTLY = ("groups", "read-process-write")
-SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", part(100)))
+SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", 100 if WHOLE else 2))
 """Schedules of each family; more find more."""
 
 
@@ -63,18 +63,18 @@ def compare(schedule: Schedule) -> int:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_schedules_leave_the_trace_of_the_simulated_host(family: Family) -> None:
-    seeds = SEEDS // 4 if family in COSTLY else SEEDS
+    seeds = max(1, SEEDS // 4) if family in COSTLY else SEEDS
     lines = [compare(random_schedule(seed, family=family)) for seed in range(seeds)]
     assert sum(lines) > 20 * seeds
 
 
+@pytest.mark.long
 def test_so_do_long_schedules() -> None:
     for seed in range(max(1, SEEDS // 10)):
         assert compare(random_schedule(seed, short=False)) > 50
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize(("program", "awaited"), pairs(PROGRAMS, [True, False]))
 def test_programs_leave_it_over_both_facades(
     program: Callable[[Program], Coroutine[Any, Any, None]], awaited: bool
 ) -> None:
@@ -89,7 +89,7 @@ def test_programs_leave_it_over_both_facades(
 
 @pytest.mark.parametrize("family", [None, *(f for f in FAMILIES if f in ("misled", *COSTLY))])
 def test_a_moody_kernel_breaks_no_rule(family: Family | None) -> None:
-    seeds = SEEDS // 4 if family in COSTLY else 2 * SEEDS
+    seeds = max(1, SEEDS // 4) if family in COSTLY else 2 * SEEDS
     for outcome in explore(range(seeds), family=family, hosts=MoodyAsyncioHost):
         assert outcome.ok, tell(outcome, short=True)
 

@@ -46,8 +46,8 @@ def test_what_the_caller_commits_of_what_is_in_hand_stays(way: str, subscribes: 
     records = a.poll(1.0, 4)
     WAYS[way](a, records)
     seen = set()
-    for _ in range(40):
-        scene.world.advance(0.1)
+    for _ in range(16):
+        scene.world.advance(0.25)
         seen.add(scene.committed()[0])
     assert seen == {8}
     assert len(a.poll(1.0, 4)) == 4

@@ -20,9 +20,9 @@ from odradek.cli.demo.simulated_loop import SimulatedLoop
 from odradek.record import BatchHeader
 from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 
-ROWS = 600
-MOVED = 10.0
-"""The middle of 20 seconds; the clients' first metadata takes some milliseconds more."""
+ROWS = 300
+MOVED = 6.0
+"""The middle of 12 seconds; the clients' first metadata takes some milliseconds more."""
 
 
 MADE = pytest.mark.parametrize("made", [Simulated, SimulatedLoop])

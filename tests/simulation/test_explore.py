@@ -44,7 +44,7 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.trace import assert_same
 
 MODES: tuple[Mode, ...] = ("messages", "bytes")
-SHORT, LONG, PARTS = part(4_000), part(64, 4), 8 if WHOLE else 4
+SHORT, LONG, PARTS = (4_000, 64, 8) if WHOLE else (60, 2, 2)
 LATE, CHUNKS = (1600, 4) if WHOLE else (33, 1)
 REGRESSIONS = Path(__file__).parent / "schedules"
 
@@ -143,10 +143,10 @@ def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
     assert {s.mode for s in found} == {"bytes", "messages"}
 
 
-@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("short", some([True, False], 1))
 def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
     compared = 0
-    for seed in range(0, part(6_400), 40) if short else range(0, part(320, 10), 10):
+    for seed in range(0, part(6_400), 40) if short else range(0, part(320), 10):
         schedule = random_schedule(seed, short=short)
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
             continue  # only bytes have a size
@@ -162,7 +162,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
-    for seed in some(range(0, 200, 20), 2):
+    for seed in some(range(0, 200, 20), 1):
         schedule = random_schedule(seed, family=family)
         assert schedule == from_json(schedule.to_json())
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
@@ -176,7 +176,9 @@ def test_a_consumer_that_has_hundreds_of_polls_at_hand_needs_no_deep_stack() -> 
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 300)
     try:
-        assert run_schedule(random_schedule(20, short=False)).ok
+        schedule = random_schedule(20, short=False)
+        clients = tuple(c for c in schedule.clients if c.name in ("producer-5", "consumer-4"))
+        assert run_schedule(replace(schedule, clients=clients, faults=())).ok
     finally:
         sys.setrecursionlimit(before)
 

@@ -14,14 +14,16 @@ from odradek.simulation.measurements.fleet_figures import bare, by_chance, figur
 from odradek.simulation.measurements.fleet_slices import FleetPlan, sample
 from odradek.simulation.measurements.strategies import JavaBackoff, LiteralBackoff
 
+CLIENTS = 100 if WHOLE else 50
+
 
 @pytest.mark.parametrize("brokers", some([3, 1], 1))
 def test_what_ships_meets_every_goal(brokers: int) -> None:
-    found = figures(run(100, brokers, 40.0, "odradek", 1))
+    found = figures(run(CLIENTS, brokers, 40.0, "odradek", 1))
     assert found["missed"] == []
     assert found["first_second"]["tries_max"] <= 4
     assert 0.8 <= found["cap"]["dials_per_client_and_s"] <= 1.1
-    assert found["return"]["back"] == 100
+    assert found["return"]["back"] == CLIENTS
     assert found["return"]["back_max_s"] < 2.0
 
 

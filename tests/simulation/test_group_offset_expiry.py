@@ -121,7 +121,7 @@ def test_a_program_that_commits_by_itself_renews_its_commits_itself() -> None:
 @PROTOCOLS
 def test_commits_of_all_positions_renew_idle_partitions(protocol: str) -> None:
     scene = expiring(protocol)
-    a = scene.subscribed(enable_auto_commit=False)
+    a = scene.subscribed(enable_auto_commit=False, **QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     for _ in range(3):
@@ -147,6 +147,7 @@ def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "fetch.max.wait.ms": QUIET["fetch_max_wait_ms"],
         }
         shards = simulation.cluster.groups.shards
         done: list[int] = []

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 import pytest
-from tests.volume import part
+from tests.volume import WHOLE
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.clients.consumer.group.auto_commit import AutoCommit
@@ -24,8 +24,8 @@ from odradek.simulation.runs.group_runs import GroupRun
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 
-SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", part(800)))
-CHUNKS = 10
+SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", 800 if WHOLE else 16))
+CHUNKS = 10 if WHOLE else 4
 STAY = 0.6
 """Seconds between two records of a partition that stays, where one is written each 0.1 s."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.scene import Stage
+from tests.volume import pairs
 
 from odradek.api.consumer import Consumer
 from odradek.common.errors import CorruptRecordError
@@ -71,6 +72,14 @@ def torn(base: int) -> bytes:
     return good[:-1] + bytes([good[-1] ^ 1])
 
 
+HOSTILE: dict[str, tuple[Callable[[int], bytes], set[int], str]] = {
+    "headers": (MANY, {12}, "8400000 headers"),
+    "bomb": (bomb, {10, 11, 12, 13, 14}, "max.decompression.ratio"),
+    "torn": (torn, {10, 11, 12, 13, 14}, "its checksum is wrong"),
+}
+"""By name: a hostile batch, the offsets that are left out, and the reason."""
+
+
 def offsets(client: Consumer, how: str) -> Iterator[int]:
     """Read until nothing comes any more."""
     if how == "records":
@@ -104,23 +113,11 @@ def test_a_record_beyond_a_limit_is_named_and_passed_by_a_seek(how: str) -> None
     assert list(offsets(client, how)) == list(range(13, 20))
 
 
-@pytest.mark.parametrize("how", ["poll", "records", "arrow"])
-@pytest.mark.parametrize(
-    ("hostile", "left_out", "reason"),
-    [
-        (MANY, {12}, "8400000 headers"),
-        (bomb, {10, 11, 12, 13, 14}, "max.decompression.ratio"),
-        (torn, {10, 11, 12, 13, 14}, "its checksum is wrong"),
-    ],
-    ids=["headers", "bomb", "torn"],
-)
+@pytest.mark.parametrize(("lies", "how"), pairs(HOSTILE, ["poll", "records", "arrow"]))
 def test_what_is_left_out_on_request_is_told_once(
-    hostile: Callable[[int], bytes],
-    left_out: set[int],
-    reason: str,
-    how: str,
-    caplog: pytest.LogCaptureFixture,
+    lies: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    hostile, left_out, reason = HOSTILE[lies]
     client = reader_of(hostile, **{"on.corrupt.record": "skip"})
     events: list[Event] = []
     client._engine.events.listen(events.append)

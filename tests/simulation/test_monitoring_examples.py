@@ -26,6 +26,8 @@ from odradek.testing import KafkaSimulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
 SCRAPE = 5.0
+QUIET = 5000
+"""Milliseconds that a fetch waits: few fetches."""
 
 
 class Scrapes:
@@ -54,7 +56,9 @@ class MonitoredService(Scene):
         self.writes = self.reads = True
         self.scrapes = Scrapes()
         self.producer_ = self.producer(client_id="orders", delivery_timeout_ms=600_000)
-        self.consumer_ = self.consumer(client_id="billing", group_id="bills")
+        self.consumer_ = self.consumer(
+            client_id="billing", group_id="bills", fetch_max_wait_ms=QUIET
+        )
         self.consumer_.subscribe(["t"])
 
     def live(self, length: float) -> None:
@@ -86,7 +90,8 @@ def scraped_workers(work: Callable[[ConsumerRecord], Awaitable[object]], length:
     scrapes = Scrapes()
 
     async def live(servers: dict[str, Any]) -> None:
-        group = {"group.id": "mails", "client.id": "mailing", "enable.auto.commit": False}
+        group: dict[str, Any] = {"group.id": "mails", "client.id": "mailing"}
+        group |= {"enable.auto.commit": False, "fetch.max.wait.ms": QUIET}
         async with AsyncConsumer({**servers, **group}) as consumer, AsyncProducer(servers) as sends:
             options: dict[str, Any] = {"producer": sends, "dead_letter_topic": "dead"}
             workers = AsyncWorkers(consumer, work, max_attempts=3, **options)
@@ -160,10 +165,10 @@ def test_a_move_is_seen_and_is_over(service: MonitoredService) -> None:
 
 
 def test_a_group_that_reads_no_more_is_late(service: MonitoredService) -> None:
-    service.live(60.0)
+    service.live(30.0)
     service.reads = False
     service.consumer_.close(5.0)
-    service.live(400.0)
+    service.live(340.0)
     late = service.scrapes.series["kafka_consumergroup_lag_seconds"]
     newest = {dict(labels)["topic"]: values[-1] for labels, values in late.items()}
     assert newest["t"] > 300.0  # KafkaGroupIsLate
@@ -180,27 +185,27 @@ def test_what_the_exporter_cannot_see_is_said(service: MonitoredService) -> None
 
 
 def test_workers_that_are_well_have_no_dead_letters() -> None:
-    scrapes = scraped_workers(brief, 200.0)
+    scrapes = scraped_workers(brief, 100.0)
     assert scrapes.values("odradek_work_dead_letter_total")[-1] == 0
     assert max(scrapes.values("odradek_work_oldest_seconds")) < SCRAPE
-    assert scrapes.values("odradek_work_finished_total")[-1] == pytest.approx(200, rel=0.05)
+    assert scrapes.values("odradek_work_finished_total")[-1] == pytest.approx(100, rel=0.05)
 
 
 def test_dead_letters_are_counted() -> None:
     async def work(record: ConsumerRecord) -> None:
-        if record.value == b"100":  # at 100 s
+        if record.value == b"50":  # at 50 s
             raise ValueError("no")
 
-    values = scraped_workers(work, 120.0).values("odradek_work_dead_letter_total")
-    assert (values[18], values[21]) == (0, 1)
+    values = scraped_workers(work, 65.0).values("odradek_work_dead_letter_total")
+    assert (values[8], values[11]) == (0, 1)
 
 
 def test_a_record_that_never_ends_grows_old() -> None:
     async def work(record: ConsumerRecord) -> None:
-        await asyncio.sleep(1e6 if record.value == b"100" else 0.01)  # at 100 s
+        await asyncio.sleep(1e6 if record.value == b"25" else 0.01)  # at 25 s
 
-    values = scraped_workers(work, 500.0).values("odradek_work_oldest_seconds")
-    assert values[78] < 300.0 < values[82]  # KafkaWorkIsStuck, at 400 s
+    values = scraped_workers(work, 345.0).values("odradek_work_oldest_seconds")
+    assert values[63] < 300.0 < values[67]  # KafkaWorkIsStuck, at 325 s
 
 
 def test_all_that_an_alert_says_is_there() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.simulation.group_scene import MADE, PROTOCOLS, Scene
 from tests.simulation.scene import Stage
-from tests.volume import part
+from tests.volume import pairs, part, some
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, ConsumerRecord
@@ -85,7 +85,7 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("gone", [0.74, 1.48, 2.22, 4.0, 8.0])
+@pytest.mark.parametrize("gone", some([0.74, 1.48, 2.22, 4.0, 8.0], 3))
 def test_a_group_reads_all_of_a_topic_that_was_recreated_in_use(protocol: str, gone: float) -> None:
     """While the topic is missing, what was processed of it is committed: until now by its name, so
     that the group was at offset 20 of the new topic and never read its 6 records.
@@ -123,14 +123,13 @@ def in_background(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
         raise heard[0]
 
 
-COMMITS = pytest.mark.parametrize("commit", [last_record, by_hand, positions, in_background])
+COMMITS = [last_record, by_hand, positions, in_background]
 NOTICED = pytest.mark.parametrize("noticed", [False, True], ids=["unnoticed", "noticed"])
 
 
 @PROTOCOLS
 @NOTICED
-@COMMITS
-@pytest.mark.parametrize("count", [20, 100], ids=["shorter", "longer"])
+@pytest.mark.parametrize(("commit", "count"), pairs(COMMITS, [20, 100]))
 def test_a_commit_of_the_deleted_topic_is_refused(
     protocol: str,
     noticed: bool,
@@ -460,7 +459,7 @@ def test_a_copy_of_the_group_metadata_is_plain() -> None:
     assert repr(found) == repr(again)
 
 
-@pytest.mark.parametrize("seed", range(part(40, 3)))
+@pytest.mark.parametrize("seed", range(part(40, 2)))
 def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
     """Members commit what they were handed at any time, crash and are followed by others."""
     chance = random.Random(seed)

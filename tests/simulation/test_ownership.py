@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, Scene
+from tests.volume import third
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
@@ -28,11 +29,15 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
 
-KINDS = pytest.mark.parametrize(
-    "kind", ["classic", "cooperative", "consumer", "static", "static-consumer"]
-)
 SHORT = pytest.mark.parametrize("kind", ["classic", "cooperative", "consumer"])
 P = PARTITIONS[0]
+Test = Callable[..., None]
+
+
+def kinds(test: Test) -> Test:
+    """Mark a test: both protocols and one of the other kinds; in a whole run all kinds."""
+    others = third(["cooperative", "static", "static-consumer"], test.__name__)
+    return pytest.mark.parametrize("kind", ["classic", "consumer", *others])(test)
 
 
 def settings(kind: str, name: str) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def refusals(a: Consumer, record: ConsumerRecord) -> list[Callable[[], object]]:
     ]
 
 
-@KINDS
+@kinds
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
 def test_commit_after_a_rejoin_in_the_background_is_refused(kind: str, listens: bool) -> None:
     scene, a, records = rejoined(kind, listens=listens)
@@ -129,7 +134,7 @@ def test_commit_after_a_rejoin_in_the_background_is_refused(kind: str, listens: 
     assert scene.committed() == [10] * 4
 
 
-@KINDS
+@kinds
 def test_positions_of_a_lost_partition_stay_as_they_are(kind: str) -> None:
     """No retry of the old owner moves where the new ownership begins."""
     scene, a, _ = rejoined(kind, commits=7)
@@ -153,7 +158,7 @@ def test_positions_of_a_lost_partition_stay_as_they_are(kind: str) -> None:
     assert next(r.offset for r in a.poll(1.0) if r.partition == 0) == 1
 
 
-@KINDS
+@kinds
 def test_a_seek_before_the_loss_does_not_survive(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
@@ -166,7 +171,7 @@ def test_a_seek_before_the_loss_does_not_survive(kind: str) -> None:
     assert a.paused() == []
 
 
-@KINDS
+@kinds
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
 def test_who_was_told_commits_what_it_read_since(kind: str, listens: bool) -> None:
     scene, a, old = rejoined(kind, listens=listens, commits=7)
@@ -183,7 +188,7 @@ def test_who_was_told_commits_what_it_read_since(kind: str, listens: bool) -> No
     assert set(a.commit().values()) == {OffsetAndMetadata(10, "", 0)}
 
 
-@KINDS
+@kinds
 def test_an_empty_poll_tells_as_well(kind: str) -> None:
     scene, a, old = rejoined(kind, listens=False)
     assert a.poll(1.0) == []
@@ -196,7 +201,7 @@ def test_an_empty_poll_tells_as_well(kind: str) -> None:
     assert scene.committed() == [4, 10, 10, 10]
 
 
-@KINDS
+@kinds
 def test_callbacks_commit_for_the_ownership_that_they_tell_of(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.member("a", **settings(kind, "a"))
@@ -234,7 +239,7 @@ def test_callbacks_commit_for_the_ownership_that_they_tell_of(kind: str) -> None
     assert scene.committed() == [8, 10, 10, 10]
 
 
-@KINDS
+@kinds
 def test_only_on_assigned_is_missing(kind: str) -> None:
     """The end of the same poll announces what is owned now."""
     scene = scene_of(kind)
@@ -255,7 +260,7 @@ def test_only_on_assigned_is_missing(kind: str) -> None:
     assert scene.committed() == [9, 10, 10, 10]
 
 
-@KINDS
+@kinds
 def test_auto_commit_commits_nothing_of_what_was_lost(kind: str) -> None:
     scene, a, _ = rejoined(
         kind, commits=4, enable_auto_commit=True, auto_commit_interval_ms=600_000
@@ -413,7 +418,7 @@ def test_what_another_member_had_in_between_is_refused(kind: str) -> None:
     assert {found[p] for p in moved} == {8}
 
 
-@KINDS
+@kinds
 def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
@@ -475,7 +480,7 @@ def test_commit_without_arguments_tells_of_a_loss_until_something_is_announced(k
     assert set(a.commit().values()) == {OffsetAndMetadata(10, "", 0)}
 
 
-@KINDS
+@kinds
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
 def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
     kind: str, listens: bool
@@ -513,7 +518,7 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
     assert a.group_metadata().generation_id == member.generation
 
 
-@KINDS
+@kinds
 def test_a_revocation_waits_for_commits_that_were_asked_for(kind: str) -> None:
     """One goes after another, so most of them have not been sent when on_revoked ends."""
     scene = scene_of(kind)
@@ -540,7 +545,7 @@ def test_a_revocation_waits_for_commits_that_were_asked_for(kind: str) -> None:
     assert {r.topic_partition for r in again}.isdisjoint(ends)
 
 
-@KINDS
+@kinds
 def test_a_revocation_waits_no_longer_than_its_own_commits(kind: str) -> None:
     """Other members wait for the partitions."""
     scene = scene_of(kind)

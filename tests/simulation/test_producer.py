@@ -13,7 +13,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     NoBrokerAvailableError,
 )
-from odradek.common.errors.kafka import TopicAuthorizationError
+from odradek.common.errors.kafka import InvalidTopicExceptionError, TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.simulation.brokers import disturbances
@@ -34,6 +34,14 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     known = {str(b.address) for b in cluster.brokers.values()}
     assert known | {cluster.bootstrap_servers} <= addresses
     assert all("refused" in a.error for a in caught.value.attempts)
+
+
+def test_a_name_that_cannot_be_sent_makes_warm_fail_and_nothing_else() -> None:
+    """It was in each metadata request from then on, all of which failed."""
+    _, _, producer = make(5)
+    with pytest.raises(InvalidTopicExceptionError):
+        producer.warm(["t", "\ud800"])
+    assert producer.send("t", b"0", partition=0).result(timeout=5).offset == 0
 
 
 def test_a_caller_whom_a_busy_machine_left_alone_says_what_is_known(

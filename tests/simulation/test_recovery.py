@@ -8,7 +8,7 @@ from tests.volume import part, some
 from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun, busiest, recover
 from odradek.simulation.measurements.recovery_figures import GOALS, figures, percentile
 
-RUNS = part(12, 4)
+RUNS = part(12, 2)
 TRANSIENT = [f for f in RecoveryFault if not f.total]
 
 
@@ -36,7 +36,7 @@ def test_an_outage_of_five_minutes_costs_few_dials() -> None:
 
 
 def test_by_javas_criterion_ten_black_holed_brokers_are_not_left_within_a_minute() -> None:
-    runs = [recover(10, RecoveryFault.BLACKHOLED, seed, strategy="java") for seed in range(4)]
+    runs = [recover(10, RecoveryFault.BLACKHOLED, seed, strategy="java") for seed in range(2)]
     assert figures(RecoveryFault.BLACKHOLED, runs)["contact"]["p99"] is None
 
 
@@ -47,7 +47,7 @@ def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
     assert found["never"] == 0
 
 
-@pytest.mark.parametrize("strategy", some(["odradek", "java", "constant", "kip580-literal"], 2))
+@pytest.mark.parametrize("strategy", some(["odradek", "constant", "java", "kip580-literal"], 2))
 def test_the_same_seed_gives_the_same_run(strategy: str) -> None:
     first, second = (recover(3, RecoveryFault.REFUSED, 7, strategy=strategy) for _ in range(2))
     assert first == second

@@ -19,7 +19,7 @@ from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.types import TopicPartition
 
-PARTITIONS = 10_000 if WHOLE else 1_000
+PARTITIONS = 10_000 if WHOLE else 400
 MOST_CALLS, MOST_BYTES = 500, 30
 """Calls of functions in `odradek.clients` for each partition in ten minutes (nearly all of them
 look, each auto.commit.interval.ms, whether an offset is due); bytes of a partition's renewal."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.simulation.test_spark_driver import Driver
+from tests.volume import pairs
 
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
@@ -297,8 +298,7 @@ def frozen(simulation: KafkaSimulation) -> Frozen:
 
 
 @pytest.mark.parametrize("old", [False, True])
-@pytest.mark.parametrize("fails", ["true", "false"])
-@pytest.mark.parametrize("poll_ms", ["120000", "512"])
+@pytest.mark.parametrize(("fails", "poll_ms"), pairs(["true", "false"], ["120000", "512"]))
 def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
     frozen: Frozen, caplog: Any, fails: str, poll_ms: str, old: bool
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, Scene
+from tests.volume import pairs
 
 from odradek.api.consumer import Consumer
 from odradek.common.errors.kafka import TopicAuthorizationError, UnknownServerError
@@ -18,6 +19,9 @@ from odradek.simulation.logs.topics import SimulatedTopic
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 BOTH = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+RETURNS = pytest.mark.parametrize(("strategy", "leads"), pairs(STRATEGIES, [True, False]))
+QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
+"""Of members that read nothing for long: few fetches."""
 
 
 def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
@@ -97,7 +101,7 @@ def test_a_group_that_cant_be_described_is_left_alone(fault: str) -> None:
     a = scene.subscribed("a", group_instance_id="a")
     settle(scene, [a], PARTITIONS)
     a.close()
-    again = scene.member("c", group_instance_id="a")
+    again = scene.member("c", group_instance_id="a", **QUIET)
     looks: list[str] = []
     scene.cluster.observers.append(
         lambda _, client, request: looks.append(request.body.API_NAME if request.body else "")
@@ -109,12 +113,11 @@ def test_a_group_that_cant_be_described_is_left_alone(fault: str) -> None:
     again.subscribe(["t"])
     until = scene.world.now + 600.0
     while scene.world.now < until:
-        again.poll(0.5)
+        again.poll(2.0)
     assert 0 < looks.count("DescribeGroups") <= {"late": 2, "refused": 16}[fault]
 
 
-@pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@RETURNS
 def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, leads: bool) -> None:
     scene = Scene()
     scene.cluster.create_topic("u", 2)
@@ -130,8 +133,7 @@ def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, l
     settle(scene, [again, made["b"]], BOTH)
 
 
-@pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@RETURNS
 def test_a_static_member_that_returns_for_fewer_topics_gives_up_the_others(
     strategy: str, leads: bool
 ) -> None:
@@ -150,8 +152,7 @@ def test_a_static_member_that_returns_for_fewer_topics_gives_up_the_others(
     assert {p.topic for p in again.assignment()} <= {"t"}
 
 
-@pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@RETURNS
 def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
     strategy: str, leads: bool
 ) -> None:
@@ -172,8 +173,7 @@ def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
     settle(scene, [again, made["b"]], BOTH)
 
 
-@pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@RETURNS
 def test_a_static_member_returns_for_a_topic_that_is_created_later(
     strategy: str, leads: bool
 ) -> None:
@@ -190,8 +190,8 @@ def test_a_static_member_returns_for_a_topic_that_is_created_later(
     settle(scene, [again, made["b"]], PARTITIONS)
     until = scene.world.now + 30.0
     while scene.world.now < until:
-        again.poll(0.2)
-        made["b"].poll(0.2)
+        again.poll(1.0)
+        made["b"].poll(1.0)
     scene.cluster.create_topic("u", 2)
     settle(scene, [again, made["b"]], BOTH)
 

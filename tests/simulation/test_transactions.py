@@ -41,7 +41,7 @@ from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", 480 if WHOLE else 10))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", 480 if WHOLE else 6))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 4 if WHOLE else 1
 """Tests that the seeds are spread over."""

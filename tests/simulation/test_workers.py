@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.volume import pairs, part
+from tests.volume import WHOLE, pairs, part
 
 from odradek import (
     ArgumentError,
@@ -33,7 +33,7 @@ from odradek.simulation.brokers.disturbances import max_message_bytes
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.testing import KafkaSimulation
 
-KEYS, LIVES = 12, 40.0
+KEYS, LIVES = 12, 40.0 if WHOLE else 25.0
 SETTINGS: dict[str, Any] = {
     "group.id": "g",
     "auto.offset.reset": "earliest",

@@ -308,8 +308,9 @@ def plain(value: Any) -> Any:
 
 
 def test_kio_has_every_message_but_the_listed() -> None:
+    """The others by the next test, where not the whole is tried: importing them takes its time."""
     missing = set()
-    for message, version in ALL:
+    for message, version in ALL if PART == 1 else set(ALL) - set(PAIRS):
         try:
             kio_class(message, version)
         except ImportError:
@@ -330,9 +331,9 @@ NEWEST = dict(PAIRS)
 MOST = [
     pytest.param(message, version, id=name)
     for at, ((message, version), name) in enumerate(zip(PAIRS, NAMES, strict=True))
-    if PART == 1 or at % 3 == 0 or version == NEWEST[message]
+    if PART == 1 or at % 18 == 0 or version == NEWEST[message]
 ]
-"""The newest version of each message and a third of the others; all of them in a whole run."""
+"""The newest version of each message and some of the others; all of them in a whole run."""
 
 
 @pytest.mark.parametrize(("message", "version"), MOST)
@@ -362,7 +363,7 @@ def test_both_write_the_same_bytes_and_read_each_other(
 
 FEWER = [
     pytest.param(message, version, id=name)
-    for (message, version), name in some(zip(PAIRS, NAMES, strict=True), len(PAIRS) // 3)
+    for (message, version), name in some(zip(PAIRS, NAMES, strict=True), len(PAIRS) // 12)
 ]
 
 

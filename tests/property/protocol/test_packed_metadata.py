@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.volume import WHOLE
 
 from odradek.common.errors import MalformedMessageError
 from odradek.protocol import packed_metadata
@@ -128,7 +129,7 @@ def test_lists_whose_lengths_take_two_bytes(nodes: int, count: int) -> None:
         both(b"".join(MetadataResponse(topics=[topic]).encode(12)), 12)
 
 
-@pytest.mark.parametrize("count", [127, 128, 999, 1001, 70_000])
+@pytest.mark.parametrize("count", [127, 128, 999, 1001, 70_000 if WHOLE else 17_000])
 def test_topics_of_any_size(count: int) -> None:
     for rows in (alike(count, 3, 1 << 25), alike(count, 3, 4), alike(count, -1, 4)):
         topic = MetadataResponseTopic(0, "t", bytes(16), False, rows)

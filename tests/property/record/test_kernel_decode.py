@@ -18,9 +18,9 @@ from tests.volume import WHOLE, part
 
 from odradek.record import reference
 
-CASES = part(88_000, least=6_000)
+CASES = part(88_000, least=2_000)
 ON_AND_ON = part(12_000)
-CHUNKS = 8 if WHOLE else 4
+CHUNKS = 8 if WHOLE else 2
 kernel = native("kernel")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ClientClosedError
+from odradek.common.topic_names import check_topic
 from odradek.common.types import Address
 from odradek.network.flow import START, Completion, Flow, Wait
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[None]:
     """Prepare topics; raise as `engine.topic` does, and at the deadline for a missing leader."""
     yield START
+    for name in names:
+        check_topic(name)
     engine.metadata.want(names)  # all at once
     leaders: set[int] = set()
     for name in names:
