@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.integration.test_readme import README, snippets
 from tests.integration.test_readme_console import console_lines
 from tests.time_limits import HANG_S
-from tests.volume import WHOLE
 
 import odradek
 import odradek.spark
@@ -55,6 +55,8 @@ def test_the_class_that_the_snippet_names_is_there() -> None:
     assert odradek.spark.KafkaDataSource.name() == "odradek"
 
 
+# What stops a pipeline is held by test_pipelines and integration/test_exit_statuses.
+@pytest.mark.long
 def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
     """From `export` to Ctrl-C, as printed but for addresses and places."""
     for name in ("orders", "large-orders"):
@@ -67,8 +69,7 @@ def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Pat
         )
         for words in ("export KAFKA=", "pipeline plan", "pipeline run")
     )
-    planned = [plan] if WHOLE else []  # `test_pipelines` plans in its own session
-    lines = "\n".join([export, "set -e", *planned, f"exec {run}"]).replace(
+    lines = "\n".join([export, "set -e", plan, f"exec {run}"]).replace(
         ".venv/bin", str(bin_folder)
     )
     with subprocess.Popen(
@@ -87,6 +88,6 @@ def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Pat
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=HANG_S)
     assert read == [b'{"cents": 2000}'], said
-    assert not WHOLE or "pipeline large-orders is valid and can start" in said, said
+    assert "pipeline large-orders is valid and can start" in said, said
     assert "stopped" in said, said
     assert process.returncode == 130

@@ -293,7 +293,7 @@ def delete_records(
             {"topic": t, "partition": p, "first": first, "before": last}
             for t, p, first, last in rows
         ]
-        table = ResultTable(("topic", "partition", "first offset", "would delete before"), rows)
+        table = ResultTable(("topic", "partition", "first offset", "new first offset"), rows)
         return Result({"dry_run": True, "would_delete": would}, [table], failed | refused)
     if offsets:
         run.confirm(f"delete records permanently: {words}")
