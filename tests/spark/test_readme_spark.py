@@ -69,9 +69,7 @@ def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Pat
         )
         for words in ("export KAFKA=", "pipeline plan", "pipeline run")
     )
-    lines = "\n".join([export, "set -e", plan, f"exec {run}"]).replace(
-        ".venv/bin", str(bin_folder)
-    )
+    lines = "\n".join([export, "set -e", plan, f"exec {run}"]).replace(".venv/bin", str(bin_folder))
     with subprocess.Popen(
         ["bash", "-c", lines],
         cwd=README.parent,
