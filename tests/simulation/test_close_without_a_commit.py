@@ -69,7 +69,7 @@ def test_the_credentials_are_refused(
     scene.disconnect()
     poll_until(a, AuthenticationError)
     getattr(a, ends)(timeout=2.0)
-    scene.world.run_until(scene.world.now + 3.0)  # unsubscribe() goes on in the background
+    scene.world.run_until(scene.world.now + 3.0)  # unsubscribe() continues in the background
     (text,) = warned(caplog)
     assert "4 records will be read again" in text
     (left,) = (r.getMessage() for r in caplog.records if "was not left" in r.getMessage())
