@@ -96,6 +96,12 @@ def test_a_missing_topic_is_named_within_thirty_seconds(
     assert clock.now() - begun < 30
 
 
+def test_a_missing_topic_s_error_suggests_one_that_is_there(tracker: Any, cluster: Any) -> None:
+    cluster.topics["orders"] = cluster.topics["t"]
+    with pytest.raises(MissingTopicError, match=r"servers \(did you mean orders\?\)$"):
+        following(tracker(subscribe="oders,t"), SENTINEL)
+
+
 def test_a_topic_that_shows_up_late_is_waited_for(tracker: Any, cluster: Any, clock: Any) -> None:
     topics, cluster.topics = cluster.topics, {}
     driver = tracker()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from odradek.clients.missing_topics import alike, like_it
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
@@ -463,7 +464,16 @@ class OffsetTracker:
             raise MissingTopicError(
                 f"cluster {topics.cluster} doesn't have {', '.join(names)} "
                 f"(UNKNOWN_TOPIC_OR_PARTITION): check option {option} and kafka.bootstrap.servers"
+                f"{like_it(self._similar(names))}"
             )
+
+    def _similar(self, names: Iterable[str]) -> Collection[str]:
+        """Return topics of the cluster that may be meant; a missing partition has none."""
+        there = self._contact.ask(
+            "listing topics", lambda client, timeout: client.list_topics(timeout=timeout), None
+        )
+        topics = [name for name in names if name in self._options.topics]
+        return dict.fromkeys(one for name in topics for one in alike(name, there))
 
     def _lose(self, sentences: list[str]) -> None:
         if sentences and self._options.fail_on_data_loss:

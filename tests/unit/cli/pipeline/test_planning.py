@@ -106,7 +106,11 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
             "subscribe: nemes",
             "p.yml:14: names: cluster main has no topic nemes",
         ),
-        ("Topic: copy", "Topic: cpy", "p.yml:19: far: cluster other has no topic cpy"),
+        (
+            "Topic: copy",
+            "Topic: cpy",
+            r"p.yml:19: far: cluster other has no topic cpy \(did you mean copy\?\)$",
+        ),
         (
             "options: {subscribe: names}",
             """options:
