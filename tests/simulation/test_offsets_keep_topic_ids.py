@@ -544,3 +544,32 @@ def test_the_group_is_asked_at_once_for_the_new_topic() -> None:
     began = scene.world.now
     while not member.poll(0.1):
         assert scene.world.now < began + 2
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_seek_that_means_the_deleted_topic_skips_no_record_of_the_new_one(noticed: bool) -> None:
+    scene = Recreated("classic")  # the other protocol assigns the new topic anew
+    scene.fill(20, "old")
+    a = scene.reader(noticed=noticed)
+    assert len(scene.poll_for(a, 5.0)) == 20
+    former = scene.topic_id()
+    scene.recreate(count=30, noticed=noticed)
+    if noticed:
+        with pytest.raises(TopicRecreatedError, match="seek to offset 5 of t-0: .*poll") as refused:
+            a.seek(TP, 5)
+        assert (refused.value.read_id, refused.value.current_id) == (former, scene.topic_id())
+    else:
+        a.seek(TP, 5)
+    assert [r.offset for r in scene.poll_for(a, 10.0)] == [*range(30)]
+    a.seek(TP, 12)  # now the caller has records of the new topic
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(12, 30)]
+
+
+def test_a_seek_to_the_beginning_of_a_recreated_topic_is_free() -> None:
+    scene = Recreated("classic")
+    scene.fill(20, "old")
+    a = scene.reader(noticed=True)
+    assert len(scene.poll_for(a, 5.0)) == 20
+    scene.recreate(count=30, noticed=True)
+    a.seek(TP, 0)
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(30)]

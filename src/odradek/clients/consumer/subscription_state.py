@@ -14,7 +14,7 @@ from odradek.clients.consumer.hand_over import HandOver
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState, Place
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
-from odradek.common.errors.topics import topic_id_text
+from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID
@@ -77,8 +77,9 @@ class SubscriptionState:
         """
         self.hand_over = HandOver()
         """Records on their way to the caller."""
-        self.untold: dict[PartitionState, None] = {}
-        """Partitions whose topic was replaced since the caller last asked for records."""
+        self.untold: dict[PartitionState, bool] = {}
+        """Partitions whose topic was replaced since the caller last asked for records, and whether
+        an error has told it so."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
         """The partitions that the group took away last: if the next assignment brings one of them
         back, the caller may still commit records of it."""
@@ -131,7 +132,7 @@ class SubscriptionState:
                 if before is not None:
                     state.succeed(before)
                     if before in self.untold:
-                        self.untold[state] = None
+                        self.untold[state] = self.untold[before]
                 state.assigned_as(topic_id := ids.get(partition, NO_ID))
                 self.identify(state, topic_id)
 
@@ -188,7 +189,8 @@ class SubscriptionState:
         under_way, kept = self.hand_over, dict[PartitionState, None]()
         taken = under_way.taken
         if self.untold:
-            self.untold = {s: None for s in self.untold if of is not None and s.partition not in of}
+            others = [] if of is None else [s for s in self.untold if s.partition not in of]
+            self.untold = {state: self.untold[state] for state in others}
         for state in self.in_hand:
             if of is not None and state.partition not in of:
                 kept[state] = None
@@ -271,12 +273,23 @@ class SubscriptionState:
         """Go to an offset; whether it is in the log shows at the next fetch.
 
         `epoch`: the leader epoch of the record before it, where that is known. Else it is right in
-        whatever log that is, at the same offset, too (KIP-320).
+        whatever log that is, at the same offset, too (KIP-320). If the topic was recreated since
+        the caller last asked for records, an offset that was not returned is one of the deleted
+        topic: the new one would be read without the records before it (R-ID-3).
         """
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
         state = self.announced(partition)
+        if self.untold.get(state) is False and state.outdated(offset):
+            raise TopicRecreatedError(
+                partition,
+                f"seek to offset {offset} of {partition}",
+                topic_id_text(state.former_id),
+                topic_id_text(state.topic_id),
+                outcome="The position is unchanged: continue with poll(), which reads the new "
+                "topic from its beginning; seek() is possible after that.",
+            )
         state.seek(offset, epoch)
         self.hand_over.forget(state)  # also where it is the same offset
 
@@ -323,7 +336,7 @@ class SubscriptionState:
         """Note the id of a partition's topic; return False if it is another topic than before."""
         if state.identify(topic_id):
             return True
-        self.untold[state] = None
+        self.untold[state] = False
         logger.warning(
             "topic %s was deleted and created again: its id is now %s, before it was %s",
             state.partition.topic,
@@ -345,7 +358,7 @@ class SubscriptionState:
 
         Without a policy the position stays until the caller is told.
         """
-        self.untold[state] = None
+        self.untold[state] = False
         if self._policy != NONE:
             self.policy_reset(state, EARLIEST)
 
@@ -385,6 +398,8 @@ class SubscriptionState:
             error = state.take_error()
             self.changes += 1
             if error is not None:
+                if state in self.untold:
+                    self.untold[state] = True
                 raise error
 
     def failed(self, of: Selection = None) -> PartitionState | None:

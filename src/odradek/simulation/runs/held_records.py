@@ -11,11 +11,13 @@ group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaError
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.runs.caller import pause
@@ -162,8 +164,9 @@ class HeldRecords:
         driver = self._driver
 
         def seek(partition: TopicPartition) -> None:
-            driver.consumer.seek(partition, first[partition])
-            driver.ledger.sought(driver, partition)
+            with suppress(TopicRecreatedError):  # the records are of the deleted topic
+                driver.consumer.seek(partition, first[partition])
+                driver.ledger.sought(driver, partition)
 
         self._each("seek()", seek, first)
 
