@@ -87,6 +87,8 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     assert held_up == [(11.0, 13.5), (20.0, None)]
 
 
+# Real clients publish in integration/test_event_topic.py, and tables come of events above.
+@pytest.mark.long
 def test_what_real_clients_publish_becomes_tables(
     spark: SparkSession,
     cluster: LocalCluster,
