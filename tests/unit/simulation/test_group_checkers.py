@@ -427,3 +427,86 @@ def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: Grou
     a.positions = {T0: 0, T1: 0}
     assert ledger.settled("t") == ""
     ledger.verify("t")
+
+
+def stored(ledger: GroupLedger, member: Member, offset: int, now: float) -> None:
+    """The coordinator takes and stores an offset of t-0 at this time."""
+    ledger.cluster.environment.time.run_until(now)
+    commits(ledger, member, offset)
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(offset, at=now))
+
+
+def expires(ledger: GroupLedger, now: float) -> None:
+    """The coordinator has no offset of t-0 from this time on."""
+    ledger.cluster.environment.time.run_until(now)
+    shard(ledger).replay(("offset", "g", "t", 0), None)
+
+
+def test_what_expires_with_the_applications_commits_is_read_and_committed_again(
+    ledger: GroupLedger,
+) -> None:
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
+    ledger.cluster.group_settings.offsets_retention = 900.0
+    ledger.assigned(a, [T0])
+    for offset in range(5):
+        ledger.record(a, T0, offset, b"v")
+    stored(ledger, a, 4, 1.0)
+    stored(ledger, a, 3, 1.0)
+    assert ledger.set_back == {T0: 4}
+    ledger.gone(a)
+    ledger.assigned(b, [T0])
+    expires(ledger, 1000.0)
+    ledger.record(b, T0, 0, b"v")
+    stored(ledger, b, 1, 1001.0)
+    ledger.look()
+    assert (ledger.again, ledger.set_back) == (0, {})
+    assert ledger.hits["committed offset that no client renews expired"] == 1
+    commits(ledger, a, 0)
+    with pytest.raises(Violation, match="was committed at 1 by b, and goes back to 0"):
+        ledger.look()
+
+
+@pytest.mark.parametrize("expired", [True, False])
+def test_with_latest_a_group_begins_at_the_end_only_if_its_offset_has_expired(
+    ledger: GroupLedger, expired: bool
+) -> None:
+    a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
+    ledger.latest, ledger.cluster.group_settings.offsets_retention = True, 900.0
+    shard(ledger).consumer("g", create=True).members["id-b"] = ConsumerMember("id-b")
+    ledger.assigned(a, [T0])
+    ledger.record(a, T0, 0, b"v")
+    stored(ledger, a, 1, 1.0)
+    ledger.gone(a)
+    ledger.assigned(b, [T0])
+    if expired:
+        expires(ledger, 1000.0)
+        ledger.record(b, T0, 9, b"w")
+        ledger.look()
+    else:
+        ledger.cluster.environment.time.run_until(1000.0)
+        with pytest.raises(Violation, match="gets t-0 at 9: 1 was never returned to a caller"):
+            ledger.record(b, T0, 9, b"w")
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_no_offset_expires_soon_after_an_auto_committing_owner(
+    ledger: GroupLedger, late: bool
+) -> None:
+    a = Member("a", ("id-a", 1), auto_commits=True)
+    ledger.cluster.group_settings.offsets_retention = 900.0
+    shard(ledger).consumer("g", create=True).members["id-a"] = ConsumerMember("id-a")
+    ledger.assigned(a, [T0])
+    ledger.record(a, T0, 0, b"v")
+    stored(ledger, a, 1, 1.0)
+    ledger.look()
+    ledger.gone(a)
+    expires(ledger, 1000.0 if late else 100.0)
+    b = Member("b", ("id-b", 2))
+    ledger.assigned(b, [T0])
+    ledger.record(b, T0, 0, b"v")
+    commits(ledger, b, 1)
+    if late:
+        ledger.look()
+    else:
+        with pytest.raises(Violation, match="committed offset of t-0 has expired 99 s after"):
+            ledger.look()

@@ -124,6 +124,8 @@ class GroupLedger:
     """How often clients have warned that records will be read again."""
     kept: dict[TopicPartition, float] = field(default_factory=dict)
     """When a member with auto-commit last owned a partition, as far as its coordinator knew."""
+    expired: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose committed offset has expired, without a member that had to renew it."""
     _known_lives: dict[str, str] = field(default_factory=dict)
 
     # Topics that are deleted and recreated
@@ -247,6 +249,7 @@ class GroupLedger:
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is None:
             raise self._wrong(member, f"gets {partition} at {offset}, which it doesn't have")
+        self._check_expiry(partition)
         place = self.place(partition, value)
         if place.topic != stint.life:
             self._check_next_life(member, stint, place)
@@ -267,7 +270,7 @@ class GroupLedger:
         stint.next_offset = offset + 1
         self.times[place, offset] += 1
         self.handed += 1
-        self.again += offset < end
+        self.again += offset < end and place not in self.expired
         self.ends[place] = max(end, offset + 1)
         self.values[place, offset] = value
 
@@ -359,6 +362,7 @@ class GroupLedger:
         for partition, committed in offsets.items() if group_id == self.group_id else ():
             if not self._of_this_life(partition, committed):
                 continue
+            self._check_expiry(partition)
             place = self.place(partition)
             self._check_read(place, committed.offset)
             before, last = self.taken.get(place, (0, None))
@@ -428,7 +432,7 @@ class GroupLedger:
         shard = self.shard()
         if shard is None:
             return
-        self._check_kept(shard)
+        self._check_kept()
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
                 continue  # its topic was deleted, and its offsets are about to be
@@ -440,28 +444,42 @@ class GroupLedger:
         if self.violations:
             raise self.violations[0]
 
-    def _check_kept(self, shard: GroupShard) -> None:
-        """Check that no committed offset expires while an auto-committing member owns it.
-
-        Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal.
-        """
-        retention = shard.settings.offsets_retention
-        if retention == math.inf:
+    def _check_kept(self) -> None:
+        """Check that no committed offset expires while an auto-committing member owns it."""
+        if self.cluster.group_settings.offsets_retention == math.inf:
             return
         for name, stints in self.stints.items():
             member = self.members[name]
             if member.auto_commits and self.is_member(member.identity[0]):
                 self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
-        stored = shard.committed(self.group_id).stable
-        for topic in self.cluster.topics:
-            life = self.life(topic)
-            for index in range(len(self.cluster.topics[topic].partitions)):
-                place, partition = TopicPartition(life, index), TopicPartition(topic, index)
-                gone = place in self.taken and partition not in stored
-                since = self.now - self.kept.get(place, -math.inf)
-                if gone and since < retention - RENEW_AFTER - RENEWED_WITHIN:
-                    text = f"{place} has expired {since:.0f} s after its last owner"
-                    self.violations.append(Violation(f"{self.now}: the committed offset of {text}"))
+        for topic, there in self.cluster.topics.items():
+            for index in range(len(there.partitions)):
+                self._check_expiry(TopicPartition(topic, index))
+
+    def _check_expiry(self, partition: TopicPartition) -> None:
+        """Check that an offset that expired wasn't an auto-committing member's until recently.
+
+        Its age is at most that of its last renewal (R-GR-3). Applications that commit by themselves
+        renew their commits themselves: then the group has no committed offset, and begins again
+        where `auto.offset.reset` says.
+        """
+        retention = self.cluster.group_settings.offsets_retention
+        shard = self.shard() if retention < math.inf else None
+        place = self.place(partition)
+        if shard is None or place not in self.taken:
+            return
+        if partition in shard.committed(self.group_id).stable:
+            return
+        since = self.now - self.kept.get(place, -math.inf)
+        if since < retention - RENEW_AFTER - RENEWED_WITHIN:
+            text = f"{place} has expired {since:.0f} s after its last owner"
+            self.violations.append(Violation(f"{self.now}: the committed offset of {text}"))
+            return
+        self.hits["committed offset that no client renews expired"] += 1
+        self.expired.add(place)
+        del self.taken[place]
+        self.owed_from.pop(place, None)
+        self.set_back.pop(place, None)
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
         """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
