@@ -443,25 +443,29 @@ class GroupLedger:
     def _check_kept(self, shard: GroupShard) -> None:
         """Check that no committed offset expires while an auto-committing member owns it.
 
-        Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal.
+        Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal. If
+        it expires later, the group begins anew, and owes nothing of what was committed.
         """
         retention = shard.settings.offsets_retention
         if retention == math.inf:
             return
-        for name, stints in self.stints.items():
-            member = self.members[name]
-            if member.auto_commits and self.is_member(member.identity[0]):
-                self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
         stored = shard.committed(self.group_id).stable
         for topic in self.cluster.topics:
             life = self.life(topic)
             for index in range(len(self.cluster.topics[topic].partitions)):
                 place, partition = TopicPartition(life, index), TopicPartition(topic, index)
-                gone = place in self.taken and partition not in stored
+                if place not in self.taken or partition in stored:
+                    continue
                 since = self.now - self.kept.get(place, -math.inf)
-                if gone and since < retention - RENEW_AFTER - RENEWED_WITHIN:
+                if since < retention - RENEW_AFTER - RENEWED_WITHIN:
                     text = f"{place} has expired {since:.0f} s after its last owner"
                     self.violations.append(Violation(f"{self.now}: the committed offset of {text}"))
+                for book in (self.taken, self.set_back, self.owed_from):
+                    book.pop(place, None)
+        for name, stints in self.stints.items():
+            member = self.members[name]
+            if member.auto_commits and self.is_member(member.identity[0]):
+                self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
         """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
