@@ -427,3 +427,56 @@ def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: Grou
     a.positions = {T0: 0, T1: 0}
     assert ledger.settled("t") == ""
     ledger.verify("t")
+
+
+RETENTION = 900.0
+
+
+def expired(ledger: GroupLedger, *, age: float) -> Member:
+    """One member commits t-0 at 5 and goes; the offset expires; return the next member."""
+    shard(ledger).settings.offsets_retention = RETENTION
+    a = Member("a", ("id-a", 1), auto_commits=True)
+    group = shard(ledger).consumer("g", create=True)
+    group.members["id-a"] = group.members["id-b"] = None  # type: ignore[assignment]
+    ledger.assigned(a, [T0])
+    for offset in range(5):
+        ledger.record(a, T0, offset, b"v")
+    commits(ledger, a, 5)
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(5))
+    ledger.look()
+    ledger.gone(a)
+    world = ledger.cluster.environment
+    assert isinstance(world, World)
+    world.advance(age)
+    shard(ledger).replay(("offset", "g", "t", 0), None)
+    return Member("b", ("id-b", 2), auto_commits=True)
+
+
+def test_an_offset_that_expires_soon_after_its_owner_is_missed(ledger: GroupLedger) -> None:
+    expired(ledger, age=100.0)
+    with pytest.raises(Violation, match="offset of t-0 has expired 100 s after its last owner"):
+        ledger.look()
+
+
+def test_who_owns_a_partition_after_its_offset_expired_is_not_to_blame(
+    ledger: GroupLedger,
+) -> None:
+    b = expired(ledger, age=RETENTION)
+    ledger.assigned(b, [T0])
+    ledger.look()
+    ledger.look()
+    ledger.record(b, T0, 0, b"v")
+    commits(ledger, b, 1)  # not a step back: the group begins anew
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
+    ledger.look()
+    shard(ledger).replay(("offset", "g", "t", 0), None)
+    with pytest.raises(Violation, match="offset of t-0 has expired 0 s after its last owner"):
+        ledger.look()
+
+
+def test_with_latest_nothing_is_owed_after_the_offset_expired(ledger: GroupLedger) -> None:
+    ledger.latest = True
+    b = expired(ledger, age=RETENTION)
+    ledger.look()
+    ledger.assigned(b, [T0])
+    ledger.record(b, T0, 85, b"w")
