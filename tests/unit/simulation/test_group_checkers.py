@@ -466,7 +466,7 @@ def test_who_owns_a_partition_after_its_offset_expired_is_not_to_blame(
     ledger.look()
     ledger.look()
     ledger.record(b, T0, 0, b"v")
-    commits(ledger, b, 1)  # not a step back: the group begins anew
+    commits(ledger, b, 1)  # not a step back: 5 has expired
     shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
     ledger.look()
     shard(ledger).replay(("offset", "g", "t", 0), None)

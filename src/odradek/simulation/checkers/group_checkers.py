@@ -444,7 +444,7 @@ class GroupLedger:
         """Check that no committed offset expires while an auto-committing member owns it.
 
         Nor may it expire soon after that (R-GR-3): its age is at most that of its last renewal. If
-        it expires later, the group begins anew, and owes nothing of what was committed.
+        it expires later, nothing of what was committed is expected of the next owner.
         """
         retention = shard.settings.offsets_retention
         if retention == math.inf:

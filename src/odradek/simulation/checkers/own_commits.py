@@ -16,8 +16,8 @@ from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, 
 from odradek.simulation.checkers.invariants import Violation
 
 Holding = tuple[Stint | None, Ownership | None, bytes | None]
-"""The ownership that the application was told of, the client's (another one if the member was
-removed and has joined again in the background, R-ID-1), and the topic's id."""
+"""The ownership that the application knows, the client's (another one if the member was removed and
+has joined again in the background, R-ID-1), and the topic's id."""
 
 
 class OwnCommits:
