@@ -510,3 +510,42 @@ def test_no_offset_expires_soon_after_an_auto_committing_owner(
     else:
         with pytest.raises(Violation, match="committed offset of t-0 has expired 99 s after"):
             ledger.look()
+
+
+RETENTION = 900.0
+
+
+def expired(ledger: GroupLedger, *, age: float) -> Member:
+    """One member commits t-0 at 5 and goes; the offset expires; return the next member."""
+    ledger.cluster.group_settings.offsets_retention = RETENTION
+    a = Member("a", ("id-a", 1), auto_commits=True)
+    group = shard(ledger).consumer("g", create=True)
+    group.members["id-a"] = group.members["id-b"] = None  # type: ignore[assignment]
+    ledger.assigned(a, [T0])
+    for offset in range(5):
+        ledger.record(a, T0, offset, b"v")
+    commits(ledger, a, 5)
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(5))
+    ledger.look()
+    ledger.gone(a)
+    world = ledger.cluster.environment
+    assert isinstance(world, World)
+    world.advance(age)
+    shard(ledger).replay(("offset", "g", "t", 0), None)
+    return Member("b", ("id-b", 2), auto_commits=True)
+
+
+def test_who_owns_a_partition_after_its_offset_expired_is_not_to_blame(
+    ledger: GroupLedger,
+) -> None:
+    b = expired(ledger, age=RETENTION)
+    ledger.assigned(b, [T0])
+    ledger.look()
+    ledger.look()
+    ledger.record(b, T0, 0, b"v")
+    commits(ledger, b, 1)  # not a step back: 5 has expired
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
+    ledger.look()
+    shard(ledger).replay(("offset", "g", "t", 0), None)
+    with pytest.raises(Violation, match="offset of t-0 has expired 0 s after its last owner"):
+        ledger.look()

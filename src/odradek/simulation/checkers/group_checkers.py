@@ -448,13 +448,13 @@ class GroupLedger:
         """Check that no committed offset expires while an auto-committing member owns it."""
         if self.cluster.group_settings.offsets_retention == math.inf:
             return
+        for topic, there in self.cluster.topics.items():
+            for index in range(len(there.partitions)):
+                self._check_expiry(TopicPartition(topic, index))
         for name, stints in self.stints.items():
             member = self.members[name]
             if member.auto_commits and self.is_member(member.identity[0]):
                 self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
-        for topic, there in self.cluster.topics.items():
-            for index in range(len(there.partitions)):
-                self._check_expiry(TopicPartition(topic, index))
 
     def _check_expiry(self, partition: TopicPartition) -> None:
         """Check that an offset that expired wasn't an auto-committing member's until recently.

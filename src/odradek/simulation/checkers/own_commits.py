@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.clients.consumer.ownership import Ownership
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, Stint
 from odradek.simulation.checkers.invariants import Violation
+
+Holding = tuple[Stint | None, Ownership | None, bytes | None]
+"""The ownership that the application knows, the client's (another one if the member was removed and
+has joined again in the background, R-ID-1), and the topic's id."""
 
 
 class OwnCommits:
@@ -22,8 +27,8 @@ class OwnCommits:
         """`budget`: the seconds of an orderly close in which its commit must succeed."""
         self._ledger = ledger
         self._budget = budget
-        self._begun: dict[TopicPartition, tuple[Stint | None, bytes | None, int, bool]] = {}
-        """The last commit of each partition: ownership, topic id, offset, whether it was the
+        self._begun: dict[TopicPartition, tuple[Holding, int, bool]] = {}
+        """The last commit of each partition: what it was for, its offset, whether it was the
         caller's, perhaps repeated by the client."""
         self._due: dict[TopicPartition, int] | None = None
         """While the member closes: the offsets after its last records, by the topic's life."""
@@ -43,16 +48,20 @@ class OwnCommits:
         stints = ledger.stints.get(member.name, {})
         found = None
         for partition, offset in commit.offsets.items():
-            now = stints.get(partition), commit.ids.get(partition)
-            *before, last, asked = self._begun.get(partition, (None, None, 0, False))
-            back = before == [*now] and offset.offset < last
+            now = (
+                stints.get(partition),
+                commit.ownerships.get(partition),
+                commit.ids.get(partition),
+            )
+            before, last, asked = self._begun.get(partition, (None, 0, False))
+            back = before == now and offset.offset < last
             if renewed is not None and back and (partition in renewed or not asked):
                 found = Violation(
                     f"{ledger.now}: {member.name} commits {partition} at {offset.offset} by itself "
                     f"after it has begun a commit at {last}"
                 )
-            repeated = asked and before == [*now] and offset.offset == last
-            self._begun[partition] = *now, offset.offset, renewed is None or repeated
+            repeated = asked and before == now and offset.offset == last
+            self._begun[partition] = now, offset.offset, renewed is None or repeated
         return found
 
     def closes(self, member: MemberView) -> None:
