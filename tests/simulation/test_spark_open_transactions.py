@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.test_spark_driver import Driver
-from tests.simulation.test_spark_log_changes import Query, log, wrote
+from tests.simulation.test_spark_log_changes import Query, log, unclean_election, wrote
 
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, NoProgressError
@@ -117,3 +117,35 @@ def test_a_position_after_the_log_s_end_is_a_loss(transaction: Transaction) -> N
     query.restart(**COMMITTED)
     with pytest.raises(DataLossError, match="t-0: the next offset to read is 41, .* ends at 40"):
         query.batch()
+
+
+def test_an_open_transaction_of_a_recreated_topic_is_not_the_query_s() -> None:
+    """The old position is after the new topic's last stable offset, and before its end."""
+    with KafkaSimulation(brokers=3) as simulation:
+        simulation.create_topic("t", partitions=1)
+        query = Query(simulation, failOnDataLoss="false", **COMMITTED)
+        wrote(simulation, "first", 30)
+        assert len(query.batch()) == 30
+        simulation.cluster.delete_topic("t")
+        simulation.create_topic("t", partitions=1)
+        transaction = Transaction(simulation)
+        query.worker = query.new_worker()
+        assert query.batch() == log(simulation)[:10]
+        assert query.batch() == []
+        transaction.end()
+        assert query.batch() == log(simulation)[10:40]
+
+
+def test_an_open_transaction_of_a_log_that_diverged_is_not_the_query_s() -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        simulation.create_topic("t", partitions=1)
+        query = Query(simulation, failOnDataLoss="false", **COMMITTED)
+        wrote(simulation, "first", 30)
+        assert len(query.batch()) == 30
+        unclean_election(simulation.cluster, "t", 0, 25)
+        transaction = Transaction(simulation)
+        read = [*query.batch(), *query.batch()]
+        stable = len(log(simulation)) - 30
+        assert read == log(simulation)[5:stable]
+        transaction.end()
+        assert query.batch() == log(simulation)[stable:]

@@ -9,7 +9,7 @@ not: move a position, or decide what happens after a loss.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,49 +121,66 @@ class LogView:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             calls = LogEnds(client)
             left = min(timeout, self._contact.timeout(until))
-            known = self._known_epochs(topics)
-            found = calls.ends(known, left)
+            found = calls.ends(self._known_epochs(topics), left)
             offsets = {tp: at.offset for tp, at in found.items()}
-            offsets |= self._in_transactions(calls, known, offsets, left)
+            epochs = {tp: at.leader_epoch for tp, at in found.items()}
+            after = self._after_stable(offsets) if calls.reads_committed else {}
             is_new = self.known is not None and offsets != self.known.positions
-            if is_new and calls.fetches_by_name(left):  # the ends may be a recreated topic's
+            # The ends may be a recreated topic's.
+            if after.items() - self._waiting.items() or (is_new and calls.fetches_by_name(left)):
                 self._discovery.forget()
                 if self._discovery.topics(until) != topics:
                     raise KafkaTimeoutError("the topics changed while end offsets were looked up")
-            return PartitionEnds(topics, offsets, {tp: at.leader_epoch for tp, at in found.items()})
+            if after:
+                view = PartitionEnds(topics, offsets, epochs)
+                offsets = offsets | self._in_transactions(calls, after, view, left)
+            return PartitionEnds(topics, offsets, epochs)
 
         view = self._contact.ask("looking up end offsets", ends, until)
         self.last, self._at = view, self._clock.now()
         return view
 
-    def _in_transactions(
-        self,
-        calls: LogEnds,
-        known: Mapping[TopicPartition, KnownEpoch],
-        ends: Positions,
-        timeout: float,
-    ) -> dict[TopicPartition, int]:
-        """Return positions after last stable offsets, at most the ends of the logs.
-
-        A run without `read_committed` may have read an open transaction, or the user named an
-        offset in it: nothing is lost.
-        """
+    def _after_stable(self, ends: Positions) -> dict[TopicPartition, int]:
+        """Return positions after last stable offsets; options of a new query may name them."""
         if self.known is not None:
             positions = dict(self.known.positions)
         else:
             named = self._options.starting.offsets, self._options.ending.offsets
             positions = {tp: max(at.get(tp, -1) for at in named) for tp in ends}
-        after = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
-        if not (after and calls.reads_committed):
-            return {}
-        logs = calls.ends({tp: known[tp] for tp in after}, timeout, stable=False)
+        return {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
+
+    def _in_transactions(
+        self, calls: LogEnds, after: Positions, view: PartitionEnds, timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Return positions after last stable offsets, at most the ends of the logs.
+
+        A run without `read_committed` may have read an open transaction, or the user named an
+        offset in it: nothing is lost. A position of a deleted topic or of a log that has diverged
+        isn't among them.
+        """
+        topics, known = view.topics, self.known
+        if known is not None:
+            ids = topics.topic_ids
+            same = {t for t in ids if known.topic_ids.get(t, ids[t]) == ids[t]}
+            after = {tp: at for tp, at in after.items() if is_from(known, topics)}
+            after = {tp: at for tp, at in after.items() if tp.topic in same or not ids}
+            older = {
+                tp: epoch
+                for tp, epoch in known.epochs.items()
+                if tp in after and 0 <= epoch < view.epochs.get(tp, -1)
+            }
+            cut = calls.epoch_ends(older, timeout) if older else {}
+            lost = {tp for tp, at in cut.items() if 0 <= at.offset < after[tp]}
+            after = {tp: at for tp, at in after.items() if tp not in lost}
+        epochs = {tp: at for tp, at in self._known_epochs(topics).items() if tp in after}
+        logs = calls.ends(epochs, timeout, stable=False) if after else {}
         found = {tp: min(at, logs[tp].offset) for tp, at in after.items()}
         for tp, at in found.items():
             if at == after[tp] and self._waiting.get(tp) != at:
                 logger.warning(
                     "%s: offset %d is after the last stable offset %d; the query continues when "
                     "the open transaction ends (kafka.isolation.level is read_committed)",
-                    *(tp, at, ends[tp]),
+                    *(tp, at, view.ends[tp]),
                 )
         self._waiting = found
         return found
