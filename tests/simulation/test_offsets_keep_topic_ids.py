@@ -565,11 +565,41 @@ def test_a_seek_that_means_the_deleted_topic_skips_no_record_of_the_new_one(noti
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(12, 30)]
 
 
-def test_a_seek_to_the_beginning_of_a_recreated_topic_is_free() -> None:
+@pytest.mark.parametrize("way", ["beginning", "seek_to_beginning", "assign"])
+def test_what_can_mean_the_new_topic_alone_is_free(way: str) -> None:
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
     assert len(scene.poll_for(a, 5.0)) == 20
     scene.recreate(count=30, noticed=True)
-    a.seek(TP, 0)
-    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(30)]
+    if way == "beginning":
+        a.seek(TP, 0)
+    elif way == "seek_to_beginning":
+        a.seek_to_beginning([TP])
+        assert a.position(TP) == 0
+        a.seek(TP, 7)
+    else:
+        a.unsubscribe()
+        a.assign({TP: 7})
+    first = 0 if way == "beginning" else 7
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(first, 30)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_listener_may_seek_in_a_recreated_topic(protocol: str) -> None:
+    scene = Recreated(protocol)
+    scene.fill(20, "old")
+    found: list[int] = []
+    a = scene.consumer(name="a", group_id="g", group_protocol=protocol, background=True)
+    MADE.append(a)
+
+    def assigned(consumer: Any, partitions: Any) -> None:
+        found.append(len(partitions))
+        if TP in partitions and len(found) > 1:
+            consumer.seek(TP, 7)
+
+    a.subscribe(["t", "u"], on_assigned=assigned)
+    assert len(scene.poll_for(a, 5.0)) == 20
+    scene.recreate(count=30, noticed=True)
+    read = [r.offset for r in scene.poll_for(a, 10.0)]
+    assert read == [*range(7 if len(found) > 1 else 0, 30)]

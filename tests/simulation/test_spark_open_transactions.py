@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from tests.simulation.test_spark_driver import Driver
-from tests.simulation.test_spark_log_changes import Query, log, unclean_election, wrote
+from tests.simulation.test_spark_log_changes import Query, log, wrote
 
+from odradek.simulation.brokers.disturbances import unclean_election
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, NoProgressError
 from odradek.testing.simulated import KafkaSimulation

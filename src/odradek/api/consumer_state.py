@@ -110,7 +110,7 @@ class ConsumerState(Facade[ConsumerEngine]):
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
         and the application hasn't been notified yet. `pause` and `resume` raise it in the same
         cases. Raises `TopicRecreatedError` if the topic was deleted and created again since the
-        last poll: the offset is one of the deleted topic.
+        last poll and the application hasn't been notified: the offset is one of the deleted topic.
         """
         self._calls.seek(tp, offset)
 

@@ -130,7 +130,8 @@ def produce(
                 first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
             )
         finally:
-            with suppress(KafkaError):  # what has no outcome is in the result already
+            # What has no outcome is in the result already, whatever interrupts the close.
+            with suppress(KafkaError, KeyboardInterrupt):
                 producer.close(0)
     for text in result.describe():
         say(text)

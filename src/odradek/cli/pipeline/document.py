@@ -196,12 +196,13 @@ class Variables:
 
     def filled(self, text: str) -> str:
         """Return the text with the variables' values."""
-        return self._read(text, 0, 0)[0]
+        return self._read(text, 0, 0, used=True)[0]
 
-    def _read(self, text: str, at: int, depth: int) -> tuple[str, int]:
+    def _read(self, text: str, at: int, depth: int, *, used: bool) -> tuple[str, int]:
         """Return the text up to its end, or in a default up to the closing brace, and the end.
 
-        The end is -1 for a default that isn't closed.
+        The end is -1 for a default that isn't closed. `used`: false in a default that isn't used,
+        whose variables needn't be set.
         """
         parts: list[str] = []
         open_braces = 0
@@ -209,7 +210,7 @@ class Variables:
             parts.append(text[at : token.start()])
             at = token.end()
             if token[0] == "${":
-                value, at = self._variable(text, token.start(), depth + 1)
+                value, at = self._variable(text, token.start(), depth + 1, used=used)
                 parts.append(value)
                 continue
             if depth and token[0] == "}" and not open_braces:
@@ -218,7 +219,7 @@ class Variables:
             parts.append(token[0].removeprefix("$"))
         return "".join(parts) + text[at:], -1 if depth else len(text)
 
-    def _variable(self, text: str, at: int, depth: int) -> tuple[str, int]:
+    def _variable(self, text: str, at: int, depth: int, *, used: bool) -> tuple[str, int]:
         """Return a variable's value, and where the text after it begins."""
         found = _VARIABLE.match(text, at)
         if found is None:
@@ -229,15 +230,15 @@ class Variables:
             self._report(at, f"variables are nested more than {DEEPEST} levels deep")
             return "", len(text)
         name, end, default = found[1], found.end(), None
+        value = self._values.get(name)
         if found[2] != "}":
-            default, end = self._read(text, end, depth)
+            default, end = self._read(text, end, depth, used=used and not value)
             if end < 0:
                 self._report(at, _UNCLOSED)
                 return "", len(text)
-        value = self._values.get(name)
         if default is not None:
             return value or default, end
-        if value is None:
+        if value is None and used:
             self._report(at, f"environment variable {name} isn't set")
         return value or "", end
 

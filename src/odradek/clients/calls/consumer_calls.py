@@ -344,7 +344,12 @@ class ConsumerCalls(GroupCalls):
         """Go on reading a partition at an offset."""
         self.check_free("seek()")
         chosen, where = one_partition(partition), place("offset", offset)
-        self._change(lambda subscription: subscription.seek(chosen, *where))
+
+        def seek(subscription: SubscriptionState) -> None:
+            subscription.check_seek(chosen, where[0])
+            subscription.seek(chosen, *where)
+
+        self._change(seek)
         self.engine.hear({chosen: where})
 
     def reset(self, partitions: Collection[TopicPartition] | None, to: str, what: str) -> None:

@@ -79,7 +79,7 @@ class SubscriptionState:
         """Records on their way to the caller."""
         self.untold: dict[PartitionState, bool] = {}
         """Partitions whose topic was replaced since the caller last asked for records, and whether
-        an error has told it so."""
+        it was told otherwise: by an error or a listener, or it has reset the position."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
         """The partitions that the group took away last: if the next assignment brings one of them
         back, the caller may still commit records of it."""
@@ -273,31 +273,43 @@ class SubscriptionState:
         """Go to an offset; whether it is in the log shows at the next fetch.
 
         `epoch`: the leader epoch of the record before it, where that is known. Else it is right in
-        whatever log that is, at the same offset, too (KIP-320). If the topic was recreated since
-        the caller last asked for records, an offset that was not returned is one of the deleted
-        topic: the new one would be read without the records before it (R-ID-3).
+        whatever log that is, at the same offset, too (KIP-320).
         """
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
         state = self.announced(partition)
-        if self.untold.get(state) is False and state.outdated(offset):
+        state.seek(offset, epoch)
+        self.hand_over.forget(state)  # also where it is the same offset
+
+    def check_seek(self, partition: TopicPartition, offset: int) -> None:
+        """Raise for an offset of a deleted topic that the caller doesn't know to be recreated.
+
+        Such an offset was not returned, and the caller hasn't asked for records since: the new
+        topic would be read without the records before it (R-ID-3).
+        """
+        state = self.announced(partition)
+        if offset and self.untold.get(state) is False and state.outdated(offset):
             raise TopicRecreatedError(
                 partition,
                 f"seek to offset {offset} of {partition}",
                 topic_id_text(state.former_id),
                 topic_id_text(state.topic_id),
-                outcome="The position is unchanged: continue with poll(), which reads the new "
-                "topic from its beginning; seek() is possible after that.",
+                outcome="The position is unchanged. To go to this offset of the new topic, call "
+                "poll() or seek_to_beginning() before seek().",
             )
-        state.seek(offset, epoch)
-        self.hand_over.forget(state)  # also where it is the same offset
+
+    def note_told(self, state: PartitionState) -> None:
+        """Note that the caller hears of the topic, if it was recreated."""
+        if state in self.untold:
+            self.untold[state] = True
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
         """Have positions looked up, at the next poll or position()."""
         self.changes += 1
         chosen = list(self.partitions if partitions is None else partitions)
         for state in [self.announced(partition) for partition in chosen]:
+            self.note_told(state)
             state.forget_losses()
             state.begin_reset(policy)
 
@@ -398,8 +410,7 @@ class SubscriptionState:
             error = state.take_error()
             self.changes += 1
             if error is not None:
-                if state in self.untold:
-                    self.untold[state] = True
+                self.note_told(state)
                 raise error
 
     def failed(self, of: Selection = None) -> PartitionState | None:

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import ref
 
 import odradek
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.flows import Flow
@@ -137,7 +138,7 @@ class ConsumerCore(AssignedConsumer):
                 first.setdefault(odradek.TopicPartition(topic, number), message)
         for place in first.keys() & self._consumer.assignment():
             record = first[place]._record
-            with suppress(odradek.IllegalStateError):  # it was lost meanwhile, and assigned again
+            with suppress(odradek.IllegalStateError, TopicRecreatedError):  # lost meanwhile
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
             self._books.take_back(record)
 

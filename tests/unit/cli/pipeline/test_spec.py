@@ -374,6 +374,7 @@ def test_two_sinks_have_two_checkpoints(tmp_path: Path) -> None:
         ("${EMPTY:-d}", "d"),
         ("${UNSET:-d}", "d"),
         ("${SET:-d}", "value"),
+        ("${SET:-${UNSET}}", "value"),
         ("${UNSET:-}", ""),
         ("${RE:-orders-[0-9]{2}}", "orders-[0-9]{2}"),
         ("${RE:-([a-z]{1,2}|x{3})+}/{y}", "([a-z]{1,2}|x{3})+/{y}"),

@@ -164,6 +164,7 @@ class AnnouncedOwnership:
     def _note(self, state: PartitionState) -> None:
         partition, known = state.partition, self._known
         state.ownership.announce()
+        self._subscription.note_told(state)
         self._former.discard(partition)
         known.pop(partition, None)  # the newest are the last
         known[partition] = state.ownership

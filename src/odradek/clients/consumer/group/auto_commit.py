@@ -136,6 +136,8 @@ class AutoCommit:
         """Say how many records of these partitions will be read again, for want of a commit."""
         again = 0
         for state, offset in self._due(states).items():
+            if state.missing_since is not None:
+                continue  # a deleted topic isn't read again
             begun = state.ownership.span.low if state.committed is None else state.committed.offset
             if begun is not None and begun < offset.offset:
                 again += offset.offset - begun

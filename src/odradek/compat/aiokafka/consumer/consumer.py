@@ -20,6 +20,7 @@ from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition as Partition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
 from odradek.compat.aiokafka.consumer.attendant import Attendant
@@ -365,7 +366,7 @@ class AIOKafkaConsumer:
             return [records_of(run, *self._deserializers) for run in runs]
         except Exception:
             for run in reversed(runs):
-                with suppress(WrongTime):  # it was revoked meanwhile
+                with suppress(WrongTime, TopicRecreatedError):  # it was revoked meanwhile
                     self._consumer.seek(run[0].topic_partition, run[0].offset)
             raise
 
