@@ -149,7 +149,7 @@ def test_an_admin(guarded: LocalCluster) -> None:
         with pytest.raises(TopicAuthorizationError) as caught:
             admin.delete_topics([SEEN], timeout=20)
         refused(caught.value, TopicAuthorizationError, "DELETE", f"topic {SEEN!r}")
-        listed = admin.list_topics(timeout=20)  # other modules give bob topics, too
+        listed = admin.list_topics(timeout=20)  # other modules create topics for bob
         assert {MINE, SEEN} <= {*listed}
         assert THEIRS not in listed
 

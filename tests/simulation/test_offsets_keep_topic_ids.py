@@ -548,7 +548,7 @@ def test_the_group_is_asked_at_once_for_the_new_topic() -> None:
 
 @pytest.mark.parametrize("noticed", [True, False])
 def test_a_seek_that_means_the_deleted_topic_skips_no_record_of_the_new_one(noticed: bool) -> None:
-    scene = Recreated("classic")  # the other protocol assigns the new topic anew
+    scene = Recreated("classic")  # KIP-848 assigns the new topic again
     scene.fill(20, "old")
     a = scene.reader(noticed=noticed)
     assert len(scene.poll_for(a, 5.0)) == 20

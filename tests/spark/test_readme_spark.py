@@ -55,7 +55,7 @@ def test_the_class_that_the_snippet_names_is_there() -> None:
     assert odradek.spark.KafkaDataSource.name() == "odradek"
 
 
-# What stops a pipeline is held by test_pipelines and integration/test_exit_statuses.
+# Stops of pipelines are tested in test_pipelines and integration/test_exit_statuses.
 @pytest.mark.long
 def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
     """From `export` to Ctrl-C, as printed but for addresses and places."""

@@ -130,7 +130,7 @@ def produce(
                 first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
             )
         finally:
-            # What has no outcome is in the result already, whatever interrupts the close.
+            # Lines without an outcome are in the result already, if a signal interrupts the close.
             with suppress(KafkaError, KeyboardInterrupt):
                 producer.close(0)
     for text in result.describe():
