@@ -29,9 +29,16 @@ PARTITIONS = 3
 
 
 def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
-    """Change the cluster's transaction.version; `verb` is SAFE_DOWNGRADE or UPGRADE."""
+    """Change the cluster's transaction.version; `verb` is SAFE_DOWNGRADE or UPGRADE.
+
+    The controller has done it when it answers; the broker hears of it a little later.
+    """
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.update_features({"transaction.version": FeatureUpdate(to, verb)}, timeout=30)
+        until = time.monotonic() + 60.0
+        while (admin.describe_features().features["transaction.version"].level or 0) != to:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 @contextmanager
