@@ -157,37 +157,34 @@ def make_schema_packages() -> None:
     print(f"set-up: serializers, a registry ({time.monotonic() - start:.0f} s)", flush=True)
 
 
+def run_module(name: str) -> tuple[str, bool, float]:
+    """Run a module; return its output, whether it succeeded, and the seconds it took."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    well = done.returncode == 0
+    return done.stdout if well else done.stderr.strip()[-500:], well, time.monotonic() - start
+
+
 def make_older_spark() -> None:
     """Make the environment with the oldest Spark and its JVM connector, or say why not."""
-    start = time.monotonic()
-    command = [sys.executable, "-m", "benchmarks.spark_jvm.environment"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        words = "is there"
-    else:
-        words = f"can't be had, so its tests are skipped: {done.stderr.strip()[-500:]}"
-    seconds = time.monotonic() - start
+    said, well, seconds = run_module("benchmarks.spark_jvm.environment")
+    words = "is there" if well else f"isn't available, so its tests are skipped: {said}"
     print(f"set-up: Spark 4.2.0 with its JVM connector {words} ({seconds:.0f} s)", flush=True)
 
 
 def archive_spark_classes() -> None:
     """Make the archives from which the Spark suite's JVMs start, or say why not."""
-    start = time.monotonic()
-    command = [sys.executable, "-m", "tests.spark.class_archives"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    for line in (done.stdout if done.returncode == 0 else done.stderr[-500:]).splitlines():
+    said, _, seconds = run_module("tests.spark.class_archives")
+    for line in said.splitlines():
         print(f"set-up: classes for {line}", flush=True)
-    print(f"set-up: {time.monotonic() - start:.0f} s for them", flush=True)
+    print(f"set-up: {seconds:.0f} s for them", flush=True)
 
 
 def build_sanitized_kernels() -> None:
     """Build the kernels with sanitizers, which the fuzzer runs, or say why that can't be done."""
-    start = time.monotonic()
-    command = [sys.executable, "-m", "tests.fuzz.sanitized"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    said = done.stdout.strip() if done.returncode == 0 else done.stderr.strip()[-500:]
-    seconds = time.monotonic() - start
-    print(f"set-up: kernels with sanitizers: {said} ({seconds:.0f} s)", flush=True)
+    said, _, seconds = run_module("tests.fuzz.sanitized")
+    print(f"set-up: kernels with sanitizers: {said.strip()} ({seconds:.0f} s)", flush=True)
 
 
 def compile_modules(names: list[str]) -> None:

@@ -150,3 +150,16 @@ def test_what_was_not_read_is_not_warned_of(
     every_broker(scene.cluster, "crash")
     a.close(timeout=1.0)
     assert not warned(caplog)
+
+
+@PROTOCOLS
+def test_records_of_a_deleted_topic_are_not_read_again(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(protocol)
+    a = reading(scene)
+    scene.cluster.delete_topic("t")
+    for _ in range(30):
+        a.poll(0.5)
+    a.close()
+    assert not warned(caplog)

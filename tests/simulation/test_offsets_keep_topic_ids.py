@@ -585,21 +585,34 @@ def test_what_can_mean_the_new_topic_alone_is_free(way: str) -> None:
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(first, 30)]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_listener_may_seek_in_a_recreated_topic(protocol: str) -> None:
-    scene = Recreated(protocol)
+def test_a_seek_to_the_beginning_is_free_at_each_moment_of_a_change() -> None:
+    """Also while the first offset of the new topic is being looked up."""
+    scene = Recreated("classic")
     scene.fill(20, "old")
-    found: list[int] = []
-    a = scene.consumer(name="a", group_id="g", group_protocol=protocol, background=True)
-    MADE.append(a)
+    a = scene.reader(noticed=True)
+    assert len(scene.poll_for(a, 5.0)) == 20
+    scene.recreate(count=30, noticed=False)
+    for _ in range(60):
+        scene.world.advance(0.05)
+        a.seek(TP, 0)
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(30)]
+
+
+def test_a_listener_may_seek_in_a_recreated_topic() -> None:
+    """The consumer notices it within the poll, which tells the caller by `on_assigned`."""
+    scene = Recreated("consumer")
+    scene.fill(20, "old")
+    told: list[int] = []
 
     def assigned(consumer: Any, partitions: Any) -> None:
-        found.append(len(partitions))
-        if TP in partitions and len(found) > 1:
-            consumer.seek(TP, 7)
+        if TP in partitions:
+            consumer.seek(TP, 7 * len(told))
+            told.append(len(partitions))
 
+    a = scene.consumer(name="a", background=False, group_id="g", group_protocol="consumer")
+    MADE.append(a)
     a.subscribe(["t", "u"], on_assigned=assigned)
-    assert len(scene.poll_for(a, 5.0)) == 20
-    scene.recreate(count=30, noticed=True)
-    read = [r.offset for r in scene.poll_for(a, 10.0)]
-    assert read == [*range(7 if len(found) > 1 else 0, 30)]
+    assert len(scene.poll_for(a, 8.0)) == 20
+    scene.recreate(count=30, noticed=False)
+    assert [r.offset for r in scene.poll_for(a, 15.0)] == [*range(7, 30)]
+    assert len(told) == 2

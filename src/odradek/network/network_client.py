@@ -131,8 +131,8 @@ class NetworkClient(ClientConnections):
         """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
 
         That is a secondary connection (see `aside`), unless it isn't ready when the fetch ends, or
-        fails. The caller checks its cluster first, and asks on the other one if the
-        response is an error. Wait for `changed`, or until `prompt_at`, and ask again.
+        fails. The caller checks its cluster first, and asks on the other one if the response is an
+        error. Wait for `changed`, or until `prompt_at`, and ask again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)

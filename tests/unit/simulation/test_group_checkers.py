@@ -76,7 +76,7 @@ def test_a_static_member_that_is_late_for_a_generation_is_excused(ledger: GroupL
     """KIP-345: it stays a member though it has no say, as long as its session lasts."""
     a, b = Member("a", ("id-a", 3), static=True), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
-    group.members["id-a"] = group.members["id-b"] = None  # type: ignore[assignment]
+    group.members |= {name: ConsumerMember(name) for name in ("id-a", "id-b")}
     ledger.assigned(a, [T0])
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])

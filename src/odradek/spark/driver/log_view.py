@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odradek.api.log_ends import KnownEpoch, LogEnds
@@ -131,10 +131,9 @@ class LogView:
                 self._discovery.forget()
                 if self._discovery.topics(until) != topics:
                     raise KafkaTimeoutError("the topics changed while end offsets were looked up")
-            if after:
-                view = PartitionEnds(topics, offsets, epochs)
-                offsets = offsets | self._in_transactions(calls, after, view, left)
-            return PartitionEnds(topics, offsets, epochs)
+            view = PartitionEnds(topics, offsets, epochs)
+            self._waiting = self._in_transactions(calls, after, view, left, until) if after else {}
+            return replace(view, ends={**offsets, **self._waiting})
 
         view = self._contact.ask("looking up end offsets", ends, until)
         self.last, self._at = view, self._clock.now()
@@ -150,7 +149,12 @@ class LogView:
         return {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
 
     def _in_transactions(
-        self, calls: LogEnds, after: Positions, view: PartitionEnds, timeout: float
+        self,
+        calls: LogEnds,
+        after: Positions,
+        view: PartitionEnds,
+        timeout: float,
+        until: float | None,
     ) -> dict[TopicPartition, int]:
         """Return positions after last stable offsets, at most the ends of the logs.
 
@@ -160,18 +164,13 @@ class LogView:
         """
         topics, known = view.topics, self.known
         if known is not None:
-            ids = topics.topic_ids
-            same = {t for t in ids if known.topic_ids.get(t, ids[t]) == ids[t]}
-            after = {tp: at for tp, at in after.items() if is_from(known, topics)}
-            after = {tp: at for tp, at in after.items() if tp.topic in same or not ids}
-            older = {
-                tp: epoch
-                for tp, epoch in known.epochs.items()
-                if tp in after and 0 <= epoch < view.epochs.get(tp, -1)
+            gone = self.diverged(known, view, until)
+            there = is_from(known, topics)
+            after = {
+                tp: at
+                for tp, at in after.items()
+                if there and is_same_topic(known, tp.topic, topics) and tp not in gone
             }
-            cut = calls.epoch_ends(older, timeout) if older else {}
-            lost = {tp for tp, at in cut.items() if 0 <= at.offset < after[tp]}
-            after = {tp: at for tp, at in after.items() if tp not in lost}
         epochs = {tp: at for tp, at in self._known_epochs(topics).items() if tp in after}
         logs = calls.ends(epochs, timeout, stable=False) if after else {}
         found = {tp: min(at, logs[tp].offset) for tp, at in after.items()}
@@ -182,7 +181,6 @@ class LogView:
                     "the open transaction ends (kafka.isolation.level is read_committed)",
                     *(tp, at, view.ends[tp]),
                 )
-        self._waiting = found
         return found
 
     def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
@@ -212,8 +210,7 @@ class LogView:
         wanted: dict[TopicPartition, int] = {}
         places: dict[TopicPartition, tuple[int, int, int]] = {}
         for tp, epoch in start.epochs.items():
-            now = view.topics.topic_ids.get(tp.topic)
-            same = start.topic_ids.get(tp.topic, now) == now
+            same = is_same_topic(start, tp.topic, view.topics)
             place = start.positions[tp], epoch, view.epochs.get(tp, -1)
             if same and epoch < place[2] and self._in_log.get(tp) != place:
                 wanted[tp], places[tp] = epoch, place
@@ -244,3 +241,9 @@ class LogView:
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
     """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
     return offset.cluster in (None, topics.cluster)
+
+
+def is_same_topic(offset: StreamOffset, topic: str, topics: TopicsSnapshot) -> bool:
+    """Return whether an offset has no other topic id than the cluster has now."""
+    now = topics.topic_ids.get(topic)
+    return offset.topic_ids.get(topic, now) == now

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -394,6 +395,24 @@ def test_sigterm_while_the_client_is_created_is_an_end_in_order(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (status, came) == (0, [])
+
+
+def test_lost_lines_are_told_though_sigterm_meets_the_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Closing:
+        def close(self, timeout: float) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    module: Any = inspect.getmodule(produce.produce)
+    lost = SimpleNamespace(
+        interrupted=False, lost_lines=3, describe=lambda: ["3 lines were lost"], to_dict=dict
+    )
+    monkeypatch.setattr(module, "Producer", lambda _: Closing())
+    monkeypatch.setattr(module, "LineProducer", lambda *_, **__: None)
+    monkeypatch.setattr(module, "run", lambda *_, **__: lost)
+    status, said = run(produce.produce, START)
+    assert (status, "3 lines were lost" in said) == (1, True)
 
 
 def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:

@@ -389,7 +389,9 @@ def test_variables(tmp_path: Path, given: str, expected: str) -> None:
     path = tmp_path / "spec.yml"
     path.write_text(f"a: '{given}'\n")
     values = {"SET": "value", "EMPTY": "", "HOSTILE": "${SET}}{"}
-    root = read(path, values).root.value
+    document = read(path, values)
+    document.problems.check()
+    root = document.root.value
     assert isinstance(root, dict)
     assert root["a"].value == expected
 

@@ -9,13 +9,17 @@ import pickle
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka.structs
 import pytest
 
 from odradek.clients.consumer.records import ConsumerRecord as Record
+from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.types import TopicPartition
 from odradek.compat import aiokafka as ours
+from odradek.compat.aiokafka.consumer import consumer as consumers
 from odradek.compat.aiokafka.structs import ConsumerRecord, records_of
 from odradek.testing import KafkaSimulation
 
@@ -135,3 +139,24 @@ def test_getmany_asks_for_one_amid_those_that_are_at_hand() -> None:
             assert found == list(range(20))
 
         simulation.run(run())
+
+
+def test_records_of_a_recreated_topic_leave_the_deserializer_s_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The consumer seeks back to records that it couldn't convert."""
+    sought: list[TopicPartition] = []
+
+    def seek(place: TopicPartition, offset: int) -> None:
+        sought.append(place)
+        raise TopicRecreatedError(place, f"seek to offset {offset}")
+
+    def fails(*_: object) -> None:
+        raise ValueError("no number")
+
+    monkeypatch.setattr(consumers, "records_of", fails)
+    runs = [[Record(topic, 3, 7, 1000, 1, b"k", b"v", (), 2)] for topic in "tu"]
+    reader: Any = SimpleNamespace(_consumer=SimpleNamespace(seek=seek), _deserializers=(None, None))
+    with pytest.raises(ValueError, match="no number"):
+        consumers.AIOKafkaConsumer._made(reader, runs)
+    assert sought == [TopicPartition("u", 3), TopicPartition("t", 3)]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import odradek
+from odradek import IllegalStateError, KafkaError
 from odradek.compat.confluent_kafka import Consumer, Producer, TopicPartition
 from odradek.compat.confluent_kafka import consumer as consumers
 from odradek.compat.confluent_kafka.aio import AIOConsumer
+from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.message import messages_of
+from odradek.errors import TopicRecreatedError
 from odradek.testing import FakeCluster
 
 RECORDS = 1100
@@ -75,3 +80,30 @@ def test_no_poll_without_patience_misses_what_has_come(servers: str) -> None:
             await consumer.close()
 
     assert asyncio.run(values()) == [str(number).encode() for number in range(RECORDS)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [IllegalStateError("gone"), TopicRecreatedError(odradek.TopicPartition("t", 0), "seek")],
+)
+def test_a_partition_that_is_gone_keeps_no_other_from_being_given_back(error: KafkaError) -> None:
+    """Else the error would replace the program's own, and the others' messages were lost."""
+    places = [odradek.TopicPartition(name, 0) for name in "tuv"]
+    sought: list[odradek.TopicPartition] = []
+
+    class Gone:
+        def assignment(self) -> set[odradek.TopicPartition]:
+            return {*places}
+
+        def seek(self, place: odradek.TopicPartition, offset: object) -> None:
+            sought.append(place)
+            raise error
+
+    taken: list[Any] = []
+    books = SimpleNamespace(take_back=taken.append)
+    core: Any = SimpleNamespace(_consumer=Gone(), _books=books)
+    records = [(*place, 5, None, None, None, None, None, 1) for place in places]
+    messages: Any = [SimpleNamespace(error=lambda: None, _record=record) for record in records]
+    ConsumerCore._give_back(core, messages)
+    assert {*sought} == {*places}
+    assert {*taken} == {*records}
