@@ -1,9 +1,8 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
-Two suites run at a time, each lane's in turn. One lane has the suites with time limits, which
-suffer from all that runs beside them: unit tests, then the suites with brokers. The other one has
-the fuzzer, which measures the processor time that it uses, the properties and the simulations.
-The latter two depend on no clock: they run at the lowest priority.
+Two suites run at a time, each lane's in turn. One lane has the suites with brokers, which often
+wait; the other one has the suites that only compute. Properties and simulations depend on no clock:
+they run at the lowest priority.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, and those that only compute have two. On two processors tests with time
@@ -94,7 +93,7 @@ LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
 """Every test, with all cases of its searches and tables."""
 Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
-TWO: Lanes = (("unit", "integration", "spark"), ("fuzz", "property", "simulation"))
+TWO: Lanes = (("integration", "spark"), ("unit", "fuzz", "property", "simulation"))
 """On two processors."""
 FOUR: Lanes = (("integration",), ("spark",), ("unit", "fuzz"), ("simulation", "property"))
 """On four processors or more."""
