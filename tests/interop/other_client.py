@@ -76,7 +76,10 @@ def place_topic(
 def read_all(
     servers: Servers, topic: str, partitions: int, timeout: float = 30.0
 ) -> dict[int, list[Row]]:
-    """Every record of a topic, by partition, in the order of the log."""
+    """Return every committed record of a topic, by partition, in the order of the log.
+
+    Wait for the markers of transactions: a broker writes them after it has acknowledged the commit.
+    """
     consumer = Consumer(
         settings(
             servers,
@@ -93,7 +96,10 @@ def read_all(
             for message in messages:
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    open_ones.discard(message.partition())
+                    place = TopicPartition(topic, message.partition())
+                    _, end = consumer.get_watermark_offsets(place, cached=True)
+                    if message.offset() >= end:
+                        open_ones.discard(message.partition())
                     continue
                 assert error is None, str(error)
                 found[message.partition()].append(_row(message))
