@@ -11,7 +11,7 @@ from typing import Any
 
 from odradek.testing import FakeCluster
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 AT = 1_700_000_000_000
 
 

@@ -15,7 +15,7 @@ from odradek.clients.admin.configs import TYPES
 from odradek.simulation.brokers.topic_options import TOPIC_OPTIONS
 from odradek.testing import LocalCluster
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from odradek.common.secret import Secret
 from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ from odradek.testing import FakeCluster
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
-PATIENCE = 20.0
+PATIENCE = 60.0
 ARRIVALS = TopicPartition("arrivals", 0)
 
 

@@ -19,7 +19,7 @@ from odradek import Producer
 from odradek.testing import FakeCluster
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def test_start_status_stop(odradek: Odradek) -> None:
         assert told["security"] == "SASL_SSL"
         (file,) = told["client_properties"].values()
         with Admin(read_properties(file)) as admin:
-            assert admin.list_topics(timeout=20) == []
+            assert admin.list_topics(timeout=60) == []
         assert json.loads(odradek("cluster", "status", "--json").stdout) == told
         assert "alice" in odradek("cluster", "status").stdout
         again = odradek("cluster", "start", "--brokers", "1")

@@ -11,7 +11,7 @@ import odradek
 from odradek.compat.confluent_kafka import Consumer, KafkaError, TopicPartition
 from odradek.testing import FakeCluster
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

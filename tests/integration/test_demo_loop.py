@@ -15,7 +15,7 @@ from odradek.cli.demo.sending import LoopSending
 from odradek.testing import FakeCluster
 
 ROWS = 2_000
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Rows:

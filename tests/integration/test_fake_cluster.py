@@ -31,7 +31,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.testing import FakeCluster
 
 COMMAND = Path(sys.executable).parent / "odradek"
-PATIENCE = 30.0
+PATIENCE = 60.0
 MOST_MORE_KB = 400 << 10
 """What all of this may add to the process; the limits add up to less."""
 

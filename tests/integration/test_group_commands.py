@@ -464,7 +464,7 @@ def test_transactions(odr: Command, cluster: FakeCluster) -> None:
     producer = odradek.Producer(settings)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send("other", value=b"y").result(10.0)
+    producer.send("other", value=b"y").result(60)
     code, found = odr.json("transactions", "list", "--state", "ongoing")
     assert (code, [t["transactional_id"] for t in found["transactions"]]) == (0, ["tx"])
     code, found = odr.json("transactions", "describe", "tx", "gone")
@@ -520,7 +520,7 @@ def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
         address, path = process.stderr.readline().split("//")[1].split("/")
         end, found = time.monotonic() + 30.0, ""
         while "consumergroup_lag{" not in found and time.monotonic() < end:
-            scraped = HTTPConnection(address, timeout=10)
+            scraped = HTTPConnection(address, timeout=60)
             scraped.request("GET", f"/{path.strip()}")
             found = scraped.getresponse().read().decode()
             scraped.close()

@@ -44,7 +44,7 @@ def test_a_group_of_one_begins_at_once_and_goes_on_where_it_ended(
     with member(cluster, topic, **config) as first:
         first.subscribe([topic])
         rows = 0
-        for batch in first.batches(timeout=20):
+        for batch in first.batches(timeout=60):
             rows += batch.num_rows
             if rows == 40:
                 break

@@ -27,7 +27,7 @@ LACKING = "; ".join(
     ]
 )
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {LACKING}")
-PATIENCE = 30.0
+PATIENCE = 60.0
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 
 

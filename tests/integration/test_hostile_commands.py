@@ -253,7 +253,7 @@ def test_a_copy_between_two_profiles(
     with FakeCluster(1, cluster_id="another") as other, Producer(
         {"bootstrap.servers": fake.bootstrap_servers}
     ) as producer:  # fmt: skip
-        producer.send("counts", value=b"one").result(10)
+        producer.send("counts", value=b"one").result(60)
         place = tmp_path / "odradek" / "config.toml"
         place.parent.mkdir()
         place.write_text(
@@ -287,7 +287,7 @@ def begins(fake: FakeCluster, group: str) -> dict[int, int]:
 def test_a_share_groups_offsets_are_its_own(fake: FakeCluster) -> None:
     with Admin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
         with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
-            producer.send("flights", value=b"one", partition=0).result(10)
+            producer.send("flights", value=b"one", partition=0).result(60)
         admin.alter_share_group_offsets("shares", {TopicPartition("flights", 0): 0})
         reset = ("groups", "reset-offsets", "shares", "--all-topics", "--to-latest")
         assert as_json(*reset, "--dry-run", *at(fake))["groups"]["shares"]["offsets"] == [

@@ -25,7 +25,7 @@ from odradek.testing.brokers.process import Child, Keeper
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 LINES = [f"line {number}" for number in range(50)]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def address(text: str) -> Address:

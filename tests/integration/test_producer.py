@@ -47,7 +47,7 @@ def test_without_idempotence_batches_carry_no_number(cluster: LocalCluster, topi
     with Producer(config, batch_size=2000) as producer:
         for n in range(500):
             producer.send(topic, b"%d" % n * 10, partition=0)
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
     logs = dump(cluster, [*plain, topic])
     for name in plain:
         numbers = re.findall(r"baseSequence: (-?\d+) .*producerId: (-?\d+)", logs[name])
@@ -76,8 +76,8 @@ def write_both_ways(cluster: LocalCluster, topic: str, options: dict[str, object
     one_by_one, table = 200, pa.table({"value": [b"%d" % n for n in range(200, 400)]})
     with Producer(config) as producer:
         futures = [producer.send(topic, b"%d" % n) for n in range(one_by_one)]
-        producer.flush(timeout=20)  # else two ways may share a batch
-        ranges = producer.send_arrow(topic, table).result(timeout=20)
+        producer.flush(timeout=60)  # else two ways may share a batch
+        ranges = producer.send_arrow(topic, table).result(timeout=60)
         offsets = [future.result(timeout=0).offset for future in futures]
     answered = options.get("acks") != 0
     assert offsets == (list(range(200)) if answered else [-1] * 200)
@@ -101,7 +101,7 @@ def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
             one.start()
         for one in threads:
             one.join(30)
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
     rows = [r for p in read_all(cluster.bootstrap_servers, topic, 3).values() for r in p]
     assert len(rows) == 4000
     for thread in range(4):
@@ -169,7 +169,7 @@ def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> No
     rows = {"id": ["a", "b", None], "text": ["x", None, "é"], "at": [1, 2, 3]}
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for frame in (polars.DataFrame(rows), pandas.DataFrame(rows)):
-            producer.send_arrow(topic, frame, key="id", value="text", timestamp="at").result(20)
+            producer.send_arrow(topic, frame, key="id", value="text", timestamp="at").result(60)
     expected = [Row(b"a", b"x", (), 1), Row(b"b", None, (), 2), Row(None, "é".encode(), (), 3)]
     assert read_all(cluster.bootstrap_servers, topic, 1) == {0: expected * 2}
 
@@ -178,13 +178,13 @@ def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, top
     cluster.create_topic(topic)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1500) as producer:
         producer.send(topic, b"warm")
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
         begin = time.monotonic()
-        producer.send(topic, b"alone").result(timeout=20)
+        producer.send(topic, b"alone").result(timeout=60)
         assert 1.48 <= time.monotonic() - begin <= 10.0
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000) as producer:
         future = producer.send(topic, b"flushed")
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
         assert future.done()
 
 
@@ -220,12 +220,12 @@ def test_batches_above_the_limit_of_their_topic_are_split(
 
 def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=2000) as producer:
-        producer.cluster_id(timeout=10)  # connected: what is missing from now on is the topic
+        producer.cluster_id(timeout=60)  # connected: what is missing from now on is the topic
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
         with ends_at(2.0), expected:
-            producer.send(topic, b"nowhere").result(timeout=20)
+            producer.send(topic, b"nowhere").result(timeout=60)
         cluster.create_topic(topic, partitions=2)
-        assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]
+        assert [p.partition for p in producer.partitions_for(topic, timeout=60)] == [0, 1]
         # It may have been added since: it is looked for as long as Java's `send` may block.
         with ends_at(2.0), pytest.raises(KafkaTimeoutError, match="has partitions 0 to 1"):
-            producer.send(topic, b"", partition=2).result(timeout=20)
+            producer.send(topic, b"", partition=2).result(timeout=60)

@@ -63,36 +63,36 @@ def test_a_producer(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         good = [producer.send(MINE, b"1")]
         with pytest.raises(TopicAuthorizationError) as unknown:
-            producer.send(THEIRS, b"no").result(timeout=20)
+            producer.send(THEIRS, b"no").result(timeout=60)
         bad = [producer.send(SEEN, b"no") for _ in range(3)]
         good.append(producer.send(MINE, b"2"))
-        assert [future.result(timeout=20).topic for future in good] == [MINE, MINE]
+        assert [future.result(timeout=60).topic for future in good] == [MINE, MINE]
         for future in bad:
             with pytest.raises(TopicAuthorizationError) as caught:
-                future.result(timeout=20)
+                future.result(timeout=60)
             refused(caught.value, TopicAuthorizationError, "WRITE", f"topic {SEEN!r}")
         refused(unknown.value, TopicAuthorizationError, "DESCRIBE", f"topic {THEIRS!r}")
-        assert producer.send(MINE, b"3").result(timeout=20).offset >= 2
+        assert producer.send(MINE, b"3").result(timeout=60).offset >= 2
 
 
 def test_an_idempotent_producer_that_may_write_nothing(guarded: LocalCluster) -> None:
     config = {**guarded.client_config("carol"), "enable.idempotence": True}
     with Producer(config) as producer, pytest.raises(ClusterAuthorizationError) as caught:
-        producer.send(SEEN, b"no").result(timeout=20)
+        producer.send(SEEN, b"no").result(timeout=60)
     refused(caught.value, ClusterAuthorizationError, "IDEMPOTENT_WRITE", "the cluster")
 
 
 def test_a_transactional_producer(guarded: LocalCluster) -> None:
     config = {**guarded.client_config("bob"), "transactional.id": "bobs-id"}
     with Producer(config) as producer, pytest.raises(TransactionalIdAuthorizationError) as caught:
-        producer.init_transactions(timeout=20)
+        producer.init_transactions(timeout=60)
     on = "transactional id 'bobs-id'"
     refused(caught.value, TransactionalIdAuthorizationError, "DESCRIBE", on)
 
 
 def test_a_consumer(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
-        producer.send(MINE, b"more").result(timeout=20)
+        producer.send(MINE, b"more").result(timeout=60)
     config = {**guarded.client_config("bob"), "auto.offset.reset": "earliest"}
     with Consumer(config) as consumer:
         consumer.assign([TopicPartition(t, 0) for t in (MINE, SEEN, THEIRS)])
@@ -123,7 +123,7 @@ def test_a_group(guarded: LocalCluster, group: str, right: str, protocol: str) -
 def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None:
     """The other topic is read and committed."""
     with Producer(guarded.client_config("bob")) as producer:
-        producer.send(MINE, b"for the group").result(timeout=20)
+        producer.send(MINE, b"for the group").result(timeout=60)
     config = {**guarded.client_config("bob"), "group.id": "bobs", "auto.offset.reset": "earliest"}
     with Consumer(config) as consumer:
         consumer.subscribe([MINE, THEIRS])
@@ -137,19 +137,19 @@ def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None
                 refusals += 1
         assert refusals
         assert b"for the group" in values
-        consumer.commit(timeout=20)
+        consumer.commit(timeout=60)
 
 
 def test_an_admin(guarded: LocalCluster) -> None:
     with Admin(guarded.client_config("bob")) as admin:
         with pytest.raises(TopicAuthorizationError) as caught:
-            admin.create_topics([NewTopic("new", 1, 1)], timeout=20)
+            admin.create_topics([NewTopic("new", 1, 1)], timeout=60)
         refused(caught.value, TopicAuthorizationError, "CREATE", "topic 'new'")
         refused(caught.value.errors["new"], TopicAuthorizationError, "CREATE", "topic 'new'")
         with pytest.raises(TopicAuthorizationError) as caught:
-            admin.delete_topics([SEEN], timeout=20)
+            admin.delete_topics([SEEN], timeout=60)
         refused(caught.value, TopicAuthorizationError, "DELETE", f"topic {SEEN!r}")
-        listed = admin.list_topics(timeout=20)  # other modules create topics for bob
+        listed = admin.list_topics(timeout=60)  # other modules create topics for bob
         assert {MINE, SEEN} <= {*listed}
         assert THEIRS not in listed
 
@@ -160,5 +160,5 @@ def test_nobody_comes_in_where_the_brokers_do(guarded: LocalCluster) -> None:
     with Admin(config) as admin, pytest.raises(KafkaError) as caught:
         admin.create_topics([NewTopic("by-nobody", 1, 1)])
     with Admin(guarded.inner_config()) as allowed:
-        assert "by-nobody" not in allowed.list_topics(timeout=20)
+        assert "by-nobody" not in allowed.list_topics(timeout=60)
     assert "sasl" in str(caught.value).lower()

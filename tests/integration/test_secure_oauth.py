@@ -18,7 +18,7 @@ from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpi
 from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 AT_ONCE = 20.0
 """Seconds; a call that waits for another answer takes a minute."""
 

@@ -377,7 +377,7 @@ def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
                 "ssl.endpoint.identification.algorithm": "https" if name == host else "",
             }
             with Producer(settings) as producer, Consumer(settings) as consumer:
-                producer.send(topic, scheme.encode()).result(timeout=20)
+                producer.send(topic, scheme.encode()).result(timeout=60)
                 consumer.assign([TopicPartition(topic, 0)])
                 consumer.seek(TopicPartition(topic, 0), number)
                 assert [record.value for record in consumer.poll(10)] == [scheme.encode()]

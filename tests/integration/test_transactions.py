@@ -186,7 +186,7 @@ def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(
     gone.flush()
     with Producer(bootstrap_servers=story.servers) as plain:
         for n in range(story.next, story.next + 3):
-            plain.send(topic, b"%d" % n, partition=n % PARTITIONS).result(timeout=10)
+            plain.send(topic, b"%d" % n, partition=n % PARTITIONS).result(timeout=60)
             story.committed.append(n)
     gone.close(timeout=0)
     story.check()
@@ -249,6 +249,6 @@ def test_committed_offsets_wait_for_the_transaction_that_moves_them(
         assert "UNSTABLE_OFFSET_COMMIT" in told
         assert f"not reading {first}: " in str(reader.explain())
         running.commit_transaction()
-        assert reader.position(first, timeout=20) == 10
+        assert reader.position(first, timeout=60) == 10
     running.close()
     story.check()

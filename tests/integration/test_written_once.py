@@ -73,7 +73,7 @@ def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code:
     """It used to be written twice: the third repetition came after more than five others."""
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
-        producer.send(topic, b"000", partition=0).result(timeout=20)
+        producer.send(topic, b"000", partition=0).result(timeout=60)
         seen = alter(producer, 1, code, lambda n: n <= 3)
         futures = []
         for n in range(1, 60):
@@ -102,7 +102,7 @@ def test_a_leader_that_was_started_anew_knows_only_the_last(
         "retry.backoff.max.ms": 200,
     }
     with Producer(config) as producer:
-        producer.send(topic, b"000", partition=0).result(timeout=20)
+        producer.send(topic, b"000", partition=0).result(timeout=60)
         ended = threading.Event()  # until then no answer is believed
         seen = [alter(producer, n, 7, lambda _: not ended.is_set()) for n in (1, 2, 3)]
         futures = [producer.send(topic, b"%03d" % n * 30, partition=0) for n in (1, 2, 3)]
@@ -117,7 +117,7 @@ def test_a_leader_that_was_started_anew_knows_only_the_last(
         assert [f.result(timeout=60).offset for f in futures] == [-1, -1, 3]
         assert [codes[-1] for codes in seen] == [45, 45, 0]
         assert {code for codes in seen for code in codes[:-1]} <= {0, 6}  # 6 while it starts
-        producer.send(topic, b"004", partition=0).result(timeout=20)
+        producer.send(topic, b"004", partition=0).result(timeout=60)
         assert producer._engine.sender.identity.bumps == 0
     rows = read_all(cluster.bootstrap_servers, topic, 1)[0]
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(5))
@@ -130,14 +130,14 @@ def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -
     cluster.create_topic(topic, partitions=2, replication_factor=3)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for partition in (0, 1):
-            producer.send(topic, b"first", partition=partition).result(timeout=20)
+            producer.send(topic, b"first", partition=partition).result(timeout=60)
         engine = producer._engine
         identity = engine.sender.identity.current
         numbering = engine.sender._partitions.get(TopicPartition(topic, 0)).numbering
         numbering.ended = numbering.lost = True  # as after a batch that expired in doubt
         for n in range(3):
             futures = [producer.send(topic, b"%d" % n, partition=p) for p in (0, 1)]
-            assert [f.result(timeout=20).offset for f in futures] == [n + 1, n + 1]
+            assert [f.result(timeout=60).offset for f in futures] == [n + 1, n + 1]
         late = BatchBuilder(10_000, None)
         late.append(None, b"late", (), 0)
         sealed = late.build(producer_id=identity[0], producer_epoch=identity[1], base_sequence=1)
@@ -153,7 +153,7 @@ def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -
             lambda deadline: engine.ask(leader.address, body, ProduceResponse, deadline), 20, "it"
         )
         assert answer.responses[0].partition_responses[0].error_code == 47
-        assert producer.send(topic, b"3", partition=0).result(timeout=20).offset == 4
+        assert producer.send(topic, b"3", partition=0).result(timeout=60).offset == 4
         assert engine.sender.identity.current == identity
     epoch = identity[1]
     of_first = [(epoch, 0, 1), *((epoch + 1, n, 1) for n in range(4))]
@@ -171,7 +171,7 @@ def test_records_without_a_key_for_a_compacted_topic(cluster: LocalCluster, topi
             producer.send(topic, b"%d" % n, None if n in bad else b"k%d" % n, partition=0)
             for n in range(100)
         ]
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
         for n, future in enumerate(futures):
             error = future.exception(timeout=0)
             assert isinstance(error, InvalidRecordError) if n in bad else error is None
@@ -183,12 +183,12 @@ def test_records_without_a_key_for_a_compacted_topic(cluster: LocalCluster, topi
             {"key": pa.array(keys, pa.binary()), "value": [b"%d" % n for n in range(100)]}
         )
         rows = producer.send_arrow(topic, table)
-        column = rows.errors(timeout=20)
+        column = rows.errors(timeout=60)
         assert column is not None
         assert {n for n, text in enumerate(column.to_pylist()) if text is not None} == bad
         (place,) = rows.acknowledged()
         assert (place.first_offset, place.records) == (96, 96)
-        producer.send(topic, b"last", b"k", partition=0).result(timeout=20)
+        producer.send(topic, b"last", b"k", partition=0).result(timeout=60)
         assert producer._engine.sender.identity.bumps == 0
     found = [r.value for r in read_all(servers, topic, 1)[0]]
     assert found == [b"%d" % n for n in (*good, *good)] + [b"last"]

@@ -18,7 +18,7 @@ from tests.unit.test_admin_page import names
 import odradek as o
 from odradek.testing import LocalCluster
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 TELEMETRY = {
     *("clientInstanceId", "metrics", "registerMetricForSubscription"),
     "unregisterMetricFromSubscription",

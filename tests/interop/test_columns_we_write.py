@@ -50,7 +50,7 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
         with Producer(settings) as producer:
             placed = [replace(row, partition=partition) for row in rows]
             future = producer.send_arrow(topic, table(placed, wide=partition % 2 == 1))
-            (written,) = future.result(timeout=20)
+            (written,) = future.result(timeout=60)
         assert (future.rows, written.records) == (len(rows), len(rows))
         place = (written.partition.partition, written.first_offset, written.last_offset)
         assert place == (partition, 0, len(rows) - 1)

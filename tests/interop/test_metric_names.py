@@ -83,7 +83,7 @@ def ours(brokers: FakeCluster) -> list[Metric]:
     found: list[Metric] = []
     with Producer(config, linger_ms=5) as producer:
         for _ in range(RECORDS):
-            producer.send("odradek", bytes(100), partition=0).result(10.0)
+            producer.send("odradek", bytes(100), partition=0).result(60)
         found += producer.metrics().all
     reading = {"group.id": "ours", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     with Consumer({**config, **reading}) as consumer:

@@ -34,7 +34,7 @@ def test_brokers_take_every_codec_and_give_theirs(
     places = [TopicPartition(topic, p) for p in range(len(CODECS))]
     found: dict[int, list[bytes | None]] = {p: [] for p in range(len(CODECS))}
     with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign(places, until=consumer.end_offsets(places, timeout=10))
+        consumer.assign(places, until=consumer.end_offsets(places, timeout=60))
         while records := consumer.poll(timeout=10.0):
             for record in records:
                 found[record.partition].append(record.value)

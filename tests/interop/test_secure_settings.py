@@ -96,7 +96,7 @@ def test_settings_of_others_are_ours_as_they_are(
         admin.create_topics([NewTopic(topic, 1, 1)], timeout=30)
     write_all(of_librdkafka, topic, [Row(None, b"by librdkafka", (), 1)])
     with Producer(of_java) as producer:
-        producer.send(topic, expected[1].encode(), timestamp_ms=1).result(timeout=20)
+        producer.send(topic, expected[1].encode(), timestamp_ms=1).result(timeout=60)
     with Producer({**of_librdkafka, "transactional.id": topic}) as producer:
         producer.init_transactions(timeout=30)
         with producer.transaction():
@@ -124,7 +124,7 @@ def test_settings_hold_no_password_in_sight(secured: Callable[[str], LocalCluste
     file = cluster.java_properties("alice", "SCRAM-SHA-512", "JKS")
     assert file.stat().st_mode & 0o077 == 0
     with Admin(read_properties(file)) as admin:
-        admin.list_topics(timeout=20)
+        admin.list_topics(timeout=60)
         said = f"{admin!r} {admin.explain()}"
     assert USERS["alice"] in file.read_text()
     assert USERS["alice"] not in said

@@ -38,7 +38,7 @@ def consumer(cluster: LocalCluster) -> Iterator[Consumer]:
 def poll_all(consumer: Consumer, topic: str, partitions: int) -> dict[int, list[Row]]:
     """All that is in a topic now, record by record."""
     places = [TopicPartition(topic, p) for p in range(partitions)]
-    consumer.assign(places, until=consumer.end_offsets(places, timeout=10))
+    consumer.assign(places, until=consumer.end_offsets(places, timeout=60))
     found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
     while records := consumer.poll(timeout=10.0, max_records=300):
         for r in records:
@@ -53,7 +53,7 @@ def poll_all_arrow(consumer: Consumer, topic: str, partitions: int) -> dict[int,
     """The same as columns."""
     places = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign([])  # forget the positions
-    consumer.assign(places, until=consumer.end_offsets(places, timeout=10))
+    consumer.assign(places, until=consumer.end_offsets(places, timeout=60))
     found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
     while (batch := consumer.poll_arrow(timeout=10.0, include_headers=True)) is not None:
         batch.validate(full=True)

@@ -41,7 +41,7 @@ def write(
             producer.send(topic, row.value, row.key, row.headers, partition, row.timestamp_ms)
             for row in rows
         ]
-        producer.flush(timeout=20)
+        producer.flush(timeout=60)
         return [future.result(timeout=0) for future in futures]
 
 
@@ -67,7 +67,7 @@ def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
     names = ("timestamp", "partition", "offset", "headers", "key", "value")
     options = [("--formatter-property", f"print.{name}=true") for name in names]
     words = [word for option in options for word in option]
-    printed = cluster.console_consumer(topic, *words, max_messages=count, timeout=20)
+    printed = cluster.console_consumer(topic, *words, max_messages=count, timeout=60)
     return sorted(printed.splitlines())
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from tests.interop.group_members import end_program, java_program
 from tests.interop.other_client import settings
 
-PATIENCE = 30
+PATIENCE = 60
 FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
 
 
