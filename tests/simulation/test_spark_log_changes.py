@@ -465,6 +465,44 @@ def test_a_recreated_topic_where_brokers_fetch_by_name_is_a_loss(
         assert "topic t was deleted and recreated" in caplog.text
 
 
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("brokers", ["new", "fetch by name", "no topic ids"])
+def test_a_recreated_topic_that_is_empty_is_a_loss_within_seconds(
+    brokers: str, fails: str, kept: bool, caplog: Any
+) -> None:
+    """The range begins at offset 0, which an empty log doesn't refuse."""
+    fetch = {} if brokers == "new" else {FetchRequest.API_KEY: (4, 12)}
+    with KafkaSimulation(brokers=3, versions=fetch) as simulation:
+        if brokers == "no topic ids":
+            limit(simulation.cluster, brokers)
+        simulation.create_topic("t", partitions=1)
+        wrote(simulation, "old", 20)
+        query = Query(simulation, failOnDataLoss=fails)
+        end = query.journal()
+        plan = query.tracker.plan(query.offset, end)
+        if kept:
+            query.read(plan)  # another attempt, so the worker's client knows the earlier topic
+        recreate_topic(simulation.cluster, "t")
+        simulation.advance(2.0)
+        begun = simulation.now
+        if fails == "true":
+            loss = "0 to 0" if brokers == "no topic ids" else "topic t was deleted and recreated"
+            with pytest.raises(DataLossError, match=loss):
+                query.read(plan)
+        else:
+            assert query.read(plan) == []
+            assert "failOnDataLoss is false" in caplog.text
+        # Ten seconds of doubt after the first sign, which old brokers show when they are asked.
+        assert 10 <= simulation.now - begun < (12 if brokers == "new" else 17)
+        if fails == "false" and brokers != "no topic ids":
+            assert query.finish(end) == []
+            wrote(simulation, "new", 5)
+            while query.batch():
+                pass
+            assert query.rows == log(simulation)
+
+
 @pytest.mark.parametrize("epoch", [0, 9])
 def test_a_mirror_s_epochs_are_its_own(epoch: int) -> None:
     """A partition without new records doesn't take the other cluster's epoch along."""

@@ -132,7 +132,7 @@ class PartitionSilence:
         clock: Clock,
         goes_on: Callable[[int], bool],
     ) -> None:
-        """`goes_on(offset)`: asked before it is given up, and says whether it reads elsewhere."""
+        """`goes_on(offset)`: asked at each check, and says whether the range isn't waited for."""
         self._consumer, self._wanted = consumer, wanted
         self._options, self._clock, self._goes_on = options, clock, goes_on
         self._every = min(LOOK_EVERY_S, options.poll_timeout, options.outage_tolerance)
@@ -159,13 +159,14 @@ class PartitionSilence:
         now = self._clock.now()
         if answers:
             self._gone_from = None
+            if self._goes_on(at):
+                self.over()
+                self._look_at = now  # a loss in doubt is checked with each poll
+                return True
             if self._answered_from is None:
                 self._answered_from = now
             answered = now - self._answered_from
             if answered >= options.poll_timeout:
-                if self._goes_on(at):
-                    self.over()
-                    return True
                 raise NoProgressError(
                     f"{place} for {answered:.0f} s although its broker answers (option "
                     f"kafkaConsumer.pollTimeoutMs).{why}\n"
@@ -285,7 +286,7 @@ class RangeReader:
             if position > at:
                 at = position
                 silence.over()
-            elif not silence.lasts(at, last_error):
+            elif not (self._is_planned_topic() and silence.lasts(at, last_error)):
                 break
             if batch is not None and batch.num_rows:
                 # A new client learns the topic's id with the first records.
@@ -354,11 +355,11 @@ class RangeReader:
         return "timestamp" in columns and not self._options.null_timestamps
 
     def _goes_on(self, at: int) -> bool:
-        """Return whether reading continues after a partition returned nothing for pollTimeoutMs.
+        """Return whether a silent partition's log lacks the offset, or that is in doubt.
 
-        It does if the log no longer contains the offset and that may be lost, or while it is in
-        doubt. With a short pollTimeoutMs, the client may not have noticed yet that the topic was
-        recreated, or that the log is another one. Raises if rows may not be lost.
+        The range then continues elsewhere, if that loss is allowed; otherwise this raises. The
+        client may not have noticed yet that the topic was recreated, or that the log is another
+        one: a fetch at the end of a log returns no error.
         """
         tp = self._wanted.tp
         try:
@@ -405,7 +406,8 @@ class RangeReader:
         """Continue at the beginning of the log, if losing the records before it is allowed.
 
         Returns the error if the cluster doesn't report the beginning, or while the loss is in
-        doubt: the next poll leads here again. `ends_here`: the log ends at the offset, for long.
+        doubt: the next poll leads here again. `ends_here`: the log ends at the offset, which is no
+        error of a fetch.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():
@@ -420,7 +422,8 @@ class RangeReader:
             # A leader that had only just taken over, or an older one; the next fetch will do.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
-            if late or not (cut or self._log.is_believed(leader_epoch, self._wanted.epoch)):
+            epoch = -1 if ends_here else self._wanted.epoch
+            if late or not (cut or self._log.is_believed(leader_epoch, epoch)):
                 self._clock.pause(PAUSE_S if late else POLL_S)
                 return cause
         except KafkaError as error:
@@ -438,8 +441,6 @@ class RangeReader:
         if older:
             text = with_lower_epoch(tp, self._wanted.epoch, leader_epoch)
         if self._options.fail_on_data_loss:
-            if ends_here:
-                return cause  # perhaps not a loss: the leader has no such records, and no error
             raise DataLossError([text]) from cause
         goal = until if at > end or ends_here or older else min(max(begin, at), until)
         logger.warning("%s; continuing at offset %d because failOnDataLoss is false", text, goal)
