@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from odradek.common.errors import ConfigurationError
 
 DEEPEST = 50
 """How deep lists and maps may be nested; a SPEC needs six."""
+SHOWN = 60
+"""Characters of a wrong variable in an error."""
 _TOKEN = re.compile(r"\$?\$\{|[{}]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
 _GRAMMAR = "isn't a variable: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
@@ -100,12 +103,15 @@ class YamlReader:
         self._variables = variables
         self._problems = Problems(path)
         self._text = ""
+        self._lines = [0]
+        """Where the lines of the text begin."""
 
     def document(self, text: str) -> Document:
         """Read the text; raises only what makes the rest unreadable."""
         import yaml
 
         self._text = text
+        self._lines = [0, *_places("\n", text, 1)]
         try:
             self._check_shape(yaml.parse(text, Loader=yaml.SafeLoader))
             composed = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -170,18 +176,22 @@ class YamlReader:
     def _filled(self, composed: Any) -> str:
         text: str = composed.value
         begin, end = composed.start_mark, composed.end_mark
-        source = self._text[begin.index : end.index]
         # Quoted and folded texts differ from the file's, but have the same `${` in the same order.
-        alike = source.count("${") == text.count("${")
-        places = [found.start() for found in re.finditer(r"\$\{", source)] if alike else []
+        here, there = _places("${", text), _places("${", self._text[begin.index : end.index])
+        alike = len(here) == len(there)
 
         def report(at: int, problem: str) -> None:
-            index = begin.index + (places[text.count("${", 0, at)] if places else 0)
-            before = self._text[:index]
-            column = index - before.rfind("\n") if places else 0
-            self._problems.add(before.count("\n") + 1, problem, column)
+            index = begin.index + (there[bisect_left(here, at)] if alike else 0)
+            line = bisect_right(self._lines, index)
+            column = index - self._lines[line - 1] + 1 if alike else 0
+            self._problems.add(line, problem, column)
 
         return Variables(self._variables, report).filled(text)
+
+
+def _places(word: str, text: str, after: int = 0) -> list[int]:
+    """Return the positions of a word in a text, or those `after` characters later."""
+    return [found.start() + after for found in re.finditer(re.escape(word), text)]
 
 
 class Variables:
@@ -193,9 +203,11 @@ class Variables:
     def __init__(self, values: Mapping[str, str], report: Callable[[int, str], None]) -> None:
         """`report`: called with the position of a wrong `${` and the problem."""
         self._values, self._report = values, report
+        self._last_brace = -1
 
     def filled(self, text: str) -> str:
         """Return the text with the variables' values."""
+        self._last_brace = text.rfind("}")
         return self._read(text, 0, 0, used=True)[0]
 
     def _read(self, text: str, at: int, depth: int, *, used: bool) -> tuple[str, int]:
@@ -223,8 +235,10 @@ class Variables:
         """Return a variable's value, and where the text after it begins."""
         found = _VARIABLE.match(text, at)
         if found is None:
-            end = text.find("}", at)
-            self._report(at, _UNCLOSED if end < 0 else f"{text[at : end + 1]!r:.60} {_GRAMMAR}")
+            end = text.find("}", at, at + SHOWN)
+            shown = text[at : at + SHOWN if end < 0 else end + 1]
+            closed = at < self._last_brace
+            self._report(at, f"{shown!r:.{SHOWN}} {_GRAMMAR}" if closed else _UNCLOSED)
             return "", at + 2
         if depth > DEEPEST:
             self._report(at, f"variables are nested more than {DEEPEST} levels deep")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.document import SpecError, YamlReader, read
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, Pipeline, parse
 
 GOOD = """\
@@ -419,3 +420,57 @@ def test_problems_of_variables_have_lines_and_columns(
 ) -> None:
     found = problems(tmp_path, text + "\n")
     assert any(line.startswith(expected) for line in found), found
+
+
+class CountedText(str):
+    """A text that counts the characters that its methods look at."""
+
+    looked_at = 0
+
+    def __getitem__(self, key: Any) -> str:
+        found = str.__getitem__(self, key)
+        CountedText.looked_at += len(found)
+        return found
+
+    def find(self, word: str, begin: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+        found = str.find(self, word, begin, end)
+        stop = len(self) if end is None else min(end, len(self))
+        CountedText.looked_at += (stop if found < 0 else found) - begin
+        return found
+
+    def rfind(self, *given: Any) -> int:
+        CountedText.looked_at += len(self)
+        return str.rfind(self, *given)
+
+    def count(self, word: str, begin: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+        CountedText.looked_at += (len(self) if end is None else end) - begin
+        return str.count(self, word, begin, end)
+
+
+@pytest.mark.parametrize(
+    ("one", "last"),
+    [
+        ("${-", ""),
+        ("${-", "}"),
+        ("${-}", ""),
+        ("${NONE}", ""),
+        ("\n  ${-", ""),
+        ("', '${-", ""),
+    ],
+)
+def test_wrong_variables_take_time_in_proportion_to_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str, last: str
+) -> None:
+    filled = YamlReader._filled
+
+    def counted(reader: Any, composed: Any) -> str:
+        composed.value, reader._text = CountedText(composed.value), CountedText(reader._text)
+        return filled(reader, composed)
+
+    monkeypatch.setattr(YamlReader, "_filled", counted)
+    looked_at = []
+    for count in (200, 400):
+        CountedText.looked_at = 0
+        assert problems(tmp_path, f"storage: ['{one * count}{last}']\n")
+        looked_at.append(CountedText.looked_at)
+    assert looked_at[1] < 2.5 * looked_at[0]
