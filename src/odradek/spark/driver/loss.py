@@ -55,7 +55,7 @@ class Losses:
             f"cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
             for topic, (then, now) in sorted(self.recreated.items())
         ]
-        found += [f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)" for tp in self.gone]
+        found += [deleted(tp) for tp in self.gone]
         found += [
             f"{tp} is in the checkpoint, but the options subscribe or assign no longer include it"
             for tp in self.unasked
@@ -68,6 +68,11 @@ class Losses:
         found += [with_lower_epoch(tp, *epochs) for tp, epochs in sorted(self.older.items())]
         found += [lost_in_election(tp, now, then) for tp, (then, now) in sorted(self.cut.items())]
         return found
+
+
+def deleted(tp: TopicPartition) -> str:
+    """Return a sentence about a partition that was deleted."""
+    return f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)"
 
 
 def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
@@ -88,14 +93,6 @@ def with_lower_epoch(tp: TopicPartition, then: int, now: int) -> str:
 
 
 NOTHING_LOST = Losses({}, (), {})
-
-
-def parted(
-    absent: Iterable[TopicPartition], asked: Callable[[TopicPartition], bool]
-) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
-    """Split partitions without metadata into deleted ones and those that the query dropped."""
-    every = tuple(absent)
-    return tuple(tp for tp in every if asked(tp)), tuple(tp for tp in every if not asked(tp))
 
 
 def find_losses(
@@ -128,7 +125,9 @@ def find_losses(
         }
     older = {tp: found for tp, found in older.items() if tp.topic not in anew}
     now = set(topics.partitions)
-    gone, unasked = parted((tp for tp in sorted(start.positions) if tp not in now), asked)
+    absent = [tp for tp in sorted(start.positions) if tp not in now]
+    gone = tuple(tp for tp in absent if asked(tp))
+    unasked = tuple(tp for tp in absent if not asked(tp))
     shrunk = {
         tp: (position, ends[tp])
         for tp, position in start.positions.items()

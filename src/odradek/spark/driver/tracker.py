@@ -231,7 +231,7 @@ class OffsetTracker:
         else:
             self._lose(losses.sentences())
             self._rates.forget(losses.recreated)
-            joined = self._joined(start, view, losses, until)
+            joined = self._joined(start, view.topics.partitions, losses, until)
             begins = {**start.positions, **joined}
         begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}
         joined = {tp: begins[tp] for tp in joined}
@@ -271,12 +271,16 @@ class OffsetTracker:
         return found
 
     def _joined(
-        self, start: StreamOffset, view: PartitionEnds, losses: loss.Losses, until: float | None
+        self,
+        start: StreamOffset,
+        partitions: Iterable[TopicPartition],
+        losses: loss.Losses,
+        until: float | None,
     ) -> dict[TopicPartition, int]:
         """Return the first offsets of partitions that are new or must be read again."""
         wanted = [
             tp
-            for tp in view.topics.partitions
+            for tp in partitions
             if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
         found = self._logs.beginnings(wanted, until)
@@ -335,13 +339,10 @@ class OffsetTracker:
     ) -> tuple[TopicsSnapshot, loss.Losses]:
         """Return the lost parts of a journalled batch, after several checks over a while."""
         doubt = Doubt(self._options, self._clock)
+        planned = replace(end, positions={r.tp: r.until for r in found})
         while True:
             topics = self._discovery.last or self._discovery.topics(None)
-            there = set(topics.partitions)
-            recreated = loss.find_losses(end, topics, {}, self._options.asks_for).recreated
-            absent = (r.tp for r in found if r.tp not in there)
-            gone, unasked = loss.parted(absent, self._options.asks_for)
-            losses = loss.Losses(recreated, gone, {}, unasked)
+            losses = loss.find_losses(planned, topics, {}, self._options.asks_for)
             among = losses.doubtful_among(end.positions)
             if not losses or self._logs.is_believed(among, doubt, topics, None):
                 return topics, losses
@@ -358,27 +359,22 @@ class OffsetTracker:
             return {}
         there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
         changed = loss.find_losses(start, topics, {}, self._options.asks_for, epochs=end.epochs)
-        anew = changed.recreated
+        names = {tp.topic for tp in there}
+        anew = {topic: ids for topic, ids in changed.recreated.items() if topic in names}
         older = {tp: epochs for tp, epochs in changed.older.items() if tp in there}
-        wanted = [
-            tp for tp in there if tp not in start.positions or tp.topic in anew or tp in older
-        ]
-        anew = {topic: ids for topic, ids in anew.items() if topic in {tp.topic for tp in wanted}}
-        found = self._logs.beginnings(wanted, None)
         cut: dict[TopicPartition, int] = {}
         moved = {
             tp: epoch
             for tp, epoch in start.epochs.items()
-            if tp in there and epoch < end.epochs.get(tp, -1) and tp not in found
+            if tp in there and tp.topic not in anew and epoch < end.epochs.get(tp, -1)
         }
         if moved:
             view = self._logs.last or self._logs.look(None)
             cut = self._logs.diverged(replace(start, epochs=moved), view, None)
         shortened = {tp: (start.positions[tp], at) for tp, at in cut.items()}
         lost = loss.Losses(anew, (), {}, cut=shortened, older=older)
-        renewed = [*anew, *(tp.topic for tp in older)]
-        self._lose([*lost.sentences(), *loss.headless(found, renewed)])
-        return found | cut
+        self._lose(lost.sentences())
+        return self._joined(start, there, lost, None)
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask

@@ -20,7 +20,7 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.discovery import CONFIRM_S, Doubt
-from odradek.spark.driver.loss import lost_in_election, with_lower_epoch
+from odradek.spark.driver.loss import deleted, lost_in_election, with_lower_epoch
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import (
@@ -228,7 +228,7 @@ class PartitionSilence:
         except (DisagreementError, KafkaTimeoutError):
             self._gone_from = None
             return False
-        text = f"{tp} no longer exists (UNKNOWN_TOPIC_OR_PARTITION)"
+        text = deleted(tp)
         if self._options.fail_on_data_loss:
             raise DataLossError([text])
         logger.warning("%s; its range is skipped because failOnDataLoss is false", text)
