@@ -78,7 +78,7 @@ def test_who_waits_for_a_member_that_was_killed_is_told_once(
     assert 30.0 < scene.world.now < 60.0, "session.timeout.ms is 45 s"
     told = [r.getMessage() for r in caplog.records if "has assigned this" in r.getMessage()]
     assert len(told) == 1
-    assert "for 10 s (preparing rebalance)" in told[0]
+    assert "for 5 s (preparing rebalance)" in told[0]
     assert "session.timeout.ms, here 45 s" in told[0]
     over = [
         r.getMessage() for r in caplog.records if "all members have joined after" in r.getMessage()

@@ -58,6 +58,8 @@ class GroupExplanation:
     """Seconds since the last poll(); None during a poll() and before the first one."""
     error: str | None
     """Reason why the group refuses this consumer, else None."""
+    waits_for: str | None = None
+    """Why this consumer has had no assignment for five seconds, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"
@@ -74,6 +76,8 @@ class GroupExplanation:
         if self.generation >= 0:
             parts[0] += f", generation {self.generation}, member {self.member_id}"
         parts.append(f"coordinator: {where}")
+        if self.waits_for:
+            parts.append(f"no partitions yet: {self.waits_for}")
         if self.missing:
             parts.append(f"topics not found: {_some(self.missing)}")
         if self.suspended:
@@ -99,9 +103,10 @@ class GroupExplanation:
         if self.error:
             return f" But the group refuses this consumer: {self.error}."
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
+            why = f" {self.waits_for}." if self.waits_for else ""
             return (
                 f" But the group has assigned it no partitions for {self.unsettled_for:.1f} s "
-                f"({worded(self.state or '')})."
+                f"({worded(self.state or '')}).{why}"
             )
         if self.assigned == 0 and missing:
             return f" But it subscribes to topics that were not found: {_some(missing)}."
@@ -127,6 +132,7 @@ def explain_group(
     """Take the picture."""
     membership, who = group.membership, group.identity()
     since = None if membership is None else membership.unsettled_since
+    waits = group.waits_for(now)
     return GroupExplanation(
         group_id=group.group_id,
         group_instance_id=group.instance_id,
@@ -144,6 +150,7 @@ def explain_group(
         callback_due=bool(group.callbacks),
         awaited=_awaited(group, subscription, now),
         last_poll=group.last_poll(now),
+        waits_for=None if waits is None else waits[1],
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )
 

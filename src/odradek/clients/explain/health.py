@@ -200,6 +200,9 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         f"{name} has assigned this consumer no partitions for {now - since:.0f} s "
         f"({worded(membership.state)})"
     )
+    waits = group.waits_for(now)
+    if waits is not None:
+        text += f". {waits[1]}"
     from shlex import quote
 
     mends = f"List its members with: odradek groups members {quote(group.group_id)}"

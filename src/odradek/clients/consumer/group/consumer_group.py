@@ -66,13 +66,21 @@ Listener = Callable[[list[TopicPartition]], object]
 LEAVING_SHARE = 0.2
 """Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
 
-UNTOLD = 10.0
-"""Seconds that a consumer waits for its share of a group before it says so."""
+UNTOLD = 5.0
+"""Seconds that a consumer waits for its share of a group before it says so (R-IN-6)."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
+JOINED_LATE = (
+    "The group waits until all members have joined again; a member that ended without close() "
+    "holds it up until its session times out (session.timeout.ms, here %.0f s), and one that "
+    "doesn't call poll() for max.poll.interval.ms (here %.0f s)"
+)
+TAKEN = (
+    "Other members have all of them; one that ended without close() keeps its partitions until its "
+    "session times out (the broker's group.consumer.session.timeout.ms, 45 s by default)"
+)
 WAITS = (
-    "group %s has assigned this consumer no partitions for %.0f s (%s). The group waits until all "
-    "members have joined again; a member that ended without close() holds it up until its session "
-    "times out (session.timeout.ms, here %.0f s). List the members with: odradek groups members %s"
+    "group %s has assigned this consumer no partitions for %.0f s (%s). %s. List the members with: "
+    "odradek groups members %s"
 )
 WAITED = "group %s: all members have joined after %.0f s"
 
@@ -138,6 +146,8 @@ class ConsumerGroup:
         self._goodbye: PendingCallback | None = None
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._waits_since: float | None = None
+        self._unassigned_since: float | None = None
+        """When a member of KIP-848 joined without partitions; None once it was assigned any."""
         """Since when it has waited for its share, once that was told."""
         self._next: Completion[None] | None = None
         """The subscription that begins once the group is left."""
@@ -230,7 +240,7 @@ class ConsumerGroup:
     def _join(self, now: float) -> None:
         self.asked_at = now
         self.member.joins(self._new_membership(self))
-        self._waits_since = None
+        self._waits_since = self._unassigned_since = None
         self._engine.post(self._watch.begin)
 
     def _join_after(self, left: Completion[None], listeners: Listeners) -> Flow[None]:
@@ -310,6 +320,7 @@ class ConsumerGroup:
     ) -> Flow[float]:
         """Add these; on_assigned at the next poll, before records of them are handed out."""
         now = yield START
+        self._unassigned_since = None
         added = [p for p in partitions if p not in self._subscription.partitions]
         self._subscription.add(added, ids)
         self.ownership.assigned(self._states(added), self.identity())
@@ -322,24 +333,40 @@ class ConsumerGroup:
     def assigned_nothing(self) -> None:
         """Note an empty assignment: from the next poll on, `commit()` commits nothing."""
         self.ownership.leave_unannounced()
+        self._unassigned_since = self._engine.now
+        self._engine.start(self._tell_of_wait(self._engine.now))
 
     def unsettled(self, since: float) -> None:
         """Warn once if the membership remains unstable and owns nothing."""
         self._engine.start(self._tell_of_wait(since))
 
+    def waits_for(self, now: float) -> tuple[float, str] | None:
+        """Return since when other members keep all partitions from this one, and why."""
+        member, since = self.member.membership, self._unassigned_since
+        if member is None or self.owned():
+            return None
+        snapshot, why = self._metadata.snapshot, None
+        if member.state is MemberState.STABLE and snapshot is not None:
+            why = TAKEN if any(topic in snapshot.topics for topic in self.topics()) else None
+        if member.state in JOINS and self.coordinator.broker is not None:
+            times = self.config["session.timeout.ms"], self.config["max.poll.interval.ms"]
+            since, why = member.unsettled_since, JOINED_LATE % times
+        return None if why is None or since is None or now < since + UNTOLD else (since, why)
+
     def _tell_of_wait(self, since: float) -> Flow[None]:
         yield START
         now = yield Wait((), since + UNTOLD)
-        member = self.member.membership
-        if member is None or member.unsettled_since != since or self.owned():
+        found, member = self.waits_for(now), self.member.membership
+        if found is None or found[0] != since or member is None:
             return
-        if member.state in JOINS:
-            session = self.config["session.timeout.ms"]
-            from shlex import quote  # only here: most consumers never wait
+        from shlex import quote  # only here: most consumers never wait
 
-            state, name = worded(member.state), self.group_id
-            logger.warning(WAITS, name, now - since, state, session, quote(name))
+        name, level = self.group_id, logging.WARNING
+        if member.state in JOINS:
             self._waits_since = since
+        else:
+            level = logging.INFO  # a standby member is meant to have none
+        logger.log(level, WAITS, name, now - since, worded(member.state), found[1], quote(name))
 
     def settled(self, now: float) -> None:
         """Log that the membership is stable again, if a warning said that it isn't."""

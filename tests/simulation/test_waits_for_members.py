@@ -1,0 +1,101 @@
+"""A member that waits for others says so: by a log line and in `explain()` (R-IN-6)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from tests.simulation.group_scene import Scene
+
+
+def waiting(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if "without close()" in record.getMessage()
+    ]
+
+
+def ended_without_close(scene: Scene, **config: object) -> None:
+    first = scene.subscribed("first", **config)
+    scene.read(first, 40)
+    first._host.close(0.0)
+
+
+def test_a_member_that_was_not_closed_holds_up_the_next_join(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("classic")
+    scene.write(range(40))
+    ended_without_close(scene, session_timeout_ms=20_000)
+    second = scene.subscribed("second", session_timeout_ms=20_000)
+    second.poll(4.5)
+    assert not waiting(caplog)
+    second.poll(2.0)
+    ((level, text),) = waiting(caplog)
+    assert level == "WARNING"
+    assert "has assigned this consumer no partitions for 5 s (preparing rebalance)" in text
+    assert "session.timeout.ms, here 20 s" in text
+    assert text.endswith("odradek groups members g")
+    group = second.explain().group
+    assert group is not None
+    assert group.waits_for is not None
+    assert group.waits_for in text
+    assert group.waits_for in str(second.explain())
+    second.poll(10.0)
+    reason = second.health().reason
+    assert reason is not None
+    assert group.waits_for in reason
+    scene.write(range(40))
+    assert len(scene.read(second, 40)) == 40
+    assert len(waiting(caplog)) == 1
+    assert second.explain().group.waits_for is None  # type: ignore[union-attr]
+
+
+def test_no_line_while_the_coordinator_is_only_unreachable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("classic")
+    scene.write(range(40))
+    for broker in list(scene.cluster.brokers):
+        scene.cluster.stop(broker)
+    member = scene.subscribed("a")
+    member.poll(9.0)
+    assert not waiting(caplog)
+    assert member.explain().group.waits_for is None  # type: ignore[union-attr]
+
+
+def test_kip_848_assigns_nothing_while_a_member_that_was_not_closed_has_it_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "odradek")
+    scene = Scene("consumer")
+    scene.cluster.create_topic("one", partitions=1)
+    first = scene.member("first")
+    first.subscribe(["one"])
+    first.poll(5.0)
+    assert first.assignment()
+    first._host.close(0.0)
+    second = scene.member("second")
+    second.subscribe(["one"])
+    second.poll(4.0)
+    assert not waiting(caplog)
+    second.poll(8.0)
+    ((level, text),) = waiting(caplog)
+    assert level == "INFO"
+    assert "group.consumer.session.timeout.ms, 45 s by default" in text
+    assert "without close()" in str(second.explain())
+    second.poll(60.0)
+    assert second.assignment()
+    assert "without close()" not in str(second.explain())
+    assert len(waiting(caplog)) == 1
+
+
+def test_no_other_member_is_blamed_for_a_missing_topic(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "odradek")
+    scene = Scene("consumer")
+    member = scene.member("a")
+    member.subscribe(["missing"])
+    member.poll(12.0)
+    assert not waiting(caplog)
+    assert "without close()" not in str(member.explain())
