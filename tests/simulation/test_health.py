@@ -138,6 +138,49 @@ def test_a_topic_that_is_not_there_has_a_cure_and_stops_no_other() -> None:
 
 
 @PROTOCOLS
+@pytest.mark.parametrize("topics", [["tt"], ["tt", "t"]])
+def test_a_member_whose_topics_are_all_missing_can_not_work(
+    protocol: str, topics: list[str]
+) -> None:
+    scene = Scene(protocol)
+    consumer = scene.member()
+    consumer.subscribe(topics)
+    begun = scene.world.wall_clock()
+    consumer.poll(STUCK - 3.0)
+    assert consumer.health().ok
+    consumer.poll(6.0)
+    found = consumer.health()
+    assert found.ok == ("t" in topics)
+    assert found.reason == "topic tt doesn't exist (did you mean t?)"
+    assert "odradek topics create tt" in (found.cure or "")
+    assert found.since == pytest.approx(begun, abs=1.0)
+    scene.cluster.create_topic("tt", partitions=1)
+    consumer.poll(30.0)
+    found = consumer.health()
+    assert (found.ok, found.reason) == (True, None)
+
+
+@pytest.mark.parametrize("beside", [[], [P0]])
+@pytest.mark.parametrize("missing", [TopicPartition("tt", 0), TopicPartition("t", 7)])
+def test_an_assigned_partition_that_does_not_exist(
+    missing: TopicPartition, beside: list[TopicPartition]
+) -> None:
+    scene = Scene()
+    consumer = scene.consumer()
+    consumer.assign([missing, *beside])
+    consumer.poll(STUCK + 5.0)
+    found = consumer.health()
+    assert found.ok == bool(beside)
+    reasons = {"tt": "topic tt doesn't exist (did you mean t?)", "t": "topic t has no partition 7"}
+    assert found.reason == reasons[missing.topic]
+    assert "odradek " in (found.cure or "")
+    consumer.assign([P0])
+    consumer.poll(10.0)
+    assert consumer.health().ok
+    consumer.close()
+
+
+@PROTOCOLS
 def test_a_member_has_its_state_and_its_lag(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))

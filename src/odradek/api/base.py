@@ -121,9 +121,9 @@ class Facade(Generic[E]):
 
         Does no I/O, takes no lock and never blocks; any thread may call it. `ok` is only false for
         problems that a person or another system has to fix: the cluster doesn't answer, credentials
-        are refused, a consumer has had no assignment or a record no leader for 15 s, or the
-        application doesn't poll. A client that only works inside its callers' calls (an `Admin`, or
-        a `Consumer` without a group) reports the state at the end of its last call.
+        are refused, a consumer has had no assignment or no existing topic or a record no leader for
+        15 s, or the application doesn't poll. A client that only works inside its callers' calls
+        (an `Admin`, or a `Consumer` without a group) reports the state at the end of its last call.
 
         >>> producer.health().to_dict()["ok"]
         True

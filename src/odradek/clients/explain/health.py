@@ -241,13 +241,33 @@ def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
 
 
 def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
-    """Return a problem with a missing topic, if the client uses no others."""
-    late = [(name, m) for name, m in list(engine.missing.topics.items()) if _late(m, now)]
-    if not late:
+    """Return a problem with a missing topic or partition.
+
+    `ok` is false for a consumer that has had nothing else to read for `STUCK`.
+    """
+    topics = {name: m for name, m in list(engine.missing.topics.items()) if _late(m, now)}
+    numbers = {p: m for p, m in list(engine.missing.partitions.items()) if _late(m, now)}
+    here, subscribed = set(), set()
+    if hasattr(engine, "subscription"):
+        reads = cast("ConsumerEngine", engine)
+        here = set(reads.subscription.partitions)
+        subscribed = set() if reads.group is None else set(reads.group.topics())
+    missing = [*topics.values(), *(m for p, m in numbers.items() if p in here)]
+    if not missing:
         return None
-    name, missing = late[0]
-    text = f"topic {name} doesn't exist{like_it(missing.near)}"
-    return _Finding(True, missing.since, text, cure(name, engine.updater.bootstrap))
+    since = max(m.since for m in missing)
+    nothing = all(p in numbers or p.topic in topics for p in here) and subscribed <= topics.keys()
+    ok = not (here or subscribed) or not nothing or now - since < STUCK
+    if topics:
+        name, found = next(iter(topics.items()))
+        text = f"topic {name} doesn't exist{like_it(found.near)}"
+        return _Finding(ok, since, text, cure(name, engine.updater.bootstrap))
+    partition = next(p for p in numbers if p in here)
+    text = f"topic {partition.topic} has no partition {partition.partition}"
+    from shlex import quote
+
+    mends = f"{looks_at(engine.updater.bootstrap)} --topic {quote(partition.topic)}"
+    return _Finding(ok, since, text, mends)
 
 
 def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:
