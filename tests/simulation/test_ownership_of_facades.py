@@ -156,6 +156,7 @@ async def test_aiokafka(kafka_simulation: KafkaSimulation, listens: bool) -> Non
             for change in (consumer.pause, consumer.resume, lambda p: consumer.seek(p, 1)):
                 with pytest.raises(aiokafka_errors.IllegalStateError):
                     change(place)
+            assert consumer.assignment() == set()
             assert await consumer.committed(place) == 7
         assert (await consumer.getone(place)).offset == 7
         await consumer.commit({place: 8})
@@ -207,6 +208,7 @@ def test_confluent_kafka(kafka_simulation: KafkaSimulation, protocol: str, liste
     assert code(lambda: consumer.commit(message=messages[0], asynchronous=False)) == unknown
     assert code(lambda: consumer.commit(offsets=[early], asynchronous=False)) == unknown
     assert code(lambda: consumer.commit(asynchronous=False)) == unknown
+    assert consumer.assignment() == []
     assert code(lambda: consumer.pause([early])) == confluent.KafkaError._STATE
     assert code(lambda: consumer.resume([early])) == confluent.KafkaError._STATE
     assert code(lambda: consumer.seek(early)) == confluent.KafkaError._STATE

@@ -89,8 +89,12 @@ class ConsumerState(Facade[ConsumerEngine]):
         self._calls.assign(partitions, until)
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions."""
-        return list(self._engine.subscription.partitions)
+        """Return the assigned partitions, for each of which `seek` and `pause` may be called.
+
+        A partition that was lost and assigned again is only contained once the application has been
+        notified: by `on_assigned`, or else by the next poll.
+        """
+        return self._engine.subscription.known()
 
     def paused(self) -> list[TopicPartition]:
         """Return the assigned partitions that are paused."""

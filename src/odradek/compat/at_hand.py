@@ -15,6 +15,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.consumer_state import ConsumerState
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.common.types import TopicPartition
 
 R = TypeVar("R")
 Runs = list[list[ConsumerRecord]]
@@ -76,6 +77,10 @@ class AtHand(ConsumerState, Generic[R]):
         with engine.lock:
             if engine.group is not None:
                 engine.group.remember_positions(True)
+
+    def assigned(self) -> list[TopicPartition]:
+        """Return the assigned partitions, with those that `assignment` doesn't contain yet."""
+        return list(self._engine.subscription.partitions)
 
     def is_assigned(self, topic: str, partition: int) -> bool:
         """Return whether this partition is assigned."""

@@ -225,6 +225,11 @@ class SubscriptionState:
             )
         return state
 
+    def known(self) -> list[TopicPartition]:
+        """Return the assigned partitions without those that `announced` refuses."""
+        states = list(self.partitions.values())
+        return [state.partition for state in states if not state.ownership.unknown]
+
     def position(self, partition: TopicPartition) -> int | None:
         """Return the next offset for the caller; records on their way to it don't count yet."""
         return self.hand_over.settled(self.get(partition))[0]

@@ -155,7 +155,7 @@ class AssignedConsumer:
         if self._running.partitions is not None:
             yield from self._begin_at(chosen, self._running.partitions)
             return
-        assigned, more = consumer.assignment(), [ours(p) for p in chosen]
+        assigned, more = consumer.assigned(), [ours(p) for p in chosen]
         for place in more:
             if place in assigned:
                 raise_error(KafkaError._CONFLICT, f"{place} is assigned already")
@@ -163,7 +163,7 @@ class AssignedConsumer:
                 raise_error(KafkaError._INVALID_ARG, f"{place} was passed twice")
         with translating():
             consumer.assign([*assigned, *more])
-        self._has_something = bool(consumer.assignment())
+        self._has_something = bool(consumer.assigned())
         self._books.forget([(p.topic, p.partition) for p in chosen])
         yield from self._place(chosen)
 
@@ -172,14 +172,14 @@ class AssignedConsumer:
         consumer, chosen = self._open(), [ours(p) for p in partition_list(partitions)]
         if self._running.partitions is not None:
             return
-        assigned = consumer.assignment()
+        assigned = consumer.assigned()
         for partition in chosen:
             if partition not in assigned:
                 raise_error(KafkaError._INVALID_ARG, f"{partition} isn't assigned")
         yield from self._commit_now(chosen)
         with translating():
             consumer.assign([p for p in assigned if p not in chosen])
-        self._has_something = bool(consumer.assignment())
+        self._has_something = bool(consumer.assigned())
         self._books.forget(chosen)
 
     def _begin_at(
@@ -231,7 +231,7 @@ class AssignedConsumer:
     def seek(self, partition: TopicPartition) -> Flow[None]:
         """Set the position of a partition; raises `_UNKNOWN_PARTITION` if it isn't assigned."""
         consumer, place = self._open(), ours(one_partition(partition))
-        if place not in consumer.assignment():
+        if place not in consumer.assigned():
             raise_error(
                 KafkaError._UNKNOWN_PARTITION,
                 f"Failed to seek to offset {partition.offset}: {place} isn't assigned",
@@ -256,7 +256,7 @@ class AssignedConsumer:
             self._consumer.resume(assigned)
 
     def _assigned_of(self, partitions: list[TopicPartition]) -> list[odradek.TopicPartition]:
-        assigned = self._open().assignment()
+        assigned = self._open().assigned()
         return [place for p in partition_list(partitions) if (place := ours(p)) in assigned]
 
     # Group and cluster
@@ -403,7 +403,7 @@ class AssignedConsumer:
         whole: bool,
     ) -> list[TopicPartition]:
         """Return the committed offsets, of all assigned partitions if `whole`."""
-        places = self._consumer.assignment() if whole else list(done)
+        places = self._consumer.assigned() if whole else list(done)
         return [with_offset(place, done.get(place)) for place in places]
 
     def _committed(
@@ -484,4 +484,4 @@ class AssignedConsumer:
     def _has_lag(self, place: odradek.TopicPartition) -> bool:
         """Return whether the position of a partition and its end are known."""
         consumer = self._open()
-        return place in consumer.assignment() and consumer.lag(place) is not None
+        return place in consumer.assigned() and consumer.lag(place) is not None

@@ -136,7 +136,7 @@ class ConsumerCore(AssignedConsumer):
             if message.error() is None:
                 topic, number, *_ = message._record
                 first.setdefault(odradek.TopicPartition(topic, number), message)
-        for place in first.keys() & self._consumer.assignment():
+        for place in first.keys() & self._consumer.assigned():
             record = first[place]._record
             with suppress(odradek.IllegalStateError, TopicRecreatedError):  # lost meanwhile
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
@@ -224,7 +224,7 @@ class ConsumerCore(AssignedConsumer):
             on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost or on_revoke
         )
         with translating():
-            if not consumer.subscription() and consumer.assignment():
+            if not consumer.subscription() and consumer.assigned():
                 consumer.assign([])
             yield consumer.subscribe(
                 names,

@@ -27,7 +27,7 @@ class PartitionEnds:
     def reached(self, consumer: Any) -> list[odradek.TopicPartition]:
         """Return the partitions whose end is reached, except paused ones."""
         paused = consumer.paused()
-        reading = [p for p in consumer.assignment() if p not in paused]
+        reading = [p for p in consumer.assigned() if p not in paused]
         found = [p for p in reading if consumer.at_end(p)]
         self.waits = len(found) < len(reading)
         return found

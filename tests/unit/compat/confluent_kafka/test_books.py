@@ -72,7 +72,7 @@ class AtItsEnd:
     lags: int | None = None
     held: tuple[odradek.TopicPartition, ...] = ()
 
-    def assignment(self) -> list[odradek.TopicPartition]:
+    def assigned(self) -> list[odradek.TopicPartition]:
         return [HERE]
 
     def paused(self) -> list[odradek.TopicPartition]:

@@ -92,7 +92,7 @@ def test_a_partition_that_is_gone_keeps_no_other_from_being_given_back(error: Ka
     sought: list[odradek.TopicPartition] = []
 
     class Gone:
-        def assignment(self) -> set[odradek.TopicPartition]:
+        def assigned(self) -> set[odradek.TopicPartition]:
             return {*places}
 
         def seek(self, place: odradek.TopicPartition, offset: object) -> None:

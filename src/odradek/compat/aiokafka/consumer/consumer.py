@@ -234,7 +234,7 @@ class AIOKafkaConsumer:
 
     def assignment(self) -> frozenset[TopicPartition] | set[TopicPartition]:
         """Return the assigned partitions."""
-        return frozenset(theirs(self._subscriptions.assignment())) or set()
+        return frozenset(theirs(self._subscriptions.assignment(announced=True))) or set()
 
     def _assigned(self, partition: TopicPartition) -> Partition:
         """Return an assigned partition; raises `IllegalStateError` if it isn't assigned."""

@@ -129,13 +129,13 @@ class Subscriptions:
         """Whether a change of the subscription is in progress."""
         return self.pending is not None and not self.pending.done()
 
-    def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions."""
+    def assignment(self, *, announced: bool = False) -> list[TopicPartition]:
+        """Return the assigned partitions; `announced`: only those that the program knows."""
         if self.kind is Kind.NONE:
             return []
         if self.kind is Kind.ASSIGNED and self.changing:
             return list(self._wanted)
-        return self._consumer.assignment()
+        return self._consumer.assignment() if announced else self._consumer.assigned()
 
     def topics(self) -> frozenset[str]:
         """Return the topics of all assigned or subscribed partitions."""
@@ -153,7 +153,7 @@ class Subscriptions:
     def idle(self) -> bool:
         """Return whether no partition is assigned and no group assigns any."""
         by_group = self._grouped and self.kind in (Kind.TOPICS, Kind.PATTERN)
-        return not (by_group or self._consumer.assignment())
+        return not (by_group or self._consumer.assigned())
 
     # Carrying it out
 
@@ -253,7 +253,7 @@ class Subscriptions:
                 found += await self._consumer.partitions_for(topic)
             if self._afresh:
                 self._assign(found)
-            elif set(found) != set(self._consumer.assignment()):
+            elif set(found) != set(self._consumer.assigned()):
                 self._consumer.assign(found)
                 self._locate()
         self._afresh = False
@@ -275,7 +275,7 @@ class Subscriptions:
         if self._locating is not None:
             self._locating.cancel()
         if self._running:
-            partitions = self._consumer.assignment()
+            partitions = self._consumer.assigned()
             self._locating = asyncio.create_task(self._consumer.locate(partitions))
 
     async def located(self) -> None:
