@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from odradek.clients.consumer.records import NoOffsetForPartitionError, NoSuchOffsetError
 from odradek.common import errors as ours
 from odradek.common.errors import kafka as kafka_errors
+from odradek.common.errors.topics import TopicRecreatedError
 from odradek.compat.aiokafka import errors as theirs
 
 FIRST: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (kafka_errors.ProducerFencedError, theirs.ProducerFenced),
     (kafka_errors.InvalidProducerEpochError, theirs.ProducerFenced),
     (ours.CommitFailedError, theirs.CommitFailedError),
+    (kafka_errors.UnknownTopicIdError, theirs.UnknownTopicOrPartitionError),
 )
 """Classes that take precedence over a broker's error number."""
 OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
@@ -61,6 +63,10 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
         return theirs.OffsetOutOfRangeError({tuple(error.partition): error.position})
     if isinstance(error, NoOffsetForPartitionError):
         return theirs.NoOffsetForPartitionError(tuple(error.partition))
+    if isinstance(error, TopicRecreatedError) and not error.outcome:  # of a commit
+        return theirs.CommitFailedError(str(error))
+    if isinstance(error, TopicRecreatedError) and closed is theirs.ConsumerStoppedError:
+        return theirs.IllegalStateError(str(error))  # of a seek, which isn't to be retried
     for kind, made in FIRST:
         if isinstance(error, kind):
             return made(str(error))

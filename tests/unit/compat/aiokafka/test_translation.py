@@ -13,8 +13,10 @@ from odradek.common.types import TopicPartition
 from odradek.compat.aiokafka import errors
 from odradek.compat.aiokafka.translation import raising, translated
 
+P = TopicPartition("t", 0)
 
-@pytest.mark.parametrize("number", [n for n in ERRORS if n not in (47, 90)])
+
+@pytest.mark.parametrize("number", [n for n in ERRORS if n not in (47, 90, 100)])
 def test_a_brokers_error_keeps_its_number(number: int) -> None:
     error = error_for(number)
     found = translated(error)
@@ -40,12 +42,14 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (ours.IllegalStateError("x"), errors.IllegalStateError),
         (ours.ClientClosedError("x"), errors.ConsumerStoppedError),
         (ours.RecordTooLargeError("x"), errors.RecordTooLargeError),
-        (FetchTooLargeError(TopicPartition("t", 0), 1, 2, 1), errors.RecordTooLargeError),
+        (FetchTooLargeError(P, 1, 2, 1), errors.RecordTooLargeError),
         (ours.ConfigurationError("x"), ValueError),
         (ours.ArgumentError("x"), TypeError),
         (ours.ClientBrokenError("x"), errors.KafkaError),
         (ours.UnknownErrorCodeError(999), errors.KafkaError),
-        (TopicRecreatedError(TopicPartition("t", 0), "x", "a", "b"), errors.for_code(100)),
+        (error_for(100), errors.UnknownTopicOrPartitionError),
+        (TopicRecreatedError(P, "a commit", "a", "b"), errors.CommitFailedError),
+        (TopicRecreatedError(P, "a seek", "a", "b", outcome="x"), errors.IllegalStateError),
     ],
 )
 def test_others_have_their_kind(error: ours.KafkaError, kind: type[Exception]) -> None:
@@ -57,6 +61,10 @@ def test_a_producers_words_differ() -> None:
     of = (errors.ProducerClosed, errors.MessageSizeTooLargeError)
     assert isinstance(translated(closed, *of), errors.ProducerClosed)
     assert isinstance(translated(large, *of), errors.MessageSizeTooLargeError)
+    record = TopicRecreatedError(P, "1 record", "a", "b", outcome="x")
+    assert type(translated(record, *of)) is errors.UnknownTopicOrPartitionError
+    offset = TopicRecreatedError(P, "an offset in a transaction", "a", "b")
+    assert type(translated(offset, *of)) is errors.CommitFailedError
 
 
 def test_a_transactions_end_is_its_reason() -> None:
