@@ -10,8 +10,10 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetMetadataTooLargeError
 from odradek.network.flow import START, Flow
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.simulation import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
 
@@ -94,15 +96,15 @@ def test_another_offset_stays_until_something_is_handed_out(offset: int, subscri
     assert scene.committed()[0] == offset
 
 
+def refused(*_: object, **__: object) -> Flow[None]:
+    yield START
+    raise OffsetMetadataTooLargeError
+
+
 def test_what_was_refused_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     records = a.poll(1.0, 4)
-
-    def refused(*_: object, **__: object) -> Flow[None]:
-        yield START
-        raise OffsetMetadataTooLargeError
-
     group = a._engine.group
     assert group is not None
     for chosen in (records, {P: 2}):
@@ -144,3 +146,53 @@ def test_nothing_is_committed_after_the_goodbye(
     assert "OffsetCommit" not in asked[goodbye:]
     assert caplog.messages == []
     assert scene.committed()[0] == 4
+
+
+@MEMBERS
+@pytest.mark.parametrize("chosen", [8, 15])
+@pytest.mark.parametrize("lost", [True, False], ids=["answer lost", "answer late"])
+def test_a_commit_that_timed_out_is_not_taken_back(
+    subscribes: bool, chosen: int, lost: bool
+) -> None:
+    """The coordinator may have stored it: an auto-commit of less would go back."""
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    scene.world.advance(2.0)
+    assert scene.committed()[0] == 4
+    for broker in scene.cluster.brokers.values():
+        broker.delays[OffsetCommitRequest.API_KEY] = 3.0
+    with pytest.raises(KafkaTimeoutError):
+        a.commit({P: chosen}, timeout=0.5)
+    if lost:
+        scene.disconnect()
+    for broker in scene.cluster.brokers.values():
+        broker.delays.clear()
+    seen = []
+    for _ in range(40):
+        scene.world.advance(0.25)
+        seen.append(scene.committed()[0] or 0)
+    assert seen == sorted(seen)
+    assert seen[-1] == chosen
+    assert len(a.poll(1.0, 4)) == 4
+    a.poll(1.0, 1)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 12
+    a.close()
+
+
+@MEMBERS
+def test_what_was_refused_leaves_an_earlier_commit_as_it_is(
+    subscribes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    a.commit({P: 6})
+    with monkeypatch.context() as patch:
+        patch.setattr(a._engine.group.commits.stored, "commit", refused)  # type: ignore[union-attr]
+        with pytest.raises(OffsetMetadataTooLargeError):
+            a.commit({P: 7})
+    scene.world.advance(3)
+    assert scene.committed()[0] == 6
+    a.close()

@@ -413,9 +413,22 @@ class PartitionState:
         """Forget the committed offset, which is no longer valid."""
         self.committed, self.committed_since = None, math.inf
 
-    def unsay(self) -> None:
-        """Forget the caller's own commit, which failed and was reported."""
-        self.said = None
+    def unsay(
+        self,
+        offset: OffsetAndMetadata,
+        before: tuple[OffsetAndMetadata, int | None] | None,
+        *,
+        refused: bool,
+    ) -> None:
+        """Forget the caller's own commit, which failed and was reported, if it is the last one.
+
+        If the group may have stored it nevertheless, it counts while the client's own commit would
+        go back. `before` is the caller's commit that counted when this one began.
+        """
+        if self.said is None or self.said[0] is not offset or self.committed is offset:
+            return
+        if refused or (self.consumed is not None and offset.offset <= self.consumed):
+            self.said = None if before is None or before[0] is offset else before
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """Note the caller's own commit."""

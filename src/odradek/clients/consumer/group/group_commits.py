@@ -34,7 +34,7 @@ from odradek.clients.consumer.group.pending_callbacks import (
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
+from odradek.common.errors import BrokerError, ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
@@ -230,6 +230,7 @@ class GroupCommits:
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
         states = self._owned(asked)
+        before = {partition: state.said for partition, state in states.items()}
         for partition, state in states.items():
             if not unasked:
                 state.say(chosen[partition])
@@ -244,6 +245,7 @@ class GroupCommits:
                 done.add(partition)
 
         done: set[TopicPartition] = set()
+        refused = False
         try:
             yield from self.stored.commit(
                 asked, deadline, accepted=accepted, unknown_for=unknown_for
@@ -251,7 +253,11 @@ class GroupCommits:
         except FencedInstanceIdError as error:
             self._member.refuse(error)
             raise
+        except BrokerError:
+            refused = True
+            raise
         except CommitFailedError as error:
+            refused = True
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
             if present and membership is not None and membership.state not in GONE:
@@ -264,10 +270,7 @@ class GroupCommits:
                 if partition in done:
                     continue
                 state.commit_in_doubt(chosen[partition])
-                if state.said is None:
-                    continue
-                if state.said[0] is chosen[partition]:
-                    state.unsay()
+                state.unsay(chosen[partition], before[partition], refused=refused)
         return chosen
 
     def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
