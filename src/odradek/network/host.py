@@ -70,8 +70,12 @@ class Host(Protocol):
     """Whether calls raise what `surface` was given; not while the client closes."""
 
     @property
-    def forked(self) -> bool:
-        """Whether this is a forked child of the process that created it."""
+    def cut_off(self) -> bool:
+        """Whether nothing can be done here any more.
+
+        This is a forked child of the process that created it, or the interpreter is ending and has
+        stopped the thread that works.
+        """
 
     @property
     def in_use(self) -> bool:

@@ -60,7 +60,7 @@ class Opened:
     @property
     def used(self) -> bool:
         """Something is open, and this is the process that opened it."""
-        return not self.host.forked and self.host.in_use
+        return not self.host.cut_off and self.host.in_use
 
     @property
     def producer(self) -> ProducerEngine | None:
@@ -159,7 +159,7 @@ def _at_exit() -> None:
     """Clients, each with whether it wasn't dropped before."""
     try:
         for what in list(_open):
-            if not what.host.forked and (watch := _open.pop(what, None)) is not None:
+            if not what.host.cut_off and (watch := _open.pop(what, None)) is not None:
                 known[what] = watch.detach() is not None
                 _end(what)
         for what in known:

@@ -387,3 +387,69 @@ def test_a_client_that_was_never_used_or_was_closed_is_dropped_in_silence() -> N
             producer.send("t", b"1")
         del producer
         gc.collect()
+
+
+FINALIZER = """
+import sys, time
+from odradek import Consumer, KafkaError, Producer
+
+class Wrapper:
+    def __init__(self, client, call):
+        self.client, self.call = client, call
+
+    def __del__(self):
+        begun = time.monotonic()
+        try:
+            outcome = self.call(self.client)
+        except KafkaError as error:
+            outcome = f"{type(error).__name__}: {error}"
+        took = time.monotonic() - begun
+        sys.stdout.write(f"{sys.is_finalizing()} {took < 1.0} {outcome}\\n")
+        sys.stdout.flush()
+
+servers, used, call = sys.argv[1:]
+if call in ("flush", "close", "partitions_for"):
+    client = Producer(bootstrap_servers=servers)
+    if used == "used":
+        client.send("t", b"x")
+else:
+    client = Consumer(bootstrap_servers=servers, group_id="g")
+    if used == "used":
+        client.subscribe(["t"])
+        client.poll(2.0)
+CALLS = {
+    "flush": lambda c: c.flush(30.0),
+    "close": lambda c: c.close(),
+    "partitions_for": lambda c: c.partitions_for("missing", 30.0),
+    "leave": lambda c: c.close(30.0),
+    "poll": lambda c: c.poll(30.0),
+}
+kept = Wrapper(client, CALLS[call])
+del client
+"""
+
+
+ENDED = "ClientClosedError: Python is shutting down"
+
+
+@pytest.mark.parametrize(
+    ("used", "call", "outcome"),
+    [
+        ("used", "flush", "0"),
+        ("used", "close", "None"),
+        ("used", "leave", "None"),
+        ("used", "poll", ENDED),
+        ("unused", "flush", "0"),
+        ("unused", "partitions_for", ENDED),
+        ("unused", "leave", "None"),
+    ],
+)
+def test_no_call_in_a_finalizer_waits_for_a_thread_that_has_been_stopped(
+    used: str, call: str, outcome: str
+) -> None:
+    """Python stops daemon threads before it clears modules: `__del__` waited for ever."""
+    with one_broker() as (_, servers):
+        done = program(FINALIZER, servers, used, call)
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"True True {outcome}"), done.stdout + done.stderr
+        assert written(servers) == (used == "used" and call in ("flush", "close"))

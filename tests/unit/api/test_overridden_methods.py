@@ -60,7 +60,7 @@ def test_a_block_that_a_forked_child_drops_is_the_parents(
     block = producer.transaction()
     block.__enter__()
     with monkeypatch.context() as child:
-        child.setattr(type(producer._host), "forked", True)
+        child.setattr(type(producer._host), "cut_off", True)
         assert not block.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert "abort" not in producer.log
     producer.abort_transaction()

@@ -382,7 +382,7 @@ class ClientCalls(Generic[E]):
             raise
         finally:
             self.host.surfacing = True
-        if not self.host.forked:
+        if not self.host.cut_off:
             self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:

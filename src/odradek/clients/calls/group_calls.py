@@ -157,13 +157,13 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     def leave_and_close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
         """Commit, leave the group, close; `through`: the caller is done with what it was handed."""
         alone = self.host.interrupted
-        if self.engine.group is not None and not (self.closed or self.host.forked):
+        if self.engine.group is not None and not (self.closed or self.host.cut_off):
             self.check_uninterrupted("close()")
         return self.close(timeout, lambda d: self._end(d, through=through, alone=alone))
 
     def _end(self, deadline: float, *, through: bool, alone: bool) -> CallerFlow[None]:
         host, engine, group = self.host, self.engine, self.engine.group
-        if not self.closed and group is not None and not host.forked:
+        if not self.closed and group is not None and not host.cut_off:
             rest = group.tell_the_rest(host.wake)
             with suppress(ClientForkedError):  # the member is the parent's
                 if engine.ended is None:
@@ -172,7 +172,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 else:
                     self._warn_of_repeats(group, through=through)
                     yield from rest
-        open_still = not (self.closed or alone or host.forked or host.torn)
+        open_still = not (self.closed or alone or host.cut_off or host.torn)
         sessions = engine.fetcher.halt() if open_still else ()
         if sessions and engine.ended is None:
             patience = min(CLOSING_PATIENCE, max(0.0, deadline - (yield START)))

@@ -33,6 +33,7 @@ from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (
     BufferExhaustedError,
+    ClientClosedError,
     ConfigurationError,
     IllegalStateError,
     KafkaTimeoutError,
@@ -394,6 +395,9 @@ class ProducerCalls(TransactionCalls):
             if error.remaining is None:  # the host was late, too
                 error.leaving(self.engine.unsettled())
             raise
+        except ClientClosedError:
+            if self.closed or self.engine.incomplete():
+                raise  # or else the interpreter is ending, and all records were sent before
         return 0
 
     def outcome(self, find: Callable[[], Found], timeout: float | None) -> CallerFlow[None]:

@@ -159,7 +159,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         A program that only writes blocks calls neither method itself, so each later block would be
         refused. If that commit has failed, its error is raised: no call has reported it yet.
         """
-        if self._owes_end and not self.closed and not self.host.forked:
+        if self._owes_end and not self.closed and not self.host.cut_off:
             yield from self._end_earlier(client)
         self._by_block = True
 
@@ -219,7 +219,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         commit, its end is waited for, since the next transaction would be refused otherwise; a
         second one ends the wait.
         """
-        if self.closed or self.host.forked:
+        if self.closed or self.host.cut_off:
             return None
         self._owes_end = True
         name, worse = yield from self._ended(client, error)

@@ -89,7 +89,7 @@ class EngineHost(HostSockets):
     surfacing = True
 
     @property
-    def forked(self) -> bool:
+    def cut_off(self) -> bool:
         """Whether this is a child of the process that created it."""
         return self.guard.forked
 

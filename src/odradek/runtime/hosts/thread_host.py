@@ -8,6 +8,7 @@ ending: the thread is a daemon, and isn't waited for at exit.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.common.errors import ClientBrokenError, ClientClosedError, IllegalStateError
 from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
@@ -94,9 +95,17 @@ class ThreadHost:
     """Seconds since the epoch; without a Python call in between, as a producer needs it for each
     record."""
 
-    def check(self) -> None:
-        """Raise in a forked child; raise an error of a callback that is for the program."""
+    def _check(self) -> None:
         self._guard.check()
+        if sys.is_finalizing():
+            raise ClientClosedError(
+                "Python is shutting down and has stopped this client's I/O thread: call close() "
+                "before, or use the client in a `with` block"
+            )
+
+    def check(self) -> None:
+        """Raise if this is cut off; raise an error of a callback that is for the program."""
+        self._check()
         if self.raised and self.surfacing:
             self._raise()
 
@@ -122,9 +131,13 @@ class ThreadHost:
         return self.lock.is_mine() or self._start_lock.is_mine()
 
     @property
-    def forked(self) -> bool:
-        """Whether this is a child of the process that created it."""
-        return self._guard.forked
+    def cut_off(self) -> bool:
+        """Whether this is a child of the process that created it, or the interpreter is ending.
+
+        An ending interpreter stops all daemon threads where they are, perhaps with a lock held, so
+        a finalizer that waits for this client would never return.
+        """
+        return self._guard.forked or sys.is_finalizing()
 
     @property
     def in_use(self) -> bool:
@@ -147,7 +160,7 @@ class ThreadHost:
 
         Calls with `where="caller"` run here, in the waiting thread.
         """
-        self._guard.check()
+        self._check()
         already = completion.done
         if already:
             return True
@@ -188,18 +201,18 @@ class ThreadHost:
 
     def drive(self) -> None:
         """Nothing: the thread does what is due."""
-        self._guard.check()
+        self._check()
 
     def wake(self) -> None:
         """Let the thread check its inputs."""
-        self._guard.check()
+        self._check()
         if not self._runs:
             self._start()
         self._inner.nudge()
 
     def defer(self, action: Callable[[], None]) -> None:
         """Run an action in the thread, between two steps."""
-        self._guard.check()
+        self._check()
         self._inner.defer(action)
         self.wake()
 
@@ -207,10 +220,10 @@ class ThreadHost:
         """End the thread after it wrote the queued bytes; wait for it until the deadline.
 
         Its log records have reached the handlers then, unless those are slow. If a callback calls
-        this in the thread itself, the thread ends a moment later. In a forked child only the
-        child's copies of the file descriptors are closed.
+        this in the thread itself, the thread ends a moment later. If this is cut off, only this
+        process's copies of the file descriptors are closed.
         """
-        if self._guard.forked:
+        if self.cut_off:
             self._inner.abandon()
             return
         if self.interrupted:  # the thread closes, without waiting for it
@@ -240,7 +253,7 @@ class ThreadHost:
 
     def drop(self) -> None:
         """Let the thread end by itself, because this client isn't referenced any more (R-HO-4)."""
-        if self._guard.forked or self._ended:
+        if self.cut_off or self._ended:
             return
         if self._thread is None:
             self._inner.drop()

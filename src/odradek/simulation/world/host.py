@@ -118,7 +118,7 @@ class SimulatedHost(StepCount):
     callers_first = False
     torn = False
     in_use = False
-    forked = False
+    cut_off = False
     surfacing = True
     """No signal interrupts virtual time."""
 
