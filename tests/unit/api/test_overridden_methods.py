@@ -4,13 +4,17 @@ callbacks raise comes out as it is.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from odradek import AsyncConsumer, Consumer, KafkaTimeoutError, Producer, TopicPartition
+from odradek.clients.caller_flow import CallerFlow, Do, RaisedGeneratorExitError
+from odradek.runtime.hosts.async_caller import carried_out
 from odradek.testing.simulated import KafkaSimulation
 
 NAMES = ("begin_transaction", "commit_transaction", "abort_transaction", "flush")
@@ -157,15 +161,22 @@ def test_what_a_callback_raises_is_not_the_end_of_its_call(
     assert ended(consumer)
 
 
+@pytest.mark.parametrize("sort", ["function", "coroutine", "later"])
 async def test_what_a_callback_of_an_event_loop_raises_is_not_the_end_of_close(
-    kafka_simulation: KafkaSimulation,
+    kafka_simulation: KafkaSimulation, sort: str
 ) -> None:
     kafka_simulation.create_topic("t", partitions=1)
     stop = GeneratorExit("mine")
 
-    def callback(*_: object) -> None:
+    def plain(*_: object) -> None:
         raise stop
 
+    async def coroutine(*_: object) -> None:
+        if sort == "later":
+            await asyncio.sleep(0)
+        raise stop
+
+    callback = plain if sort == "function" else coroutine
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     consumer = AsyncConsumer(servers, group_id="g")
     await consumer.subscribe(["t"], on_revoked=callback)
@@ -176,6 +187,43 @@ async def test_what_a_callback_of_an_event_loop_raises_is_not_the_end_of_close(
     assert caught.value is stop
     assert consumer._closed
     assert ended(consumer)
+
+
+def test_a_call_that_is_dropped_in_a_callback_drops_the_callback() -> None:
+    """A coroutine that is closed, as at the end of its loop, can't await any more."""
+    log: list[str] = []
+
+    async def callback() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            log.append("callback left")
+
+    def flow() -> CallerFlow[None]:
+        try:
+            yield Do(callback)
+        except RaisedGeneratorExitError:
+            log.append("taken for the callback's own")
+            raise
+        finally:
+            log.append("flow left")
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(carried_out(flow(), host))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def dropped() -> None:
+        call = carried_out(flow(), host)
+        call.send(None)
+        call.close()
+        await cancelled()
+
+    host: Any = SimpleNamespace(enter=lambda closing: None, now=lambda: 0.0)
+    asyncio.run(dropped())
+    assert log == ["callback left", "flow left"] * 2
 
 
 def test_a_runtime_error_that_a_callback_made_of_it_stays_one(simulation: KafkaSimulation) -> None:

@@ -8,9 +8,10 @@ cancellation is raised in the flow where it waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from inspect import isawaitable
+from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from odradek.clients.caller_flow import (
@@ -121,7 +122,32 @@ async def _done(wanted: Do) -> None:
     except GeneratorExit as error:
         raise RaisedGeneratorExitError(error) from None
     if isawaitable(outcome):
-        await outcome
+        await _own(_awaited(outcome))
+
+
+async def _awaited(outcome: Awaitable[object]) -> None:
+    await outcome
+
+
+@coroutine
+def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Await it, and tell a `GeneratorExit` that it raises from that of a caller that is closed."""
+    resume: Callable[[Any], Any] = awaited.send
+    given: Any = None
+    while True:
+        try:
+            wanted = resume(given)
+        except StopIteration:
+            return
+        except GeneratorExit as error:
+            raise RaisedGeneratorExitError(error) from None
+        try:
+            resume, given = awaited.send, (yield wanted)
+        except GeneratorExit:
+            awaited.close()
+            raise
+        except BaseException as error:
+            resume, given = awaited.throw, error
 
 
 async def waited(host: LoopHost, completion: Completion[Any], deadline: float | None) -> None:
