@@ -585,6 +585,45 @@ def test_what_can_mean_the_new_topic_alone_is_free(way: str) -> None:
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(first, 30)]
 
 
+OFFSETS: dict[str, Callable[[Consumer], int | None]] = {
+    "end": lambda a: a.end_offsets([TP])[TP] - 10,
+    "time": lambda a: (at := a.offsets_for_times({TP: 0})[TP]) and at.offset + 20,
+    "beginning": lambda a: a.beginning_offsets([TP])[TP] + 20,
+}
+
+
+@pytest.mark.parametrize("ask", OFFSETS)
+def test_a_caller_that_has_asked_for_offsets_of_the_new_topic_may_seek(ask: str) -> None:
+    scene = Recreated("classic")
+    scene.fill(20, "old")
+    a = scene.reader(noticed=True)
+    assert len(scene.poll_for(a, 5.0)) == 20
+    scene.recreate(count=30, noticed=True)
+    a.end_offsets([OTHER])
+    with pytest.raises(TopicRecreatedError):
+        a.seek(TP, 20)
+    a.seek(TP, OFFSETS[ask](a) or 0)
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(20, 30)]
+
+
+def test_an_assignment_at_an_offset_of_the_deleted_topic_skips_no_record_of_the_new_one() -> None:
+    """It is a seek if the partition was assigned before."""
+    scene = Recreated()
+    scene.fill(20, "old")
+    a = scene.consumer(name="a")
+    MADE.append(a)
+    a.assign([TP])
+    assert len(scene.poll_for(a, 5.0)) == 20
+    scene.recreate(count=30, noticed=True)
+    with pytest.raises(TopicRecreatedError, match="seek to offset 20 of t-0"):
+        a.assign({TP: 20, OTHER: 0})
+    assert a.assignment() == [TP]
+    a.assign([TP, OTHER])
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(30)]
+    a.assign({TP: 20})
+    assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(20, 30)]
+
+
 def test_a_seek_to_the_beginning_is_free_at_each_moment_of_a_change() -> None:
     """Also while the first offset of the new topic is being looked up."""
     scene = Recreated("classic")

@@ -73,7 +73,8 @@ class ConsumerState(Facade[ConsumerEngine]):
         """Read exactly these partitions from now on; already assigned ones keep their positions.
 
         Here and in all other methods a (topic, partition) pair may replace a `TopicPartition`. A
-        dict of offsets by partition sets the position of each, as `seek` does.
+        dict of offsets by partition sets the position of each, as `seek` does, and raises the same
+        errors.
 
         `until`: an end offset for each partition. Only records before it are returned, and a
         partition is finished once `position()` is at or after it, even if compaction or
@@ -114,7 +115,8 @@ class ConsumerState(Facade[ConsumerEngine]):
         Raises `IllegalStateError` if the partition isn't assigned, or was lost and assigned again
         and the application hasn't been notified yet. `pause` and `resume` raise it in the same
         cases. Raises `TopicRecreatedError` if the topic was deleted and created again since the
-        last poll and the application hasn't been notified: the offset is one of the deleted topic.
+        last poll, and the application hasn't been notified and hasn't asked for offsets of the
+        topic since (`end_offsets`): the offset is one of the deleted topic.
         """
         self._calls.seek(tp, offset)
 

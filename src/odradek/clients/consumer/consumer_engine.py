@@ -124,6 +124,9 @@ class ConsumerEngine(ClientEngine):
         positions: Mapping[TopicPartition, Place] | None = None,
     ) -> None:
         """Replace the assignment, and with it the topics in use; go to `positions`."""
+        for partition, (offset, _) in (positions or {}).items():
+            if partition in self.subscription.partitions:
+                self.subscription.check_seek(partition, offset)
         if self.group is not None:
             self.group.check_assignable()
             with self.lock:
@@ -229,7 +232,14 @@ class ConsumerEngine(ClientEngine):
     def _listed(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> Flow[dict[TopicPartition, ListedOffset]]:
-        return list_offsets(self.brokers, self.missing, wanted, self.isolation, deadline)
+        yield START
+        recreated = [s for s in self.subscription.untold if s.partition in wanted]
+        found = yield from list_offsets(
+            self.brokers, self.missing, wanted, self.isolation, deadline
+        )
+        for state in recreated:  # the caller has offsets of the new topic now (R-ID-3)
+            self.subscription.note_told(state)
+        return found
 
     def log_ends(
         self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float, *, stable: bool
