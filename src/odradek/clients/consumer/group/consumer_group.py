@@ -146,9 +146,9 @@ class ConsumerGroup:
         self._goodbye: PendingCallback | None = None
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._waits_since: float | None = None
+        """Since when it has waited for its share, once that was told."""
         self._unassigned_since: float | None = None
         """When a member of KIP-848 joined without partitions; None once it was assigned any."""
-        """Since when it has waited for its share, once that was told."""
         self._next: Completion[None] | None = None
         """The subscription that begins once the group is left."""
         self._max_poll: float = config["max.poll.interval.ms"]
