@@ -122,7 +122,7 @@ EVENS_AND_ODDS = [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
 
 
 def compare(found: list[list[int]]) -> None:
-    """Each record is there once, in order; the error names those that are missing or repeated."""
+    """Assert that no record is missing or repeated; the error names those that are."""
     for numbers, expected in zip(found, EVENS_AND_ODDS, strict=True):
         missing = sorted({*expected} - {*numbers})
         repeated = [n for n, times in Counter(numbers).items() if times > 1]
