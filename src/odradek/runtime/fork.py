@@ -65,17 +65,17 @@ class ForkGuard:
     """Remembers the process that created a client."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self.pid = os.getpid()
 
     @property
     def forked(self) -> bool:
         """Whether this is a child of the process that created the client."""
-        return os.getpid() != self._pid
+        return os.getpid() != self.pid
 
     def check(self) -> None:
         """Raise in a forked child."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             raise ClientForkedError(
-                f"this client was created in process {self._pid}, but this is its forked child "
+                f"this client was created in process {self.pid}, but this is its forked child "
                 f"{os.getpid()}: create a new client here"
             )

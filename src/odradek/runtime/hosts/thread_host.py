@@ -8,6 +8,7 @@ ending: the thread is a daemon, and isn't waited for at exit.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -96,8 +97,9 @@ class ThreadHost:
     record."""
 
     def _check(self) -> None:
-        self._guard.check()
-        if sys.is_finalizing():
+        # Without another Python function: this runs three times for a record that is waited for.
+        if os.getpid() != self._guard.pid or sys.is_finalizing():
+            self._guard.check()
             raise ClientClosedError(
                 "Python is shutting down and has stopped this client's I/O thread: call close() "
                 "before, or use the client in a `with` block"
