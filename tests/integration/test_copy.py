@@ -31,7 +31,7 @@ from odradek import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from odradek.cli.copy import CLOSING, copy, planning
+from odradek.cli.copy import copy, planning
 from odradek.cli.copy.copying import FAILURES, CopyBooks, Copying
 from odradek.cli.copy.planning import CopiedTopics, CopyPlan
 from odradek.cli.copy.report import CopyReport, size
@@ -355,9 +355,11 @@ def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
     with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
         fill(one, topic)
         words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
-        with subprocess.Popen(
-            [ODRADEK, "copy", *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
+        # It would end within its time for closing by itself; so that is longer than the test's.
+        patient = f"from odradek.cli import copy; copy.CLOSING = {5 * PATIENCE}"
+        run_it = "from odradek.__main__ import main; main()"
+        command = [sys.executable, "-c", f"{patient}; {run_it}", "copy", *words, "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until and not one.records(f"{topic}-copy"):
                 time.sleep(0.05)
@@ -372,11 +374,9 @@ def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
             stderr = cast("IO[bytes]", process.stderr)
             said = next(line for line in stderr if b"ending" in line).decode()
             process.send_signal(signal.SIGINT)
-            began = time.monotonic()
             out, _ = process.communicate(timeout=PATIENCE)
-            assert time.monotonic() - began < CLOSING / 2
         one.resume(1)
-    assert "aborting the open transaction, for at most 10 s; Ctrl-C ends at once" in said
+    assert "aborting the open transaction, for at most 300 s; Ctrl-C ends at once" in said
     assert process.returncode == 130
     assert json.loads(out)["group"].endswith(f".{topic}-copy")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import ssl
@@ -273,9 +274,9 @@ def test_for_people(nobody: str) -> None:
         "metadata: none yet; refresh due",
         "began with bootstrap address",
         "no rebootstrap so far (metadata.recovery.strategy=rebootstrap)",
-        "the cluster wasn't reached in 0.5 s (NoBrokerAvailableError)",
     ):
         assert part in done.stdout, done.stdout
+    assert re.search(r"wasn't reached in \d\.\d s \(NoBrokerAvailableError\)", done.stdout)
 
 
 @pytest.mark.parametrize(
