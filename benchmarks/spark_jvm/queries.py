@@ -24,6 +24,8 @@ ERROR_CHARACTERS = 6000
 PATIENCE_S = 90
 AT_ONCE = 3
 """Streams: each begins with a Python process, and Spark waits ten seconds for it, however busy."""
+NOT_CONNECTED = "Python worker failed to connect back"
+"""Spark's words after these ten seconds; the query is started once more."""
 _COLUMNS = (
     "hex(key)", "hex(value)", "topic", "partition", "offset", "unix_micros(timestamp)",
     "timestampType",
@@ -45,7 +47,11 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
         for case in some:
             query = running[case["name"]]
             failed = isinstance(query, dict)
-            found[case["name"]] = query if failed else _attempt(_finish, spark, case, folder, query)
+            result = query if failed else _attempt(_finish, spark, case, folder, query)
+            if NOT_CONNECTED in result.get("error", ""):
+                query = _start(spark, case, folder)
+                result = _attempt(_finish, spark, case, folder, query)
+            found[case["name"]] = result
     return found
 
 
