@@ -18,4 +18,4 @@ def server() -> Iterator[RegistryServer]:
 
 @pytest.fixture
 def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 60000})

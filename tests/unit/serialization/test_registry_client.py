@@ -33,7 +33,7 @@ from odradek.serialization import (
 from odradek.testing import Authority
 
 TEXT = Schema('{"type": "string"}')
-QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2, "default.api.timeout.ms": 3000}
+QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2, "default.api.timeout.ms": 60000}
 
 
 def client(server: RegistryServer, **more: Any) -> SchemaRegistryClient:
@@ -291,7 +291,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
         assert SchemaRegistryClient(settings | own).get_subjects() == []
         for wrong in (settings, {"url": server.url, **QUICK, **own}):
             with pytest.raises(RegistryUnreachableError, match="TLS|reset|closed"):
-                SchemaRegistryClient(wrong | {"default.api.timeout.ms": 1000}).get_subjects()
+                SchemaRegistryClient(wrong).get_subjects()
     with pytest.raises(ConfigurationError, match="ssl.ca.location"):
         SchemaRegistryClient(settings | {"ssl.ca.location": "/nowhere.pem"}).get_subjects()
 
