@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +14,6 @@ from tests.simulation.transactional import PROTOCOLS, Scene, send
 from odradek.api.prepared_transactions import PreparedTransactions
 from odradek.api.producer import Producer
 from odradek.clients.admin.transactions import OVER
-from odradek.clients.producer import kept_coordinators
 from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.common.errors import IllegalStateError
 from odradek.common.errors.kafka import (
@@ -143,63 +141,6 @@ def test_one_worker_s_tasks_have_transactions_of_their_own(version: int) -> None
         assert job.scene.visible() == list(range(3 * batch + 3))
     assert set.union(*seen) == seen[-1], "none was opened for a task and closed"
     assert len(seen[-1]) <= 2 * len(job.scene.cluster.brokers) + 1
-
-
-@PROTOCOLS
-def test_a_worker_finds_the_coordinators_of_a_transactional_id_once(version: int) -> None:
-    job, asked = Job(version), list[Counter[str]]()
-    worker, brokers = job.worker(), job.scene.cluster.brokers.values()
-    for batch in (0, 1):
-        messages = []
-        for p in range(4):
-            before = sum((b.requests for b in brokers), Counter[str]())
-            messages.append(job.task(p, [4 * batch + p], batch, worker))
-            asked.append(sum((b.requests for b in brokers), Counter[str]()) - before)
-        job.commit(messages, batch)
-    assert job.scene.visible() == list(range(8))
-    names = "OffsetFetch OffsetFetch InitProducerId Produce TxnOffsetCommit"
-    warm = Counter(names.split())
-    if version < 2:
-        warm += Counter(["AddPartitionsToTxn", "AddOffsetsToTxn"])
-    assert asked[5:] == [warm] * 3
-    assert asked[3] == warm + Counter({"FindCoordinator": 2})  # one for each kind
-
-
-@PROTOCOLS
-@pytest.mark.parametrize("change", ["moved", "restarted", "down"])
-def test_a_worker_s_coordinators_may_change_between_its_tasks(version: int, change: str) -> None:
-    job = Job(version)
-    cluster, world, worker = job.scene.cluster, job.scene.world, job.worker()
-    for batch in range(3):
-        messages = [job.task(p, [4 * batch + p], batch, worker) for p in range(4)]
-        job.commit(messages, batch)
-        if change == "moved":
-            for topic in ("__transaction_state", "__consumer_offsets"):
-                for partition in range(len(cluster.topics[topic].partitions)):
-                    cluster.move_leader(topic, partition)
-            world.advance(1.0)
-            continue
-        every_broker(cluster, "crash")
-        later = 3.0 if change == "down" else 0.0
-        for number in cluster.brokers:
-            world.at(world.now + later, partial(cluster.restart, number))
-        world.advance(3.0 - later)
-    assert job.scene.visible() == list(range(12))
-
-
-def test_a_worker_forgets_coordinators_that_were_used_long_ago(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(kept_coordinators, "MOST_KEPT", 3)
-    job = Job()
-    worker = job.worker()
-    for batch in range(2):
-        job.commit([job.task(p, [4 * batch + p], batch, worker) for p in range(4)], batch)
-    assert job.scene.visible() == list(range(8))
-    producer, _ = worker.checkout(job.options.producer_config("any"))
-    transactions = producer._engine.transactions
-    assert transactions is not None
-    assert len(transactions.coordinators) == 3
 
 
 @PROTOCOLS

@@ -51,14 +51,6 @@ class PreparedTransactions:
         calls = self._producer._calls  # noqa: SLF001
         self._producer._run(calls.use_transactional_id(transactional_id))  # noqa: SLF001
 
-    def expect(self, transactional_ids: Sequence[str], groups: Sequence[str]) -> None:
-        """Find coordinators that the next calls need, with one request of each kind.
-
-        Calls that need one meanwhile wait for the response.
-        """
-        calls = self._producer._calls  # noqa: SLF001
-        self._producer._run(calls.expect(transactional_ids, groups))  # noqa: SLF001
-
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool
     ) -> dict[str, KafkaError | None]:

@@ -183,34 +183,21 @@ class Coordinator:
         while self.broker is None:
             if now >= call.deadline:
                 raise call.timed_out(now)
-            if not self.begin_find(now):
+            if self._finding or now < self._backoff.until:
                 until = math.inf if self._finding else self._backoff.until
                 now = yield Wait((self.changed,), min(until, call.deadline))
                 continue
-            broker = None
+            self._finding = True
             try:
                 finder = FindCall(self._brokers, self.kind, call.deadline)
                 finder.attempts = call.attempts
                 broker = yield from finder.locate(self.key)
             finally:
-                self.end_find(broker)
+                self._finding = False
+                self.changed.notify()
             now = self._engine.now
+            self._found(broker, "found", now)
         return now
-
-    def begin_find(self, now: float) -> bool:
-        """Return whether the caller finds it now, for all who wait: `end_find` comes next."""
-        if self.broker is not None or self._finding or now < self._backoff.until:
-            return False
-        self._finding = True
-        return True
-
-    def end_find(self, broker: int | None) -> None:
-        """Set the broker that was found; None lets another call look for it."""
-        self._finding = False
-        if broker is None:
-            self.changed.notify()
-        else:
-            self._found(broker, "found", self._engine.now)
 
     def look_again(self) -> None:
         """Have any broker asked whether it is still where it was; `changed` tells if it isn't."""

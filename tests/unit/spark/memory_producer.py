@@ -302,9 +302,6 @@ class MemoryTransactions:
     def use(self, transactional_id: str) -> None:
         self._producer.use(transactional_id)
 
-    def expect(self, transactional_ids: Sequence[str], groups: Sequence[str]) -> None:
-        pass  # they are found in any case
-
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool
     ) -> dict[str, KafkaError | None]:

@@ -179,7 +179,7 @@ def _group(
     coordinator = Coordinator(engine.brokers, CoordinatorKind.GROUP, group)
     yield from _check_right(coordinator, deadline)
     who = yield from members(engine, group, deadline)
-    committed = yield from group_offsets(coordinator, deadline)
+    committed = yield from group_offsets(engine.brokers, group, deadline)
     since = {p: at.offset for p, at in committed.items()}
     there: list[TopicPartition] = []
     for name in topics:

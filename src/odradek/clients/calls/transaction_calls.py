@@ -6,7 +6,7 @@ of transactions; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,29 +102,14 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of a group, for all partitions."""
         from odradek.clients.consumer.group.commit_arguments import group_id
-        from odradek.clients.coordinator import Coordinator, CoordinatorKind
         from odradek.clients.producer.group_offsets import group_offsets
 
-        engine, kind, name = self.engine, CoordinatorKind.GROUP, group_id(group)
-        if engine.transactions is None:
-            coordinator = Coordinator(engine.brokers, kind, name)
-        else:
-            coordinator = engine.transactions.coordinators.get(kind, name)
-        what = f"committed offsets of group {name!r}"
-        return self.call(partial(group_offsets, coordinator), timeout, what, BLOCK_TIMEOUT)
-
-    def expect(self, transactional_ids: Iterable[str], groups: Iterable[str]) -> CallerFlow[None]:
-        """Find the coordinators of these ids and groups in the background."""
-        from odradek.clients.coordinator import CoordinatorKind
-
-        engine, coordinators = self.engine, self.transactions.coordinators
-
-        def start(_: float) -> Flow[None]:
-            yield START
-            engine.start(coordinators.find(CoordinatorKind.GROUP, groups))
-            engine.start(coordinators.find(CoordinatorKind.TRANSACTION, transactional_ids))
-
-        return self.call(start, None, "the search for coordinators")
+        name = group_id(group)
+        ask, what = (
+            partial(group_offsets, self.engine.brokers, name),
+            f"committed offsets of group {name!r}",
+        )
+        return self.call(ask, timeout, what, BLOCK_TIMEOUT)
 
     def commit_transaction(self, timeout: float | None) -> CallerFlow[None]:
         """Wait until all records of the transaction are written, then commit it."""

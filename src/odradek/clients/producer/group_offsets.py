@@ -7,13 +7,14 @@ asks afterwards how far it got. Must not: commit anything.
 
 from __future__ import annotations
 
+from odradek.clients.any_broker import Brokers
 from odradek.clients.consumer.group.offset_lookup import (
     BATCHED_FROM,
     STABLE_FROM,
     OffsetFetchByName,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.clients.coordinator import Coordinator
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError, UnsupportedFeatureError
 from odradek.common.errors.kafka import error_for
 from odradek.common.types import TopicPartition
@@ -27,13 +28,13 @@ from odradek.protocol.messages.offset_fetch import (
 GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-def group_offsets(coordinator: Coordinator, deadline: float) -> Flow[GroupOffsets]:
-    """Ask a group's coordinator, as often as it takes; raises at the deadline.
+def group_offsets(brokers: Brokers, group_id: str, deadline: float) -> Flow[GroupOffsets]:
+    """Ask the group's coordinator, as often as it takes; raises at the deadline.
 
     Raises `UnsupportedFeatureError` where brokers can't wait for open transactions (before 2.5):
     what they say may be out of date.
     """
-    group_id = coordinator.key
+    coordinator = Coordinator(brokers, CoordinatorKind.GROUP, group_id)
     found: GroupOffsets = {}
 
     def body(_: float) -> OffsetFetchRequest:

@@ -22,7 +22,6 @@ from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMet
 from odradek.clients.producer import transaction_errors as errors
 from odradek.clients.producer.batch import ProducerBatch, all_over
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
-from odradek.clients.producer.kept_coordinators import KeptCoordinators
 from odradek.clients.producer.offset_topics import OffsetTopics
 from odradek.clients.producer.producer_id import NOBODY, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
@@ -109,7 +108,6 @@ class TransactionManager:
         self._network = network
         self._metadata = metadata
         self._brokers = brokers
-        self.coordinators = KeptCoordinators(brokers)
         self._accumulator = accumulator
         self._incomplete = incomplete
         self._batch_done = batch_done
@@ -146,8 +144,7 @@ class TransactionManager:
 
     def _new_requests(self) -> TransactionRequests:
         return TransactionRequests(
-            *(self._brokers, self.coordinators, self._quick),
-            *(self.transactional_id, self._timeout, self.changed),
+            self._brokers, self._quick, self.transactional_id, self._timeout, self.changed
         )
 
     # For the sender

@@ -19,7 +19,6 @@ from typing import ClassVar, TypeVar, cast
 from odradek.clients.any_broker import ATTEMPTS_KEPT, Brokers
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
-from odradek.clients.producer.kept_coordinators import KeptCoordinators
 from odradek.clients.producer.offset_topics import UNKNOWN, OffsetTopics
 from odradek.clients.refusal_words import of_offset, of_producer_id
 from odradek.common.backoff import Backoff, ExponentialBackoff
@@ -105,7 +104,6 @@ class TransactionRequests:
     def __init__(
         self,
         brokers: Brokers,
-        coordinators: KeptCoordinators,
         quick: ExponentialBackoff,
         transactional_id: str,
         timeout: float,
@@ -117,13 +115,12 @@ class TransactionRequests:
         may not be needed any more.
         """
         self._brokers = brokers
-        self._coordinators = coordinators
         self._engine = brokers.engine
         self._quick = quick
         self._changed = changed
         self._id = transactional_id
         self._timeout_ms = round(timeout * 1000)
-        self.coordinator = coordinators.get(CoordinatorKind.TRANSACTION, transactional_id)
+        self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         """Responses to the newest request that reported the end of the last transaction."""
@@ -226,7 +223,7 @@ class TransactionRequests:
         """
         coordinator = self._groups.get(group.group_id)
         if coordinator is None:
-            coordinator = self._coordinators.get(CoordinatorKind.GROUP, group.group_id)
+            coordinator = Coordinator(self._brokers, CoordinatorKind.GROUP, group.group_id)
             self._groups[group.group_id] = coordinator
         began = yield START
         with_ids = {p: o for p, o in offsets.items() if p in topics.ids}

@@ -41,7 +41,6 @@ from odradek.spark.sink.ledger import (
     Decision,
     Marker,
     Offsets,
-    ledger_group,
     read_decision,
     read_marker,
     resolve_hint,
@@ -99,7 +98,6 @@ class Ledger:
         self._patience = patience
         self.transactions = prepared(producer)
         self.base = sink_id(options, query, "")
-        self.group = ledger_group(self.base)
         self.writer = writer_of(options, query)
 
     def offsets(self, group: str) -> Offsets:
@@ -257,7 +255,6 @@ class TransactionalTask:
             else:
                 contact = None if self._batch else self._options.first_contact(self._task.attempt)
                 patience.wait(producer.cluster_id, "the cluster's first answer", at_most=contact)
-            ledger.transactions.expect([self._id], [ledger.group, self._id])
             found = self._write(producer, patience, ledger, first, rows)
             ledger.transactions.use(self._id)  # which leaves the transaction open
             return found

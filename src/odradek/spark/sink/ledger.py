@@ -121,12 +121,11 @@ class Decision:
         for number, part in enumerate(parts):
             document = {"n": name, "e": b64encode(_raw(part)).decode(), **({} if number else head)}
             text = json.dumps(document, separators=(",", ":"))
-            found[ledger_group(base, number)] = {at: OffsetAndMetadata(self.batch, text)}
+            found[_group(base, number)] = {at: OffsetAndMetadata(self.batch, text)}
         return found
 
 
-def ledger_group(base: str, part: int = 0) -> str:
-    """Return the group of a part of the ledger; `base` is the sink's id without a partition."""
+def _group(base: str, part: int) -> str:
     return f"{base}ledger-{part}" if part else f"{base}ledger"
 
 
@@ -140,25 +139,24 @@ def _unpacked(text: str) -> list[TaskEntry]:
 
 def read_decision(fetch: Fetch, base: str) -> Decision | None:
     """Return the newest decision; raises `ReplayError` for offsets that no sink wrote."""
-    group = ledger_group(base)
     for _ in range(LOOKS):
-        offsets = fetch(group)
+        offsets = fetch(_group(base, 0))
         if not offsets:
             return None
         try:
             at, head = _newest(offsets)
         except FOREIGN as error:
-            raise ReplayError(_foreign(group, next(iter(offsets)))) from error
+            raise ReplayError(_foreign(_group(base, 0), next(iter(offsets)))) from error
         batch = offsets[at].offset
         try:
             if head["v"] != LEDGER:
                 raise ReplayError(
-                    f"group {group!r} was written by a newer release of Odradek (format "
+                    f"group {_group(base, 0)!r} was written by a newer release of Odradek (format "
                     f"{head['v']}): use that release until the batch is finished."
                 )
             entries = _unpacked(head["e"])
             for number in range(1, head["parts"]):
-                part = fetch(ledger_group(base, number)).get(at)
+                part = fetch(_group(base, number)).get(at)
                 found = {} if part is None else json.loads(part.metadata)
                 if part is None or part.offset != batch or found["n"] != head["n"]:
                     break  # a driver has just replaced it
@@ -175,9 +173,9 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                     digest=int(head["digest"], 16) if head["hash"] == VERSION else None,
                 )
         except FOREIGN as error:
-            raise ReplayError(_foreign(group, at)) from error
+            raise ReplayError(_foreign(_group(base, 0), at)) from error
     raise ReplayError(
-        f"batch {batch}: the groups {group!r} and {ledger_group(base, 1)!r} … don't belong "
+        f"batch {batch}: the groups {_group(base, 0)!r} and {_group(base, 1)!r} … don't belong "
         "together: some of their offsets have expired or were changed. Nothing was written now. "
         f"{resolve_hint()}"
     )
