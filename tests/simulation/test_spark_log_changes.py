@@ -28,7 +28,8 @@ from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
 from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
-from odradek.spark.problems import DataLossError
+from odradek.spark.problems import DataLossError, NoProgressError
+from odradek.spark.tasks.range_log import RangeLog
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.tasks.worker_clients import known_topic_id
 from odradek.spark.values.schema import arrow_schema, full_schema
@@ -316,6 +317,51 @@ def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
     assert query.finish(end) == log(frozen.simulation)[100:]
     assert query.rows == log(frozen.simulation)
     assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_loss_is_judged_by_one_look_at_the_log(
+    frozen: Frozen, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier leader returns its end when the doubt is over, and resigns right afterwards."""
+    simulation, look = frozen.simulation, RangeLog.ends
+    query = Query(simulation, failOnDataLoss=fails)
+    query.worker = query.new_worker(**frozen.there())
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.fall()
+    query.restart_driver()
+
+    def ends(self: RangeLog) -> tuple[int, int, int]:
+        found = look(self)
+        since = self._doubt._since
+        if since is not None and simulation.now - since >= 10 and frozen.zombie.zombie is not None:
+            simulation.cluster.go_on(frozen.zombie.id)
+        return found
+
+    monkeypatch.setattr(RangeLog, "ends", ends)
+    query.finish(without_epochs(query.journal()))
+    assert frozen.zombie.zombie is None
+    assert query.rows == log(simulation)
+
+
+def test_brokers_that_never_agree_about_a_loss_end_the_task(
+    frozen: Frozen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = frozen.simulation
+    query = Query(simulation, **{"kafkaConsumer.pollTimeoutMs": "512"})
+    query.batch()
+    wrote(simulation, "later", 5)
+    plan = query.tracker.plan(query.offset, query.journal())
+    truth = RangeLog.ends
+    monkeypatch.setattr(RangeLog, "ends", lambda self: (0, 100, truth(self)[2]))
+    monkeypatch.setattr(RangeLog, "_is_agreed", lambda *_: False)
+    monkeypatch.setattr(query.worker, "poll_arrow", lambda *_, **__: simulation.advance(1.0))
+    begun = simulation.now
+    with pytest.raises(NoProgressError, match="although its broker answers"):
+        query.read(plan)
+    assert 10 < simulation.now - begun < 60
 
 
 @pytest.mark.parametrize("old", [False, True])

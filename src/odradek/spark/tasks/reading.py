@@ -130,9 +130,9 @@ class PartitionSilence:
         wanted: KafkaOffsetRange,
         options: SourceOptions,
         clock: Clock,
-        goes_on: Callable[[int], bool],
+        goes_on: Callable[[int], bool | None],
     ) -> None:
-        """`goes_on(offset)`: asked at each check, and says whether the range isn't waited for."""
+        """`goes_on(offset)`: asked at each check; true if reading has moved on, None in doubt."""
         self._consumer, self._wanted = consumer, wanted
         self._options, self._clock, self._goes_on = options, clock, goes_on
         self._every = min(LOOK_EVERY_S, options.poll_timeout, options.outage_tolerance)
@@ -159,21 +159,25 @@ class PartitionSilence:
         now = self._clock.now()
         if answers:
             self._gone_from = None
-            if self._goes_on(at):
+            goes_on = self._goes_on(at)
+            if goes_on:
                 self.over()
-                self._look_at = now  # a loss in doubt is checked with each poll
                 return True
             if self._answered_from is None:
                 self._answered_from = now
             answered = now - self._answered_from
-            if answered >= options.poll_timeout:
+            longest = options.poll_timeout
+            if goes_on is None:
+                longest = max(longest, 3 * CONFIRM_S)  # brokers may never agree
+            if answered >= longest:
                 raise NoProgressError(
                     f"{place} for {answered:.0f} s although its broker answers (option "
                     f"kafkaConsumer.pollTimeoutMs).{why}\n"
                     f"{self._consumer.explain()}"
                 )
-            left = self._answered_from + options.poll_timeout - now
-            self._look_at = now + min(self._every, left)
+            # A loss in doubt is checked with each poll.
+            pause = 0.0 if goes_on is None else min(self._every, longest - answered)
+            self._look_at = now + pause
             return True
         self._answered_from = None
         if self._is_gone():
@@ -354,27 +358,28 @@ class RangeReader:
     def _checks_times(self, columns: Sequence[str]) -> bool:
         return "timestamp" in columns and not self._options.null_timestamps
 
-    def _goes_on(self, at: int) -> bool:
-        """Return whether a silent partition's log lacks the offset, or that is in doubt.
+    def _goes_on(self, at: int) -> bool | None:
+        """Return whether reading moved on as a silent partition's log lacks the offset.
 
-        The range then continues elsewhere, if that loss is allowed; otherwise this raises. The
-        client may not have noticed yet that the topic was recreated, or that the log is another
-        one: a fetch at the end of a log returns no error.
+        None: it seems to lack it, but that is in doubt. If losses aren't allowed, this raises
+        instead of moving on. The client may not have noticed yet that the topic was recreated, or
+        that the log is another one: a fetch at the end of a log returns no error.
         """
         tp = self._wanted.tp
         try:
             described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
-            begin, end, _ = self._log.ends()
+            look = self._log.ends()
         except KafkaError as error:
             pass_on_unless_retriable(error)
             return False
         if not self._is_planned_topic(described.topic_id):
             self._consumer.seek(tp, self._wanted.until)
             return True
-        if begin <= at < end:
+        if look[0] <= at < look[1]:
             return False
-        lost = OffsetOutOfRangeError(f"{tp} at {at}")
-        return self._skip_lost(at, lost, ends_here=at == end) is None or self._log.is_doubtful
+        if self._skip_lost(at, OffsetOutOfRangeError(f"{tp} at {at}"), look) is None:
+            return True
+        return None if self._log.is_doubtful else False
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
         """Whether it isn't a topic that only has the same name; raises where that can't be let go.
@@ -401,13 +406,14 @@ class RangeReader:
         return False
 
     def _skip_lost(
-        self, at: int, cause: OffsetOutOfRangeError, *, ends_here: bool = False
+        self, at: int, cause: OffsetOutOfRangeError, look: tuple[int, int, int] | None = None
     ) -> KafkaError | None:
         """Continue at the beginning of the log, if losing the records before it is allowed.
 
         Returns the error if the cluster doesn't report the beginning, or while the loss is in
-        doubt: the next poll leads here again. `ends_here`: the log ends at the offset, which is no
-        error of a fetch.
+        doubt: the next poll leads here again. `look`: the log of a silent partition, as
+        `RangeLog.ends` returned it. It is judged without another look, which may be at another
+        broker. If the log ends at the offset, fetches return no error.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():
@@ -418,7 +424,8 @@ class RangeReader:
             return None
         cut = isinstance(cause, LogTruncationError)
         try:
-            begin, end, leader_epoch = self._log.ends()
+            begin, end, leader_epoch = look or self._log.ends()
+            ends_here = look is not None and at == end
             # A leader that had only just taken over, or an older one; the next fetch will do.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
