@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.volume import some
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetMetadataTooLargeError
-from odradek.network.flow import START, Flow
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.simulation import SimulatedBroker
+from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
 
 P = PARTITIONS[0]
+OFFSET_METADATA_TOO_LARGE = 12
 
 WAYS: dict[str, Callable[[Consumer, list[ConsumerRecord]], Any]] = {
     "commit": lambda a, _: a.commit(),
@@ -96,22 +99,23 @@ def test_another_offset_stays_until_something_is_handed_out(offset: int, subscri
     assert scene.committed()[0] == offset
 
 
-def refused(*_: object, **__: object) -> Flow[None]:
-    yield START
-    raise OffsetMetadataTooLargeError
+@contextmanager
+def refusing(scene: Scene, times: int = 1) -> Iterator[None]:
+    """Have so many commits refused."""
+    for broker in scene.cluster.brokers.values():
+        broker.injections.append(Injection("OffsetCommit", OFFSET_METADATA_TOO_LARGE, times))
+    yield
+    for broker in scene.cluster.brokers.values():
+        broker.injections.clear()
 
 
-def test_what_was_refused_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_refused_is_not_told_again() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     records = a.poll(1.0, 4)
-    group = a._engine.group
-    assert group is not None
     for chosen in (records, {P: 2}):
-        with monkeypatch.context() as patch:
-            patch.setattr(group.commits.stored, "commit", refused)
-            with pytest.raises(OffsetMetadataTooLargeError):
-                a.commit(chosen)
+        with refusing(scene), pytest.raises(OffsetMetadataTooLargeError):
+            a.commit(chosen)
         scene.world.advance(2)
         assert scene.committed()[0] == 4
     a.close()
@@ -182,17 +186,62 @@ def test_a_commit_that_timed_out_is_not_taken_back(
 
 
 @MEMBERS
-def test_what_was_refused_leaves_an_earlier_commit_as_it_is(
-    subscribes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_refused_leaves_an_earlier_commit_as_it_is(subscribes: bool) -> None:
     scene = Scene()
     a = reading(scene, subscribes)
     a.poll(1.0, 4)
     a.commit({P: 6})
-    with monkeypatch.context() as patch:
-        patch.setattr(a._engine.group.commits.stored, "commit", refused)  # type: ignore[union-attr]
-        with pytest.raises(OffsetMetadataTooLargeError):
-            a.commit({P: 7})
+    with refusing(scene), pytest.raises(OffsetMetadataTooLargeError):
+        a.commit({P: 7})
     scene.world.advance(3)
     assert scene.committed()[0] == 6
+    a.close()
+
+
+@MEMBERS
+def test_of_two_refused_commits_neither_is_stored_later(subscribes: bool) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 4
+    with refusing(scene, 2):
+        a.commit_async({P: 6})
+        a.commit_async({P: 7})
+        scene.world.advance(5)
+    scene.world.advance(5)
+    assert scene.committed()[0] == 4
+    a.close()
+
+
+@MEMBERS
+@pytest.mark.parametrize("code", some([12, 22, 27, 29, 30], 2))
+def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
+    subscribes: bool, code: int
+) -> None:
+    """Its first attempt was stored, its second one refused."""
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 4
+    brokers = list(scene.cluster.brokers.values())
+    for broker in brokers:
+        broker.delays[OffsetCommitRequest.API_KEY] = 0.8
+
+    def cut() -> None:
+        assert scene.committed()[0] == 7
+        scene.disconnect()
+        for broker in brokers:
+            broker.delays.clear()
+            broker.injections.append(Injection("OffsetCommit", code, 1))
+
+    scene.world.at(scene.world.now + 0.4, cut)
+    with suppress(KafkaError):
+        a.commit({P: 7}, timeout=10)
+    for broker in brokers:
+        broker.injections.clear()
+    for _ in range(40):
+        scene.world.advance(0.25)
+        assert (scene.committed()[0] or 0) >= 7
     a.close()

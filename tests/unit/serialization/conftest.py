@@ -18,4 +18,6 @@ def server() -> Iterator[RegistryServer]:
 
 @pytest.fixture
 def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 60000})
+    return SchemaRegistryClient(
+        {"schema.registry.url": server.url, "default.api.timeout.ms": 60000}
+    )

@@ -51,12 +51,12 @@ class PartitionState:
     """One assigned partition."""
 
     __slots__ = (
-        "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
+        "_said", "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
         "committed_since", "confirmed", "consumed", "consumed_epoch", "cut_short", "error",
         "fetch_epoch", "fetch_offset", "former_id", "generation", "log_end", "losses", "max_bytes",
         "missing_since", "moves", "offset_bytes", "oversized", "ownership", "partition", "paused",
         "position", "position_epoch", "replaced", "replica", "reset", "resetting", "revoked",
-        "said", "seen_end", "served", "taken", "topic_id", "unread", "until", "until_epoch",
+        "seen_end", "served", "taken", "topic_id", "unread", "until", "until_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -74,9 +74,10 @@ class PartitionState:
         self.committed: OffsetAndMetadata | None = None
         self.committed_since = math.inf
         """Offset that the group has, if known, and the time of its commit; inf while in doubt."""
-        self.said: tuple[OffsetAndMetadata, int | None] | None = None
-        """The offset that the caller itself committed last. With the position of then if it was
-        less than what it was through with, or more than it was handed: then it meant just that."""
+        self._said: list[tuple[OffsetAndMetadata, int | None]] = []
+        """The offsets that the caller itself committed: the one that counts for this client's own
+        commits is the last, the group may refuse it yet. With the position of then if it was less
+        than what the caller was through with, or more than it was handed: it meant just that."""
         self.taken: int | None = None
         """The offset that a reset found, as long as no commit of the partition is known: without
         one the next reader would reset to another, later offset (R-GR-6)."""
@@ -138,7 +139,7 @@ class PartitionState:
             self.moves += 1
             self.position_epoch = self.consumed_epoch = epoch
             self.consumed = position
-            self.said = self.taken = None
+            self._said, self.taken = [], None
             self.checked_under = -1
         self.position = position
         self.stay()
@@ -400,6 +401,7 @@ class PartitionState:
     def commit_accepted(self, offset: OffsetAndMetadata, since: float) -> None:
         """Note that the group has this offset, since this time."""
         self.committed, self.committed_since, self.taken = offset, since, None
+        self._said = self._said[self._said_at(offset) or 0 :]
 
     def commit_in_doubt(self, offset: OffsetAndMetadata) -> None:
         """Note that the group may have this offset, but the answer is missing.
@@ -413,22 +415,22 @@ class PartitionState:
         """Forget the committed offset, which is no longer valid."""
         self.committed, self.committed_since = None, math.inf
 
-    def unsay(
-        self,
-        offset: OffsetAndMetadata,
-        before: tuple[OffsetAndMetadata, int | None] | None,
-        *,
-        refused: bool,
-    ) -> None:
-        """Forget the caller's own commit, which failed and was reported, if it is the last one.
+    def _said_at(self, offset: OffsetAndMetadata) -> int | None:
+        return next((n for n, (own, _) in enumerate(self._said) if own is offset), None)
 
-        If the group may have stored it nevertheless, it counts while the client's own commit would
-        go back. `before` is the caller's commit that counted when this one began.
+    def unsay(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
+        """Forget the caller's own commit, which failed and was reported.
+
+        If the group may have stored it nevertheless (not `refused`), it counts while the client's
+        own commit would go back, and those before it don't count any more.
         """
-        if self.said is None or self.said[0] is not offset or self.committed is offset:
+        at = self._said_at(offset)
+        if at is None:
             return
         if refused or (self.consumed is not None and offset.offset <= self.consumed):
-            self.said = None if before is None or before[0] is offset else before
+            del self._said[at]
+        else:
+            del self._said[:at]
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """Note the caller's own commit."""
@@ -436,14 +438,14 @@ class PartitionState:
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
             in_hand = consumed <= offset.offset <= position
-            self.said = offset, None if in_hand else position
+            self._said.append((offset, None if in_hand else position))
 
     def due(self) -> OffsetAndMetadata | None:
         """Return the offset for auto-commit: after the last processed record, or the caller's own.
 
         An offset that the caller committed counts until the caller receives more records.
         """
-        consumed, said = self.consumed, self.said
+        consumed, said = self.consumed, self._said[-1] if self._said else None
         if consumed is None or self.outdated(consumed):
             return None
         if said is not None:

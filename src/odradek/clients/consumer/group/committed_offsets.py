@@ -24,7 +24,7 @@ from odradek.clients.consumer.group.offset_lookup import (
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.refusal_words import of_offset
-from odradek.common.errors import CommitFailedError, KafkaError
+from odradek.common.errors import BrokerError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -158,12 +158,14 @@ class CommittedOffsets:
         deadline: float,
         *,
         accepted: Accepted | None = None,
+        refused: Callable[[], None] | None = None,
         unknown_for: float = UNKNOWN_FOR,
     ) -> Flow[None]:
         """Commit offsets; raise `CommitFailedError` if this member isn't allowed to (any more).
 
         The member's state at this moment counts, not at its turn. `accepted` is called for each
-        partition that the group has accepted, even if others fail.
+        partition that the group has accepted, even if others fail; `refused` if it is certain that
+        the group stored none of the others.
         """
         if not asked.offsets and not asked.replaced:
             return
@@ -180,6 +182,10 @@ class CommittedOffsets:
                     raise self.timeout(what, now)
                 now = yield Wait((turn,), deadline)
             yield from commit.run(deadline)
+        except (BrokerError, CommitFailedError):
+            if refused is not None and commit.unanswered == 0:
+                refused()
+            raise
         finally:
             self._queue.leave(turn)
 
@@ -270,6 +276,8 @@ class _Commit:
         self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
         self._doubted = 0
         """The metadata answer that shows whether topics that were sent by name still exist."""
+        self.unanswered = 0
+        """Number of requests without a response: the coordinator may have stored their offsets."""
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
@@ -312,6 +320,7 @@ class _Commit:
         if not ids:
             self._by_name.update(self._in_request)
         self._sent = who
+        self.unanswered += 1
         return self._stored.commit_request(self._in_request, ids, who)
 
     def _is_missing(self, partition: TopicPartition) -> bool:
@@ -351,6 +360,7 @@ class _Commit:
 
     def _read(self, answer: OffsetCommitResponse) -> KafkaError | None:
         now = self._stored.now
+        self.unanswered -= 1
         self._stored.latency.record(now - self._asked_at, now)
         error: KafkaError | None = None
         for topic in answer.topics:

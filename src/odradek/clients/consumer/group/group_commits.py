@@ -34,7 +34,7 @@ from odradek.clients.consumer.group.pending_callbacks import (
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.common.errors import BrokerError, ClientClosedError, CommitFailedError, KafkaError
+from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
@@ -230,7 +230,6 @@ class GroupCommits:
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
         states = self._owned(asked)
-        before = {partition: state.said for partition, state in states.items()}
         for partition, state in states.items():
             if not unasked:
                 state.say(chosen[partition])
@@ -246,18 +245,23 @@ class GroupCommits:
 
         done: set[TopicPartition] = set()
         refused = False
+
+        def refuse() -> None:
+            nonlocal refused
+            refused = True
+
         try:
             yield from self.stored.commit(
-                asked, deadline, accepted=accepted, unknown_for=unknown_for
+                asked,
+                deadline,
+                accepted=accepted,
+                refused=refuse,
+                unknown_for=unknown_for,
             )
         except FencedInstanceIdError as error:
             self._member.refuse(error)
             raise
-        except BrokerError:
-            refused = True
-            raise
         except CommitFailedError as error:
-            refused = True
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
             if present and membership is not None and membership.state not in GONE:
@@ -270,7 +274,7 @@ class GroupCommits:
                 if partition in done:
                     continue
                 state.commit_in_doubt(chosen[partition])
-                state.unsay(chosen[partition], before[partition], refused=refused)
+                state.unsay(chosen[partition], refused=refused)
         return chosen
 
     def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
