@@ -22,9 +22,11 @@ from odradek.cli.pipeline import app as pipeline
 from odradek.testing import LocalCluster
 
 
-def committed(cluster: LocalCluster, topic: str, partitions: int = 2) -> list[Row]:
+def committed(
+    cluster: LocalCluster, topic: str, partitions: int = 2, *, whole: bool = True
+) -> list[Row]:
     """Give all records of a topic that a read_committed reader sees, which is librdkafka's way."""
-    found = read_all(cluster.librdkafka_config(), topic, partitions)
+    found = read_all(cluster.librdkafka_config(), topic, partitions, whole=whole)
     return [row for rows in found.values() for row in rows]
 
 
@@ -128,8 +130,8 @@ def job(
         query.stop()
 
 
-def values(cluster: LocalCluster, topic: str) -> list[int]:
-    found = [row.value or b"" for row in committed(cluster, topic)]
+def values(cluster: LocalCluster, topic: str, *, whole: bool = True) -> list[int]:
+    found = [row.value or b"" for row in committed(cluster, topic, whole=whole)]
     return sorted(666 if len(value) > 9 else int(value) for value in found)
 
 
@@ -147,7 +149,8 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     work.put("b", 500, 1000)
     with pytest.raises(StreamingQueryException, match=r"row \d+ of this task: a record of up to"):
         work.run()
-    assert values(cluster, topic) == list(range(500))
+    # A task that Spark killed meanwhile may leave its transaction open until the next attempt.
+    assert values(cluster, topic, whole=False) == list(range(500))
     # An attempt of an older run is still there, with a transaction open: it is fenced.
     zombie = odradek.Producer(
         {**cluster.client_config(), "transactional.id": f"odradek-{work.query_id()}-sink-1"}

@@ -221,7 +221,7 @@ class EarlyRecords:
 
     def incomplete(self) -> list[ProducerBatch]:
         """Those that wait, in the order of their topics; any thread may ask."""
-        with self._accumulator.lock:
+        with self._accumulator.shared():
             return [r for w in self._topics.values() for r in (*w.absent, *w.records)]
 
     def placed(self, name: str, deadline: float) -> Flow[Topic]:

@@ -10,8 +10,10 @@ may end a caller at any bytecode (R-HO-1): the next one that has the lock repair
 from __future__ import annotations
 
 import math
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from odradek.clients.producer.batch import OPEN, UNPLACED, Placed, ProducerBatch
@@ -582,9 +584,16 @@ class RecordAccumulator:
     def _ready_at(self, batch: ProducerBatch) -> float:
         return batch.lingers_from + self._linger
 
+    def shared(self) -> Lock | nullcontext[None]:
+        """Return the lock for a look that a finalizer may take while the interpreter ends.
+
+        No other thread runs then, and one that was stopped may hold the lock for ever.
+        """
+        return nullcontext() if sys.is_finalizing() else self.lock
+
     def live(self) -> list[ProducerBatch]:
         """All batches that have memory, wherever they are."""
-        with self.lock:
+        with self.shared():
             return list(self._live)
 
     def untaken(self) -> list[ProducerBatch]:

@@ -8,6 +8,7 @@ others wait. Must not: wait for anything but the next of them.
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -115,7 +116,9 @@ class CallbackQueue:
         with suppress(IndexError):
             return self._begun.popleft()
         try:
-            return self._waiting.get(timeout > 0, min(timeout, FOREVER))
+            # While the interpreter ends, no other thread runs that could put anything.
+            waits = timeout > 0 and not sys.is_finalizing()
+            return self._waiting.get(waits, min(timeout, FOREVER))
         except Empty:  # another thread may have been faster
             return None
 
