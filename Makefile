@@ -17,7 +17,7 @@ kernel: ## compile the record kernels in place, where their sources have changed
 demo: setup ## flights through a dying cluster: real Kafka, real Spark
 	@$(BIN)/odradek demo $(ARGS)
 
-test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-side on four processors)
+test: setup ## all suites (SUITES="unit simulation" for some)
 	@$(BIN)/python tools/run_tests.py $(SUITES)
 
 test-long: setup ## all suites with tests marked `long` and all cases of searches and tables (nightly)

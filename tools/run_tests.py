@@ -1,12 +1,8 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
-Two suites run at a time, each lane's in turn. One lane has the suites with brokers, which often
-wait; the other one has the suites that only compute. Properties and simulations depend on no clock:
-they run at the lowest priority.
-
-`--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
-Spark has a lane then, and those that only compute have two. On two processors tests with time
-limits would fail at times (load 20).
+The suites of a lane run in turn, the lanes beside each other. One lane has the suites with brokers,
+which often wait, one those that only compute. Properties and simulations depend on no clock: they
+run at the lowest priority, and have what the other two leave.
 
 A test of the suites `integration` and `spark` that failed by a timeout or a deadline runs once
 more, alone (`tools/flaky_tests.py`). If it passes then, it counts as passed, the lines before the
@@ -78,7 +74,7 @@ HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
 """`make check` runs them."""
 SUITES = {
     # One process each: with pytest-xdist each process collects all tests, which takes a tenth of
-    # the suite, and reports each test to another process. Two suites run side by side instead.
+    # the suite, and reports each test to another process. Suites run side by side instead.
     "unit": Suite(("unit",), left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), gives_way=True),
     "property": Suite(("spec", "property"), gives_way=True),
@@ -93,10 +89,7 @@ LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
 """Every test, with all cases of its searches and tables."""
 Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
-TWO: Lanes = (("integration", "spark"), ("unit", "fuzz", "property", "simulation"))
-"""On two processors."""
-FOUR: Lanes = (("integration",), ("spark",), ("unit", "fuzz"), ("simulation", "property"))
-"""On four processors or more."""
+LANES: Lanes = (("integration", "spark"), ("unit", "fuzz"), ("simulation",), ("property",))
 # Tests that start processes, compile, or take over half a second are no part of an edit's loop.
 QUICK = Suite(
     ("unit", "spec"), 2, "worksteal", chosen="not slow and not long", left_out=HOUSE_RULES
@@ -385,9 +378,9 @@ class Run:
                 sys.stdout.flush()
 
 
-def plan(names: list[str], *, beside: bool) -> list[list[str]]:
+def plan(names: list[str]) -> list[list[str]]:
     """Return the lanes for these suites."""
-    lanes = [[name for name in lane if name in names] for lane in (FOUR if beside else TWO)]
+    lanes = [[name for name in lane if name in names] for lane in LANES]
     return [lane for lane in lanes if lane]
 
 
@@ -440,7 +433,6 @@ def main() -> None:
     parser.add_argument(
         "--long", action="store_true", help="what is marked `long`, and whole searches"
     )
-    parser.add_argument("--side-by-side", action="store_true", help="for four processors or more")
     own, rest = sys.argv[1:], []
     if "--" in own:
         own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
@@ -457,7 +449,7 @@ def main() -> None:
     set_up(names)
     run = Run(rest, suites)
     start = time.monotonic()
-    run.all(plan(names, beside=wanted.side_by_side))
+    run.all(plan(names))
     results = {name: run.results[name] for name in SUITES if name in run.results}
     sys.exit(0 if tell(results, time.monotonic() - start) else 1)
 

@@ -82,12 +82,11 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     )
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_every_suite_has_a_lane(beside: bool) -> None:
-    planned = run_tests.plan([*run_tests.SUITES], beside=beside)
+def test_every_suite_has_a_lane() -> None:
+    planned = run_tests.plan([*run_tests.SUITES])
     every = [name for lane in planned for name in lane]
     assert sorted(every) == sorted(run_tests.SUITES)
-    few = run_tests.plan(["spark", "fuzz", "unit"], beside=beside)
+    few = run_tests.plan(["spark", "fuzz", "unit"])
     assert few == [["spark"], ["unit", "fuzz"]]
 
 

@@ -75,9 +75,8 @@ class PartitionState:
         self.committed_since = math.inf
         """Offset that the group has, if known, and the time of its commit; inf while in doubt."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The offsets that the caller itself committed: the one that counts for this client's own
-        commits is the last, the group may refuse it yet. With the position of then if it was less
-        than what the caller was through with, or more than it was handed: it meant just that."""
+        """The caller's own commits; the last counts, unless it is refused. With the position of then
+        if it was less than what the caller was through with, or more than it was handed."""
         self.taken: int | None = None
         """The offset that a reset found, as long as no commit of the partition is known: without
         one the next reader would reset to another, later offset (R-GR-6)."""
