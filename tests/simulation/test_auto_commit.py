@@ -101,7 +101,7 @@ def test_another_offset_stays_until_something_is_handed_out(offset: int, subscri
 
 @contextmanager
 def refusing(scene: Scene, times: int = 1) -> Iterator[None]:
-    """Have so many commits refused."""
+    """Have a number of commits refused."""
     for broker in scene.cluster.brokers.values():
         broker.injections.append(Injection("OffsetCommit", OFFSET_METADATA_TOO_LARGE, times))
     yield

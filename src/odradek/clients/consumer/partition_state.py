@@ -75,7 +75,7 @@ class PartitionState:
         self.committed_since = math.inf
         """Offset that the group has, if known, and the time of its commit; inf while in doubt."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits; the last counts, unless it is refused. With the position of then
+        """The caller's own commits; the last counts unless it is refused. With the position of then
         if it was less than what the caller was through with, or more than it was handed."""
         self.taken: int | None = None
         """The offset that a reset found, as long as no commit of the partition is known: without
