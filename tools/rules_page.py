@@ -33,6 +33,7 @@ FAMILIES = {
     "TX": "Transactions",
     "GR": "Groups",
     "ID": "Identity",
+    "TI": "Time",
     "WK": "Workers",
     "HO": "Threads, signals and exits",
     "IN": "What comes from people, peers and files",

@@ -45,7 +45,7 @@ from odradek.simulation.world.trace import assert_same
 
 MODES: tuple[Mode, ...] = ("messages", "bytes")
 SHORT, LONG, PARTS = (4_000, 64, 8) if WHOLE else (60, 2, 2)
-LATE, CHUNKS = (1600, 4) if WHOLE else (33, 1)
+LATE, CHUNKS = (1600, 4) if WHOLE else (66, 1)
 REGRESSIONS = Path(__file__).parent / "schedules"
 
 
@@ -79,9 +79,7 @@ def test_misled_connections_do_no_harm() -> None:
 def test_transactions_are_exact_also_where_their_requests_arrive_late(chunk: int) -> None:
     """R-TX-1, R-TX-2: at each transaction.version some arrive after their retries."""
     late: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-    for outcome in explore(
-        range(chunk, part(1600) // (1 if WHOLE else 2), CHUNKS), family="transactions"
-    ):
+    for outcome in explore(range(chunk, LATE, CHUNKS), family="transactions"):
         assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
         late[outcome.schedule.cluster["transaction_version"] < 2].update(outcome.late)
     assert min(late[True]["EndTxn"], late[True]["TxnOffsetCommit"]) > 0
@@ -231,9 +229,9 @@ def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_late_offsets_of_the_same_transaction_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-TX-2: also where later transactions have replaced them by the end of the run."""
     monkeypatch.setattr(TransactionRequests, "_refuse_others", lambda *_: None)
-    found = next(iter(explore([29], family="transactions"))).violation
+    found = next(iter(explore([81], family="transactions"))).violation
     assert found is not None
-    assert "is committed at 4 after 0; transactions have sent [6, 9] last" in found
+    assert "is committed at 9 after 4; transactions have sent [2, 4, 10, 12] last" in found
 
 
 def test_memory_that_is_never_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

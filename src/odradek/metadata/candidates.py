@@ -58,10 +58,23 @@ class Candidates:
         self.quick = True
         """Whether the last good response came before its broker could count as silent."""
 
-    def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> OfRound:
-        """Return the addresses that a round may still ask."""
+    def has_other(self, round_: Round, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
+        """Return whether a round may ask another address than that of a request."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
-        failed, found = round_.failed, OfRound([], [], [])
+        asked_of = asked.connection.address
+        return any(a != asked_of and a not in round_.failed for a in (*starts, *known))
+
+    def of_round(
+        self,
+        round_: Round,
+        now: float,
+        *,
+        rebootstrapping: bool,
+        but: Collection[Address] = (),
+    ) -> OfRound:
+        """Return the addresses that a round may still ask; `but`: these answer already."""
+        starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
+        failed, found = {*round_.failed, *but} if but else round_.failed, OfRound([], [], [])
         if not self._network.connections:  # most steps of an outage
             found.starts.extend([a for a in starts if a not in failed])
             found.known.extend([a for a in known if a not in failed])

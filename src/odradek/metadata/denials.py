@@ -125,7 +125,7 @@ class Denials:
         if now < not_before:  # the next denial comes
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.throttle(now + RUNS_DRY)  # a busy producer would never stop sending
+            connection.rest(now + RUNS_DRY)  # a busy producer would never stop sending
             return
         if now > not_before + FORGOTTEN:
             ends = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from odradek.common.types import Address
 from odradek.metadata.candidates import LIFE, Candidates
 from odradek.metadata.round import PendingRequest
 from odradek.network.connection import PROBE
@@ -68,6 +69,10 @@ class LateAnswers:
     def _slow(self) -> list[PendingRequest]:
         """Return the requests that don't wait for another request on their connection."""
         return [a for a in self.asked if a.connection.suspect and a.first]
+
+    def arriving(self) -> list[Address]:
+        """Return the addresses whose response is on its way: neither silent nor held."""
+        return [a.connection.address for a in self.asked if a.delivers]
 
     def prove(self, now: float) -> float:
         """Check whether silent addresses still accept connections; return when to check again.

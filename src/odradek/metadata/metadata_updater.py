@@ -154,8 +154,11 @@ class MetadataUpdater:
             self._check_rebootstrap(round_, now)
             self.refusals.look(now)
             wait_until = min(self._trigger_at(), self.refusals.due_at)
-            if round_.asked is not None:
-                wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
+            asked = round_.asked
+            if asked is not None:
+                wait_until = min(wait_until, asked.connection.held_at or math.inf)
+                if now < (late_at := asked.sent_at + SUSPICION):
+                    wait_until = min(wait_until, late_at)
             else:
                 choice = self._choose(round_, now)
                 if choice is None:
@@ -182,7 +185,9 @@ class MetadataUpdater:
         if self._late.only_slow(now):
             return Choice(Action.NONE)
         rebootstrapping = self.current is not None
-        found = self._candidates.of_round(round_, now, rebootstrapping=rebootstrapping)
+        found = self._candidates.of_round(
+            round_, now, rebootstrapping=rebootstrapping, but=self._late.arriving()
+        )
         dials, starts, known = self._network.dials, found.starts, found.known
         self._metadata_only(not any(c.answering for c in found.connected))
         self._make_room(starts, now)
@@ -258,8 +263,9 @@ class MetadataUpdater:
                     self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
-            elif asked.connection.is_held(now):
-                # It waits for a write that the broker holds: not a failure, but ask another broker.
+            elif asked.connection.is_held(now) or self._takes_long(round_, asked, now):
+                # It waits for a write that the broker holds, or its answer is large and arrives
+                # slowly (R-TI-1): not a failure, but ask another broker.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
@@ -279,6 +285,15 @@ class MetadataUpdater:
             if late.reply.error is None and self._take(round_, late, now):
                 return True
         return False
+
+    def _takes_long(self, round_: Round, asked: PendingRequest, now: float) -> bool:
+        """Return whether to ask another broker beside one whose response is on its way."""
+        if now < asked.sent_at + SUSPICION or asked.connection.suspect or self._late.asked:
+            return False
+        if asked.connection.last_received <= asked.sent_at:
+            return False  # it is silent: the network says so in this step
+        rebootstrapping = self.current is not None
+        return self._candidates.has_other(round_, asked, rebootstrapping=rebootstrapping)
 
     def _take(self, round_: Round, asked: PendingRequest, now: float) -> bool:
         address = asked.connection.address

@@ -44,6 +44,11 @@ class PendingRequest:
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 
+    @property
+    def delivers(self) -> bool:
+        """Whether its connection answers it next, and isn't silent."""
+        return self.first and not (self.reply.done or self.connection.suspect)
+
     def read_on(self) -> MetadataResponse | None:
         """Read the next part of a response; return the response once it is complete, else None.
 

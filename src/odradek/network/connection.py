@@ -40,6 +40,13 @@ A lost SYN is retransmitted after one second, and the kernel accepts connections
 process.
 """
 _BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
+LEAST_BYTES = 1024
+WINDOW = 2.0
+"""Bytes of an unfinished response that must arrive within this number of seconds (R-TI-1).
+
+Fewer are silence: a broker that sends a byte a second would otherwise delay its callers for ever.
+A full packet is more, so a slow line is read for as long as its packets come.
+"""
 HELD = 0.25
 """Seconds after which an unanswered write counts as held by the broker."""
 
@@ -48,11 +55,11 @@ class Connection:
     """One connection, from the attempt to its end. A new attempt creates a new object."""
 
     __slots__ = (
-        "address", "asked_whose", "asks", "beside", "broker_id", "bytes_seen", "dialled_at",
-        "ended", "for_metadata", "heard_at", "id", "in_flight", "ip", "last_received", "last_used",
-        "left_in_use", "ours", "proved", "purpose", "reader", "ready", "ready_at", "record",
-        "session", "setup_deadline", "state", "steps_down", "suspect", "suspected_at",
-        "throttled_until", "versions", "works_outside", "writable",
+        "address", "asked_whose", "asks", "beside", "broker_id", "dialled_at", "ended",
+        "for_metadata", "heard_at", "id", "in_flight", "ip", "last_received", "last_used",
+        "left_in_use", "new_bytes", "ours", "proved", "purpose", "reader", "ready", "ready_at",
+        "record", "session", "setup_deadline", "state", "steps_down", "suspect", "suspected_at",
+        "throttled_until", "versions", "window_at", "window_bytes", "works_outside", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -81,14 +88,16 @@ class Connection:
         self.last_used = dialled_at
         self.last_received = dialled_at
         self.heard_at = -math.inf
-        """Time of the last received byte."""
+        """Time of the last response, or of enough bytes of one (`LEAST_BYTES`)."""
         self.left_in_use = False
         """Whether the broker closed it cleanly right after a request, which means that it shuts
         down."""
         self.throttled_until = 0.0
         self.proved = False
-        self.bytes_seen = False
-        """Whether bytes came since the last step."""
+        self.new_bytes = 0
+        """Number of bytes that came since the last step."""
+        self.window_at, self.window_bytes = -math.inf, 0
+        """Begin of the present `WINDOW`, and the bytes that came in it."""
         self.ours = False
         """Whether no response contradicted that it belongs to the client's cluster (R-RB-5)."""
         self.asked_whose = False
@@ -97,7 +106,7 @@ class Connection:
         self.beside = False
         """Whether it was opened while another attempt is silent; it has a shorter timeout."""
         self.suspect = False
-        """Whether nothing was received for the suspicion time (R-RB-2).
+        """Whether nothing, or too little, was received for the suspicion time (R-RB-2, R-TI-1).
 
         A request is unanswered, or the attempt has been pending, for this time.
         """
@@ -190,14 +199,23 @@ class Connection:
 
     def take_bytes(self, count: int) -> list[memoryview]:
         """So many bytes were received; the frames that they complete."""
-        self.bytes_seen = True
+        self.new_bytes += count
         return self.reader.buffer_updated(count)
 
+    def progresses(self, now: float) -> bool:
+        """Return whether an unfinished response comes at the least rate (R-TI-1)."""
+        if now - self.window_at > WINDOW:
+            self.window_at, self.window_bytes = now, 0
+        self.window_bytes += self.new_bytes
+        self.new_bytes = 0
+        return self.window_bytes >= LEAST_BYTES
+
     def heard(self, now: float) -> bool:
-        """Note that bytes came; return whether that ended a silence."""
-        self.last_received = self.heard_at = now
+        """Note a response, or enough of one; return whether that ended a silence."""
+        self.last_received = max(self.throttled_until, now)
+        self.heard_at = now
         self.record.heard(now)
-        self.bytes_seen = False
+        self.new_bytes, self.window_at = 0, -math.inf
         if not self.suspect:
             return False
         self.suspect = False
@@ -219,8 +237,16 @@ class Connection:
         """R-RB-2: it is suspect from now on."""
         self.suspect, self.suspected_at = True, now
 
-    def throttle(self, until: float) -> None:
-        """KIP-219: the broker wants quiet until then."""
+    def throttle(self, until: float, now: float) -> None:
+        """KIP-219: the broker reads nothing until then, so that its silence means nothing."""
+        added = until - max(self.throttled_until, now)
+        if added > 0.0:
+            self.rest(until)
+            self.last_received = max(self.last_received, until)
+            self.in_flight.put_off(added)
+
+    def rest(self, until: float) -> None:
+        """Send nothing until then."""
         self.throttled_until = max(self.throttled_until, until)
 
     def set_writable(self, ready: bool) -> None:

@@ -41,9 +41,14 @@ class FrameReader:
         self.limit, self.buffers = limit, buffers
 
     @property
+    def received(self) -> int:
+        """Number of bytes of an unfinished response."""
+        return self._filled - self._start
+
+    @property
     def amid(self) -> bool:
         """A part of an answer is here."""
-        return self._body is not None or self._filled > self._start
+        return self._body is not None or self.received > 0
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""

@@ -118,6 +118,12 @@ class InFlightRequests(Sampled):
         self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
 
+    def put_off(self, seconds: float) -> None:
+        """Let the broker answer all of these later, because it announced that (R-TI-1)."""
+        for request in (*self._queue, *self._writing.values()):
+            request.deadline += seconds
+        self.deadline += seconds
+
     def patience_ends(self, since: float = math.inf) -> float:
         """Return until when a broker may wait before it answers a new request, because of these.
 

@@ -24,7 +24,14 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.network.aside import PATIENCE, AsideState
 from odradek.network.client_connections import ClientConnections
-from odradek.network.connection import ASIDE, DATA, METADATA, Connection
+from odradek.network.connection import (
+    ASIDE,
+    DATA,
+    LEAST_BYTES,
+    METADATA,
+    WINDOW,
+    Connection,
+)
 from odradek.network.connection_state import ConnectionState, worded
 from odradek.network.effects import Close, IncomingResponse
 from odradek.network.engine import Engine
@@ -35,6 +42,7 @@ from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import in_plaintext, suspect
 from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 
 SUSPICION = 2.0
 """Seconds of silence after which a pending attempt or an open request proves nothing (R-RB-2)."""
@@ -45,6 +53,8 @@ PROOF_BY_AGE = 1.0
 LONGEST_THROTTLE = 60.0
 """Maximum time for which a client sends nothing because of one response (KIP-219). Brokers request
 at most their quota's window, 11 s by default; the field can hold 24 days."""
+MUTES_FROM = 2
+"""The newest version of ApiVersions of brokers that respond first and then read nothing."""
 THROTTLED = frozenset((0, 1))
 """Produce and Fetch, whose throttling Kafka's clients measure."""
 
@@ -58,7 +68,7 @@ class NetworkClient(ClientConnections):
         super().__init__(engine, config, rng, frame_limit=frame_limit)
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.heard_at = -math.inf
-        """Time of the last received byte, from any broker."""
+        """Time of the last response, or of enough bytes of one, from any broker."""
         self.throttled = Sampled()
         """Throttle times in milliseconds of produce and fetch responses, if not zero."""
         self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
@@ -233,7 +243,7 @@ class NetworkClient(ClientConnections):
         """Fail overdue requests, note proofs (R-CS-5) and close idle connections (R-CS-7)."""
         moved = False
         for connection in list(self._by_id.values()):
-            if connection.bytes_seen and connection.ready:  # neither silent nor overdue
+            if connection.new_bytes and connection.ready and connection.progresses(now):
                 moved = self._heard(connection, now) or moved
             if connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE) > now:
                 continue
@@ -256,8 +266,7 @@ class NetworkClient(ClientConnections):
                     self.close(connection, now, "idle")
                     moved = True
             elif now >= connection.overdue_at(SUSPICION):
-                text = f"no answer to {head.body.API_NAME} within request.timeout.ms"
-                self.fail(connection, ResponseTimeoutError(text), now)
+                self._overdue(connection, head, now)
                 self._close_unheard(connection.address, head.sent_at, now)
                 moved = True
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
@@ -268,6 +277,16 @@ class NetworkClient(ClientConnections):
                 self._authenticate_again(connection)
                 moved = True
         return moved
+
+    def _overdue(self, connection: Connection, head: InFlightRequest, now: float) -> None:
+        name, received = head.body.API_NAME, connection.reader.received
+        text = f"no answer to {name} within request.timeout.ms"
+        if received:
+            text = (
+                f"the answer to {name} isn't complete after request.timeout.ms: {received} bytes "
+                f"arrived, and then fewer than {LEAST_BYTES} in {WINDOW:.0f} s"
+            )
+        self.fail(connection, ResponseTimeoutError(text, received), now)
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
         """Close idle connections to the address of a silent one: they may fail as well."""
@@ -301,7 +320,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def _heard(self, connection: Connection, now: float) -> bool:
-        """Note that bytes came; return whether that ended a silence."""
+        """Note a response, or enough of one; return whether that ended a silence."""
         self.heard_at = now
         if not connection.heard(now):  # nearly always
             return False
@@ -396,10 +415,12 @@ class NetworkClient(ClientConnections):
         self, connection: Connection, request: InFlightRequest, answer: Message, now: float
     ) -> None:
         throttle: int = getattr(answer, "throttle_time_ms", 0)
-        if throttle > 0:  # KIP-219: the client sends nothing for this time
-            connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE))
-            if request.body.API_KEY in THROTTLED:
-                self.throttled.record(float(throttle), now)
+        _, newest = connection.versions.get(ApiVersionsRequest.API_KEY, (0, MUTES_FROM))
+        # KIP-219: the client sends nothing for this time. Older brokers have delayed the response.
+        if throttle > 0 and newest >= MUTES_FROM:
+            connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE), now)
+        if throttle > 0 and request.body.API_KEY in THROTTLED:
+            self.throttled.record(float(throttle), now)
         if connection.ready and not connection.proved:
             self._prove(connection, now)
         if not request.reply.done:

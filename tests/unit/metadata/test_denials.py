@@ -32,7 +32,7 @@ class Scene:
     def dial(self, purpose: str = DATA) -> Any:
         address, number = Address("a", 9092), len(self.closed)
         made = SimpleNamespace(address=address, purpose=purpose, id=number, ended=False)
-        made.in_flight, made.throttle = [], self.quiet.append
+        made.in_flight, made.rest = [], self.quiet.append
         return made
 
     def close(self, connection: Any, now: float, reason: str) -> None:

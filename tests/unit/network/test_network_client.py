@@ -8,7 +8,7 @@ from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.common.errors import DisconnectedError, MalformedMessageError
 from odradek.common.errors.kafka import UnsupportedVersionError
-from odradek.network.connection import COORDINATOR, DATA, Connection
+from odradek.network.connection import COORDINATOR, DATA, LEAST_BYTES, Connection
 from odradek.network.dial_governor import MAX_PENDING
 from odradek.network.effects import IncomingResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -147,18 +147,27 @@ def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
     assert w.engine.network.states.state(parse("b1:9092")).failures == 0
 
 
-def test_trickling_bytes_are_life() -> None:
+@pytest.mark.parametrize("piece", [LEAST_BYTES // 2, 1])
+def test_a_response_on_its_way_is_life_only_at_the_least_rate(piece: int) -> None:
+    """R-TI-1: a piece arrives each 0.9 s."""
     w, connection = asked(ByteWorld, **{"request.timeout.ms": 5000})
     w.delays["b1:9092"] = 1e6
     call = w.engine.start(asking(w, 60))
     w.run(w.now + 0.01)
-    head = (1000).to_bytes(4, "big") + (connection.in_flight.head.correlation_id).to_bytes(4, "big")  # type: ignore[union-attr]
-    for n in range(20):
-        w.engine.get_buffer(connection.id)[:1] = head[n % 8 : n % 8 + 1] if n < 8 else b"\0"
-        w.engine.buffer_updated(connection.id, 1)
-        w.run(w.now + 1.0)
-        assert not connection.suspect
-        assert not connection.ended
+    waits = connection.in_flight.head
+    assert waits is not None
+    head = (30_000).to_bytes(4, "big") + waits.correlation_id.to_bytes(4, "big")
+    sent = 0
+    for _ in range(20):
+        piece_now = (head + bytes(30_000))[sent : sent + piece]
+        w.engine.get_buffer(connection.id)[:piece] = piece_now
+        w.engine.buffer_updated(connection.id, piece)
+        sent += piece
+        w.run(w.now + 0.9)
+        if connection.ended:
+            break
+        assert piece == 1 or not connection.suspect
+    assert connection.ended == (piece == 1)
     w.run(w.now + 2.1)
     assert connection.suspect or connection.ended  # silent now, and long overdue
     w.run(w.now + 1.0)

@@ -288,7 +288,14 @@ class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
 
 
 class ResponseTimeoutError(DisconnectedError):
-    """No response arrived within `request.timeout.ms`."""
+    """No response arrived within `request.timeout.ms`; `received` bytes of it did."""
+
+    def __init__(self, message: str, received: int = 0) -> None:
+        super().__init__(message, received)
+        self.received = received
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConnectionFailedError(KafkaError):

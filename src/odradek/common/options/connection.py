@@ -95,7 +95,10 @@ CONNECTION_OPTIONS = (
     ),
     Option("request.timeout.ms", milliseconds(1, INT_MAX), 30.0, "medium").says(
         "If a request has no response after this many milliseconds, the request fails and the "
-        "client closes the connection. The request is sent again if that is safe."
+        "client closes the connection. The request is sent again if that is safe. A large response "
+        "may take longer, as long as at least 1,024 bytes of it arrive every 2 seconds; after a "
+        "fetch that was given up, the client asks that broker for fewer bytes. The time for which "
+        "a broker announces a throttle (a quota) doesn't count."
     ),
     Option("default.api.timeout.ms", milliseconds(), 60.0, "medium").says(
         "A call without a timeout argument raises a timeout error after this many milliseconds; "

@@ -202,6 +202,8 @@ class SimulatedBroker(BrokerState):
         self.closes_on_unknown = False
         """Whether it closes the connection on an unknown version of ApiVersions, as Azure Event
         Hubs does."""
+        self.trickling: tuple[float, bool] | None = None
+        """Seconds for each byte that it sends, and whether it receives no request meanwhile."""
         self.cut_from: dict[str, None] = {}
         """Clients that can't exchange bytes with this broker."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
@@ -271,8 +273,16 @@ class SimulatedBroker(BrokerState):
         """Answer metadata requests with the present state from now on, or end that."""
         self.picture = picture(self) if on else None
 
+    def trickle(self, seconds: float, *, both: bool = False) -> None:
+        """Send one byte each `seconds`, with `both` read nothing; 0 ends it."""
+        self.trickling = (seconds, both) if seconds else None
+        for session in list(self.sessions):
+            session.peer.trickle(seconds, both=both)
+
     def behave(self) -> None:
         """End all delays, injected errors and outdated metadata."""
+        if self.trickling is not None:
+            self.trickle(0.0)
         self.throttle = self.quota = 0.0
         self.picture = None
         self.delays.clear()
@@ -319,6 +329,9 @@ class SimulatedBroker(BrokerState):
             return Verdict.DROPPED
         session = BrokerSession(self, peer)
         self.sessions[session] = None
+        if self.trickling is not None:
+            seconds, both = self.trickling
+            peer.trickle(seconds, both=both)
         if self.fault is Misbehaviour.ACCEPT_RESET:
             self.time.after(0.0, lambda: session.end(reset=True))
         return session

@@ -97,6 +97,14 @@ def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None
         broker.quota = seconds
 
 
+def trickle(
+    cluster: SimulatedCluster, seconds: float, both: bool = False, i: int = EVERYBODY
+) -> None:
+    """Let responses arrive byte by byte and never whole; 0 ends it."""
+    for broker in brokers(cluster, i):
+        broker.trickle(seconds, both=both)
+
+
 def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
     """Delay a broker's connections: their requests arrive after those of the next ones."""
     for session in list(cluster.brokers[i].sessions):

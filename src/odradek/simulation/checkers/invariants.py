@@ -18,6 +18,7 @@ from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
 from odradek.network.connection import ASIDE
+from odradek.network.network_client import SUSPICION
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.world.world import World
@@ -47,24 +48,27 @@ class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
     If a request waits for a blocked write (`excused` knows that from the wire), the client drops it
-    without an event and may send another one: see `metadata.candidates`.
+    without an event and may send another one: see `metadata.candidates`. After the suspicion time
+    it may ask another broker as well (R-TI-1).
     """
 
     KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
 
     def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
         self._open: str | None = None
+        self._sent_at = -math.inf
         self._excused = excused
 
     def __call__(self, event: Event) -> None:
         address = str(event.fields.get("address"))
         if event.kind == "metadata_request":
-            if self._open is not None and not self._excused(self._open):
+            late = event.at >= self._sent_at + SUSPICION - SLACK and address != self._open
+            if self._open is not None and not late and not self._excused(self._open):
                 raise Violation(
                     f"{event.at}: a metadata request to {address} while the one to "
                     f"{self._open} is open"
                 )
-            self._open = address
+            self._open, self._sent_at = address, event.at
         elif (
             event.kind in ("broken", "closed", "metadata")
             # A connection attempt of the same round may fail, too: only the request's address

@@ -21,6 +21,7 @@ from odradek.simulation.brokers.injected_errors import (
 )
 from odradek.simulation.faults.fault_arguments import (
     BROKER,
+    FLAG,
     PARTITION,
     TOPIC,
     TOPIC_NAME,
@@ -68,6 +69,12 @@ _LATE = Argument(
     "seconds, 0 or more",
     lambda v, _: is_number(v) and 0 <= v < 1e6,
     lambda rng, _: rng.choice([3.0, 5.0, 10.0, 25.0, round(rng.uniform(3.0, 30.0), 3)]),
+)
+_QUOTA = Argument(
+    "seconds, 0 or more",
+    lambda v, _: is_number(v) and 0 <= v < 1e6,
+    # A broker's window of quotas is 11 s by default.
+    lambda rng, _: round(rng.uniform(0.01, rng.choice((1.0, 1.0, 11.0))), 3),
 )
 _YES = Argument(
     "true or false",
@@ -148,7 +155,12 @@ HOSTILE: dict[str, Verb] = {
     ),
     "quota": Verb(
         "let a broker throttle its clients in each response, and read nothing for `seconds`",
-        {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
+        {"seconds": _QUOTA, "i": _EVERYBODY}, _does("quota"),
+    ),
+    "trickle": Verb(
+        "deliver one byte of a broker's responses each `seconds`, and none of them whole; with "
+        "`both` its requests don't arrive either; 0 seconds end it",
+        {"seconds": seconds(0.1, 1.9), "both": FLAG, "i": _EVERYBODY}, _does("trickle"), 3,
     ),
     "late_packets": Verb(
         "delay the requests on a broker's connections until after those of the next connections",

@@ -61,6 +61,12 @@ class Peer(Protocol):
     def hold(self, on: bool) -> None:
         """Keep all bytes in either direction until they are released (a black hole)."""
 
+    def trickle(self, seconds: float, *, both: bool = False) -> None:
+        """Deliver one byte of the responses each `seconds`, and none of them whole; 0 ends it.
+
+        With `both`, requests arrive only when it has ended.
+        """
+
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """Keep all bytes of the client, reset the connection later, and deliver them even later.
 

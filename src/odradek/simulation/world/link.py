@@ -101,9 +101,11 @@ class Link:
 
     __slots__ = (
         "_ahead",
+        "_both",
         "_down",
         "_down_at",
         "_end",
+        "_every",
         "_held",
         "_late",
         "_loss_error",
@@ -111,6 +113,7 @@ class Link:
         "_pieces",
         "_rng",
         "_session",
+        "_stuck",
         "_time",
         "_up_at",
         "client",
@@ -138,6 +141,8 @@ class Link:
         self._down: deque[Payload] = deque()
         self._ahead = 0  # bytes of the next frame that were delivered with the previous one
         self._held: list[Callable[[], None]] = []
+        self._every, self._both = 0.0, False  # seconds for a byte while responses trickle
+        self._stuck = 0  # responses that would have arrived since
         # late requests on their way to the broker
         self._late: list[Callable[[], None]] | None = None
         self._loss_error: BaseException | None = None
@@ -216,7 +221,7 @@ class Link:
     def _arrived_up(self, request: ReceivedRequest) -> None:
         if self._late is not None:
             self._late.append(lambda: self._arrived_up(request))
-        elif self.held:
+        elif self.held or self._both:
             self._held.append(lambda: self._arrived_up(request))
         elif self._session is not None:
             self._session.receive(request)
@@ -224,7 +229,7 @@ class Link:
     def _closed_up(self, session: Session) -> None:
         if self._late is not None:
             return  # the broker learns of it when all requests have arrived
-        if self.held:
+        if self.held or self._both:
             self._held.append(session.left)
         else:
             session.left()
@@ -255,15 +260,41 @@ class Link:
         if not self.ended:
             self._loss_error = _reset() if reset else None
             self._session = None
+            for _ in range(self._stuck):  # the kernel forgets what it hasn't sent
+                self._down.popleft()
+            self._every, self._stuck = 0.0, 0
             self._down_later(None, self._delay())
 
     def hold(self, on: bool) -> None:
         """Keep or release arriving bytes (black hole): TCP would retransmit them later."""
         self.held = on
         if not on:
-            kept, self._held = self._held, []
-            for action in kept:
-                action()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        kept, self._held = self._held, []
+        for action in kept:
+            action()
+
+    def trickle(self, seconds: float, *, both: bool = False) -> None:
+        """Deliver one byte of the responses each `seconds`, and none of them whole; 0 ends it."""
+        self._every, self._both = seconds, both
+        if not seconds:
+            stuck, self._stuck = self._stuck, 0
+            for _ in range(stuck):
+                self._arrived_down()
+            if not self.held:
+                self._let_go()
+
+    def _drip(self) -> None:
+        if self.ended or not self._stuck:
+            return
+        frame = self._down[0]
+        if isinstance(frame, bytes) and self._ahead + 1 < len(frame) and not self.held:
+            piece = memoryview(frame)[self._ahead : self._ahead + 1]
+            self._ahead += 1
+            self._end.link_bytes(self._number, [piece])
+        self._time.after(self._every, self._drip)
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """Delay the client's bytes; then reset its end, and deliver them later."""
@@ -295,6 +326,11 @@ class Link:
             return
         if self.held:
             self._held.append(self._arrived_down)
+            return
+        if self._every:
+            self._stuck += 1
+            if self._stuck == 1:
+                self._time.after(self._every, self._drip)
             return
         payload = self._down.popleft()
         if payload is None:

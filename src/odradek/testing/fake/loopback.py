@@ -107,6 +107,7 @@ class _Connection:
         self._received = bytearray()
         self._outgoing = bytearray()
         self._held = False
+        self._every, self._both = 0.0, False
         self._ended = False
         self._left = False
 
@@ -148,6 +149,19 @@ class _Connection:
         self._held = on
         self.watch()
 
+    def trickle(self, seconds: float, *, both: bool = False) -> None:
+        """Write one byte each `seconds`, with `both` read nothing, until `seconds` is 0."""
+        begins = seconds and not self._every
+        self._every, self._both = seconds, both
+        if begins:
+            self._server.time.after(seconds, self._drip)
+        self.watch()
+
+    def _drip(self) -> None:
+        if self._every and not self._ended:
+            self._flush(1)
+            self._server.time.after(self._every, self._drip)
+
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """Only simulated connections can deliver what was sent before they broke."""
         self.close(reset=True)
@@ -160,9 +174,10 @@ class _Connection:
             return
         wanted = 0
         if not self._held:
-            if self._frame_end() is None or len(self._received) < READ_AHEAD:
+            reads = self._frame_end() is None or len(self._received) < READ_AHEAD
+            if reads and not self._both:
                 wanted |= selectors.EVENT_READ
-            if self._outgoing:
+            if self._outgoing and not self._every:
                 wanted |= selectors.EVENT_WRITE
         self._server.watch(self._sock, wanted, self._ready)
 
@@ -263,14 +278,15 @@ class _Connection:
         if self._ended:
             return
         self._outgoing += data if self._tls is None else self._tls.sealed(data)
-        self._flush()
+        if not self._every:
+            self._flush()
         self._server.holds(len(self._outgoing))
         self.watch()
 
-    def _flush(self) -> None:
+    def _flush(self, most: int | None = None) -> None:
         if self._outgoing and not self._held:
             with suppress(OSError):  # a peer that is gone shows when it is read next
-                sent = self._sock.send(self._outgoing)
+                sent = self._sock.send(self._outgoing if most is None else self._outgoing[:most])
                 del self._outgoing[:sent]
 
 

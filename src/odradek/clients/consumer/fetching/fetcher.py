@@ -25,6 +25,7 @@ from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestSt
 from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetching.position_resets import PositionResets
 from odradek.clients.consumer.fetching.read_replicas import ReadReplicas
+from odradek.clients.consumer.fetching.slow_leaders import SlowLeaders
 from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
@@ -112,6 +113,7 @@ class Fetcher:
         self.readers_first = readers_first
         """Whether a reader that waits for records gets them before the next fetch is sent."""
         self._budget: int = config["fetch.max.bytes"]
+        self._slow = SlowLeaders(self._budget, self._network.request_timeout)
         self._partition_bytes: int = config["max.partition.fetch.bytes"]
         self._min_bytes: int = config["fetch.min.bytes"]
         self._max_wait: float = config["fetch.max.wait.ms"]
@@ -495,11 +497,10 @@ class Fetcher:
         body = FetchRequest(
             max_wait_ms=int(wait * 1000),
             min_bytes=self._min_bytes if self._min_bytes < 2 else asked.least(self._min_bytes),
-            max_bytes=most,
+            max_bytes=self._slow.limit(asked.address, most) if self._slow.limits else most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
-            # shared by all requests: it means that the client isn't a replica
-            replica_state=DEFAULT_REPLICA_STATE,
+            replica_state=DEFAULT_REPLICA_STATE,  # shared by all requests: it isn't a replica
             **asked.session.says(asked.wanted, version, changed=asked.changed),
         )
         asked.sent(now, leaders_only=leaders_only)
@@ -523,6 +524,7 @@ class Fetcher:
             unasked = True  # they join the others
         if reply.error is not None:
             asked.session.reset()
+            self._slow.lost(asked.address, reply.error)
             self._lost(asked.release_all(), reply.error, now)
             return
         response: FetchResponse = reply.result()  # type: ignore[assignment]  # it was asked for
@@ -538,10 +540,8 @@ class Fetcher:
         asked.session.answered(response.session_id)
         if asked.doubted is not None:
             asked.doubted.doubt_size(False)
-        named = response.node_endpoints
-        brokers = (
-            [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named] if named else []
-        )
+        ends = response.node_endpoints
+        brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in ends] if ends else []
         by_id = asked.version >= TOPIC_IDS_FROM
         before = self.fetched_bytes
         waits = self.readers_first and self._subscription.readable.awaited
@@ -555,6 +555,8 @@ class Fetcher:
                     self._take(*found, data, asked, brokers, now)
                 elif part is not None and not data.error_code:
                     self._note_ends(TopicPartition(*place), part[4], data, now)
+        if self._slow.limits and self.fetched_bytes > before:
+            self._slow.answered(asked.address, now - asked.sent_at)
         if waits:
             self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:

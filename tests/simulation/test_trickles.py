@@ -1,0 +1,206 @@
+"""R-TI-1: what trickles is silence, what is slow is read, and what a quota announced is neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.world.link import Mode
+
+P0 = TopicPartition("t", 0)
+TIMEOUT = 4.0
+FINE: dict[str, Any] = {"request_timeout_ms": int(TIMEOUT * 1000)}
+EVERY = 1.5
+"""Seconds between two bytes."""
+MODES: list[Mode] = ["bytes", "messages"]
+
+
+def trickle_now(stage: Stage, *, both: bool = False) -> None:
+    """Let the present connections trickle; new ones are good."""
+    for broker in stage.cluster.brokers.values():
+        for session in broker.sessions:
+            session.peer.trickle(EVERY, both=both)
+
+
+def events(client: Producer | Consumer) -> list[Event]:
+    found: list[Event] = []
+    client._engine.events.listen(found.append)
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("both", [False, True])
+def test_a_connection_that_trickles_is_replaced_at_the_request_timeout(
+    both: bool, mode: Mode
+) -> None:
+    stage = Stage(brokers=1, partitions=1)
+    with stage.client(Producer, mode=mode, **FINE) as producer:
+        producer.send("t", b"0", partition=0).result(10)
+        seen = events(producer)
+        trickle_now(stage, both=both)
+        began = stage.world.now
+        producer.send("t", b"1", partition=0).result(20)
+        took = stage.world.now - began
+    assert TIMEOUT <= took < TIMEOUT + 1.0
+    assert "silent" in {e.kind for e in seen}
+    assert stage.values() == [b"0", b"1"]
+
+
+def test_a_consumer_reads_on_where_its_answer_trickled() -> None:
+    stage = Stage(brokers=1, partitions=1)
+    stage.write(range(3))
+    with stage.consumer(**FINE) as consumer:
+        consumer.assign([P0])
+        assert stage.read(consumer, 3) == [0, 1, 2]
+        trickle_now(stage)
+        stage.write(range(3, 5))
+        began = stage.world.now
+        assert stage.read(consumer, 2) == [3, 4]
+        assert stage.world.now - began < TIMEOUT + 2.0
+
+
+def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
+    """A leader moves between healthy brokers while the one asked for metadata trickles."""
+    stage = Stage(brokers=3, partitions=3)
+    disturbances.release_of_all(stage.cluster, "3.5")  # which doesn't name new leaders in errors
+    partitions = stage.cluster.topics["t"].partitions
+    took = []
+    with stage.producer() as producer:
+        for moved in partitions:
+            old = moved.leader
+            new = next(r for r in moved.replicas if r != old)
+            (bad,) = {1, 2, 3} - {old, new}
+            for p in sorted(partitions, key=lambda p: p.leader != bad):
+                producer.send("t", b"0", partition=p.index).result(10)
+            stage.world.run_until(stage.world.now + 1.0)
+            stage.cluster.hand_over("t", moved.index)
+            assert moved.leader == new
+            disturbances.trickle(stage.cluster, EVERY, i=bad)
+            began = stage.world.now
+            producer.send("t", b"1", partition=moved.index).result(30)
+            took.append(stage.world.now - began)
+            disturbances.trickle(stage.cluster, 0.0, i=bad)
+            stage.world.run_until(stage.world.now + 5.0)
+    assert max(took) < 4.0, took
+
+
+def test_handshakes_that_trickle_end_with_their_time() -> None:
+    stage = Stage(brokers=2, partitions=1)
+    leader = stage.cluster.topics["t"].partitions[0].leader
+    disturbances.trickle(stage.cluster, 0.1, i=3 - leader)
+    with stage.producer() as producer:
+        began = stage.world.now
+        producer.send("t", b"0", partition=0).result(30)
+        assert stage.world.now - began < 5.0
+
+
+@pytest.mark.parametrize("bandwidth", [2_000, 20_000])
+def test_a_slow_line_is_read_to_the_end_of_a_large_answer(bandwidth: int) -> None:
+    """An answer of 60 KB takes up to 30 s at a request timeout of 4 s: no request is repeated."""
+    stage = Stage(brokers=1, partitions=1)
+    stage.write(range(3), size=20_000)
+    with stage.consumer(**FINE) as consumer:
+        consumer.assign([P0])
+        assert consumer.position(P0, 10.0) == 0
+        seen = events(consumer)
+        stage.world.change_link(bandwidth=bandwidth)
+        values: list[bytes] = []
+        end = stage.world.now + 60
+        while len(values) < 3:
+            values += [r.value or b"" for r in consumer.poll(1.0)]
+            assert stage.world.now < end, consumer.explain()
+        kinds = [e.kind for e in seen]
+        assert "silent" not in kinds
+        assert "disconnected" not in kinds
+
+
+def test_a_line_below_the_least_rate_gets_smaller_answers_until_they_fit() -> None:
+    """At 200 bytes in a second a whole answer takes minutes; a part of it comes in time."""
+    stage = Stage(brokers=1, partitions=1)
+    for n in range(40):
+        stage.write(range(n, n + 1), size=200)
+    with stage.consumer(**FINE) as consumer:
+        consumer.assign([P0])
+        assert consumer.position(P0, 10.0) == 0
+        stage.world.change_link(bandwidth=200)
+        values: list[int] = []
+        end = stage.world.now + 200
+        while len(values) < 40:
+            values += [int((r.value or b"").rstrip(b"\0")) for r in consumer.poll(1.0)]
+            assert stage.world.now < end, f"{len(values)} of 40\n{consumer.explain()}"
+    assert values == list(range(40))
+
+
+def test_large_metadata_on_its_way_is_asked_of_one_other_broker() -> None:
+    """The first answer counts; a slow line doesn't get a third request, or a second one there."""
+    stage = Stage(brokers=3, partitions=0)
+    stage.cluster.create_topic("t", partitions=3000)
+    with stage.producer(metadata_max_age_ms=30_000) as producer:
+        producer.send("t", b"0", partition=0).result(10)
+        seen = events(producer)
+        stage.world.change_link(bandwidth=20_000)
+        while not any(e.kind == "metadata" for e in seen):
+            stage.world.run_until(stage.world.now + 1.0)
+            assert stage.world.now < 120
+        asked = [str(e.fields["address"]) for e in seen if e.kind == "metadata_request"]
+        assert 1 < len(asked) == len(set(asked)) <= 2
+        assert not [e for e in seen if e.kind in ("metadata_failed", "dial_failed")]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_throttle_that_was_announced_is_no_silence(idempotent: bool) -> None:
+    """KAFKA-16083: each answer announces 11 s, in which the broker reads nothing."""
+    stage = Stage(brokers=1, partitions=4)
+    with stage.producer(
+        enable_idempotence=idempotent, linger_ms=0, max_in_flight_requests_per_connection=5
+    ) as producer:
+        producer.send("t", b"warm", partition=0).result(10)
+        seen = events(producer)
+        disturbances.quota(stage.cluster, 11.0)
+        stage.world.change_link(latency=0.1)
+        sent = []
+        for n in range(8):  # a request for each, as far as they may be in flight
+            sent.append(producer.send("t", b"%d" % n, partition=n % 4))
+            stage.world.run_until(stage.world.now + 0.01)
+        for future in sent:
+            future.result(110)
+        kinds = {e.kind for e in seen}
+    assert not kinds & {"silent", "disconnected", "dial_failed", "outage_begun"}
+    values = [v for p in range(4) for v in stage.values(p)]
+    assert sorted(v for v in values if v) == sorted([b"warm", *(b"%d" % n for n in range(8))])
+
+
+def test_callers_deadlines_run_while_a_throttle_lasts() -> None:
+    stage = Stage(brokers=1, partitions=1)
+    with stage.producer(delivery_timeout_ms=5000, request_timeout_ms=4000) as producer:
+        producer.send("t", b"0", partition=0).result(10)
+        disturbances.quota(stage.cluster, 30.0)
+        producer.send("t", b"1", partition=0).result(10)
+        began = stage.world.now
+        late = producer.send("t", b"2", partition=0)
+        assert late.exception(20) is not None
+        assert 5.0 <= stage.world.now - began < 5.2
+
+
+def test_a_slow_broker_has_the_request_timeout_besides_the_throttle() -> None:
+    """The second answer comes after 11 s, of which 5 s were announced, at a timeout of 8 s."""
+    stage = Stage(brokers=1, partitions=2)
+    with stage.producer(request_timeout_ms=8000) as producer:
+        producer.send("t", b"0", partition=0).result(10)
+        seen = events(producer)
+        disturbances.quota(stage.cluster, 5.0)
+        disturbances.slow_api(stage.cluster, "Produce", 3.0)
+        sent = []
+        for n in range(2):
+            sent.append(producer.send("t", b"%d" % n, partition=n))
+            stage.world.run_until(stage.world.now + 0.01)
+        for future in sent:
+            future.result(20)
+    assert "disconnected" not in {e.kind for e in seen if e.fields.get("failure")}
