@@ -16,6 +16,8 @@ from __future__ import annotations
 import sys
 import threading
 
+LONGEST_WAIT = 86_400.0
+"""Seconds of one wait in the system: some calls refuse more than 24.8 days (2^31 ms)."""
 _Reentrant = type(threading.RLock())
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import math
 import socket
 import ssl
 import threading
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from odradek.runtime.locks import LONGEST_WAIT
 from odradek.runtime.resolver import Answer, Resolver, is_numeric, numeric_address
 from odradek.runtime.system_clock import SystemClock
 
@@ -40,7 +42,7 @@ class Until:
         left = self.deadline - self.clock.now()
         if left <= 0:
             raise TimeoutError("the response took too long")
-        return left if most is None else min(left, most)
+        return min(left, LONGEST_WAIT, math.inf if most is None else most)
 
 
 class _Incoming(io.RawIOBase):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from odradek.runtime.locks import new_lock
+from odradek.runtime.locks import LONGEST_WAIT, new_lock
 
 T = TypeVar("T")
 
@@ -57,7 +57,9 @@ class OneAtATime(Generic[T]):
                 run = self._run = _Run(now)
         if mine:
             self._do(run)
-        elif not run.done.wait(max(0.0, run.began + self._patience - self._clock())):
+        elif not run.done.wait(
+            min(max(0.0, run.began + self._patience - self._clock()), LONGEST_WAIT)
+        ):
             raise TimeoutError("the previous call of the same function hasn't returned in time")
         if run.error is not None:
             # Each caller gets a separate error with its own traceback; they share the cause.

@@ -30,7 +30,7 @@ from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
-from odradek.runtime.locks import new_lock, new_mark
+from odradek.runtime.locks import LONGEST_WAIT, new_lock, new_mark
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
@@ -336,7 +336,7 @@ class SelectorHost(EngineHost):
             first = deadline
         if late is not None and late < first:
             first = late
-        return None if first == math.inf else max(0.0, first - now)
+        return None if first == math.inf else min(max(0.0, first - now), LONGEST_WAIT)
 
     def _poll(self, timeout: float | None) -> bool:
         """Sleep until a socket is ready, a wake-up or the timeout; pass events to the engine.
