@@ -70,9 +70,9 @@ class LateAnswers:
         """Return the requests that don't wait for another request on their connection."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 
-    def arriving(self) -> list[Address]:
+    def arriving(self, now: float) -> list[Address]:
         """Return the addresses whose response is on its way: neither silent nor held."""
-        return [a.connection.address for a in self.asked if a.delivers]
+        return [a.connection.address for a in self.asked if a.is_on_its_way(now)]
 
     def prove(self, now: float) -> float:
         """Check whether silent addresses still accept connections; return when to check again.

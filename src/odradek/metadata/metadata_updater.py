@@ -186,7 +186,7 @@ class MetadataUpdater:
             return Choice(Action.NONE)
         rebootstrapping = self.current is not None
         found = self._candidates.of_round(
-            round_, now, rebootstrapping=rebootstrapping, but=self._late.arriving()
+            round_, now, rebootstrapping=rebootstrapping, but=self._late.arriving(now)
         )
         dials, starts, known = self._network.dials, found.starts, found.known
         self._metadata_only(not any(c.answering for c in found.connected))

@@ -44,10 +44,10 @@ class PendingRequest:
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 
-    @property
-    def delivers(self) -> bool:
-        """Whether its connection answers it next, and isn't silent."""
-        return self.first and not (self.reply.done or self.connection.suspect)
+    def is_on_its_way(self, now: float) -> bool:
+        """Return whether its response only takes long: its connection isn't silent or held."""
+        connection = self.connection
+        return not (self.reply.done or connection.suspect or connection.is_held(now))
 
     def read_on(self) -> MetadataResponse | None:
         """Read the next part of a response; return the response once it is complete, else None.
