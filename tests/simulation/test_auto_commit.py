@@ -186,30 +186,68 @@ def test_a_commit_that_timed_out_is_not_taken_back(
 
 
 @MEMBERS
-def test_what_was_refused_leaves_an_earlier_commit_as_it_is(subscribes: bool) -> None:
-    scene = Scene()
-    a = reading(scene, subscribes)
-    a.poll(1.0, 4)
-    a.commit({P: 6})
-    with refusing(scene), pytest.raises(OffsetMetadataTooLargeError):
-        a.commit({P: 7})
-    scene.world.advance(3)
-    assert scene.committed()[0] == 6
-    a.close()
-
-
-@MEMBERS
-def test_of_two_refused_commits_neither_is_stored_later(subscribes: bool) -> None:
+@pytest.mark.parametrize(("accepted", "refused"), [(6, [7]), (None, [6, 7])])
+def test_refused_commits_leave_what_was_committed_before_them(
+    subscribes: bool, accepted: int | None, refused: list[int]
+) -> None:
     scene = Scene()
     a = reading(scene, subscribes)
     a.poll(1.0, 4)
     scene.world.advance(2)
-    assert scene.committed()[0] == 4
-    with refusing(scene, 2):
-        a.commit_async({P: 6})
-        a.commit_async({P: 7})
+    if accepted is not None:
+        a.commit({P: accepted})
+    with refusing(scene, len(refused)):
+        for offset in refused:
+            a.commit_async({P: offset})
         scene.world.advance(5)
     scene.world.advance(5)
+    assert scene.committed()[0] == (accepted or 4)
+    a.close()
+
+
+@MEMBERS
+@pytest.mark.parametrize("waits_for", ["its turn", "the coordinator"])
+def test_a_commit_that_was_never_sent_is_not_stored_later(subscribes: bool, waits_for: str) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    a.commit({P: 5})
+    brokers = scene.cluster.brokers
+    if waits_for == "its turn":
+        for broker in brokers.values():
+            broker.delays[OffsetCommitRequest.API_KEY] = 3.0
+        a.commit_async({P: 6})
+    else:
+        for number in brokers:
+            scene.cluster.stop(number)
+        scene.world.advance(0.1)
+    with pytest.raises(KafkaTimeoutError):
+        a.commit({P: 7}, timeout=0.5)
+    for number, broker in brokers.items():
+        broker.delays.clear()
+        scene.cluster.start(number)
+    scene.world.advance(10)
+    assert scene.committed()[0] == (6 if waits_for == "its turn" else 5)
+    a.close()
+
+
+def test_a_refused_commit_does_not_end_the_renewal_of_the_one_before_it() -> None:
+    scene = Scene()
+    a = reading(scene, subscribes=True)
+    a.commit({P: 4})
+    a.pause([P])
+    with refusing(scene), pytest.raises(OffsetMetadataTooLargeError):
+        a.commit({P: 3})
+    renewed: list[int] = []
+
+    def note(_: SimulatedBroker, __: str, request: ReceivedRequest) -> None:
+        if isinstance(request.body, OffsetCommitRequest):
+            renewed.extend(p.partition_index for t in request.body.topics for p in t.partitions)
+
+    scene.cluster.observers.append(note)
+    for _ in range(7):
+        assert a.poll(100.0) == []
+    assert P.partition in renewed
     assert scene.committed()[0] == 4
     a.close()
 
@@ -244,4 +282,26 @@ def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
     for _ in range(40):
         scene.world.advance(0.25)
         assert (scene.committed()[0] or 0) >= 7
+    a.close()
+
+
+@MEMBERS
+@pytest.mark.parametrize("answer", [-1, 7, 15, 16])
+@pytest.mark.parametrize("times", [1, 100], ids=["then refused", "until it times out"])
+def test_a_commit_that_was_stored_in_spite_of_its_answer_is_not_taken_back(
+    subscribes: bool, answer: int, times: int
+) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 4
+    with refusing(scene):
+        for broker in scene.cluster.brokers.values():
+            broker.injections.insert(0, Injection("OffsetCommit", answer, times, done=True))
+        with pytest.raises(KafkaError):
+            a.commit({P: 7}, timeout=2)
+    for _ in range(40):
+        assert (scene.committed()[0] or 0) >= 7
+        scene.world.advance(0.25)
     a.close()

@@ -52,17 +52,25 @@ def test_a_member_that_was_not_closed_holds_up_the_next_join(
     assert second.explain().group.waits_for is None  # type: ignore[union-attr]
 
 
-def test_no_line_while_the_coordinator_is_only_unreachable(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("protocol", "topic", "reachable"),
+    [("classic", "t", False), ("consumer", "missing", True)],
+    ids=["unreachable coordinator", "missing topic"],
+)
+def test_no_other_member_is_blamed_without_reason(
+    protocol: str, topic: str, reachable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = Scene("classic")
-    scene.write(range(40))
-    for broker in list(scene.cluster.brokers):
-        scene.cluster.stop(broker)
-    member = scene.subscribed("a")
-    member.poll(9.0)
+    caplog.set_level(logging.INFO, "odradek")
+    scene = Scene(protocol)
+    if not reachable:
+        for broker in list(scene.cluster.brokers):
+            scene.cluster.stop(broker)
+    member = scene.member()
+    member.subscribe([topic])
+    member.poll(12.0)
     assert not waiting(caplog)
     assert member.explain().group.waits_for is None  # type: ignore[union-attr]
+    assert "without close()" not in str(member.explain())
 
 
 def test_kip_848_assigns_nothing_while_a_member_that_was_not_closed_has_it_all(
@@ -89,13 +97,3 @@ def test_kip_848_assigns_nothing_while_a_member_that_was_not_closed_has_it_all(
     assert second.assignment()
     assert "without close()" not in str(second.explain())
     assert len(waiting(caplog)) == 1
-
-
-def test_no_other_member_is_blamed_for_a_missing_topic(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "odradek")
-    scene = Scene("consumer")
-    member = scene.member("a")
-    member.subscribe(["missing"])
-    member.poll(12.0)
-    assert not waiting(caplog)
-    assert "without close()" not in str(member.explain())

@@ -24,7 +24,7 @@ from odradek.clients.consumer.group.offset_lookup import (
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.refusal_words import of_offset
-from odradek.common.errors import BrokerError, CommitFailedError, KafkaError
+from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.errors.kafka import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -58,6 +58,10 @@ TOPIC_IDS_FROM = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 """And of UNKNOWN_TOPIC_ID."""
+PERHAPS_STORED = (-1, 7, 15, 16)
+"""Codes of a coordinator that may have written the offsets nevertheless: UNKNOWN_SERVER_ERROR,
+REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its write) and NOT_COORDINATOR
+(it moved before the replicas had them)."""
 UNKNOWN_FOR = 5.0
 """Seconds for which a commit is retried if the coordinator doesn't know a topic, which may be new.
 Other commits wait for it, so it doesn't take its caller's whole timeout."""
@@ -182,8 +186,8 @@ class CommittedOffsets:
                     raise self.timeout(what, now)
                 now = yield Wait((turn,), deadline)
             yield from commit.run(deadline)
-        except (BrokerError, CommitFailedError):
-            if refused is not None and commit.unanswered == 0:
+        except KafkaError:
+            if refused is not None and commit.in_doubt == 0:
                 refused()
             raise
         finally:
@@ -276,8 +280,8 @@ class _Commit:
         self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
         self._doubted = 0
         """The metadata answer that shows whether topics that were sent by name still exist."""
-        self.unanswered = 0
-        """Number of requests without a response: the coordinator may have stored their offsets."""
+        self.in_doubt = 0
+        """Number of requests whose offsets the coordinator may have stored without saying so."""
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
@@ -320,7 +324,7 @@ class _Commit:
         if not ids:
             self._by_name.update(self._in_request)
         self._sent = who
-        self.unanswered += 1
+        self.in_doubt += 1
         return self._stored.commit_request(self._in_request, ids, who)
 
     def _is_missing(self, partition: TopicPartition) -> bool:
@@ -360,9 +364,9 @@ class _Commit:
 
     def _read(self, answer: OffsetCommitResponse) -> KafkaError | None:
         now = self._stored.now
-        self.unanswered -= 1
         self._stored.latency.record(now - self._asked_at, now)
         error: KafkaError | None = None
+        perhaps = False
         for topic in answer.topics:
             name = topic.name or self._names.get(topic.topic_id, "")
             for p in topic.partitions:
@@ -372,6 +376,7 @@ class _Commit:
                 if p.error_code in UNKNOWN and self._refuse_unknown(tp):
                     continue
                 if p.error_code:
+                    perhaps = perhaps or p.error_code in PERHAPS_STORED
                     refusal = error_for(
                         p.error_code,
                         of_offset(p.error_code, f"{self.what}: {tp}", self._left[tp]),
@@ -386,11 +391,9 @@ class _Commit:
                     self._accepted(tp, offset)
         if error is None:
             out = next((p for p in self._in_request if p in self._left), None)
-            return (
-                None
-                if out is None
-                else AgainError(f"{self.what}: {out} is missing from the response")
-            )
+            if out is not None:
+                return AgainError(f"{self.what}: {out} is missing from the response")
+        self.in_doubt -= not perhaps
         return self._judged(error)
 
     def _refuse_if_replaced(self, partition: TopicPartition) -> bool:

@@ -273,7 +273,8 @@ class GroupCommits:
             for partition, state in states.items():
                 if partition in done:
                     continue
-                state.commit_in_doubt(chosen[partition])
+                if not refused:
+                    state.commit_in_doubt(chosen[partition])
                 state.unsay(chosen[partition], refused=refused)
         return chosen
 
