@@ -56,3 +56,16 @@ def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_divides(seed: int
         follower.poll(0.5)
     scene.cluster.create_topic(LATER, partitions=1)
     assert owners_are(1, [leader, follower], scene, SOON)
+
+
+def test_a_pattern_is_resolved_again_at_each_rebalance() -> None:
+    """Else the partitions of a member that left had no owner until metadata was old."""
+    scene = Scene("classic")
+    follower, leader = scene.member("follower"), scene.member("leader")
+    leader.subscribe(pattern=f"t|{LATER}")
+    leader.poll(5)
+    scene.cluster.create_topic(LATER, partitions=1)
+    follower.subscribe([LATER])
+    assert owners_are(1, [leader, follower], scene, SOON)
+    follower.close()
+    assert owners_are(1, [leader], scene, SOON)

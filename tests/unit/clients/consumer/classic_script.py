@@ -88,6 +88,8 @@ class FakeGroup:
     def topics(self) -> list[str]:
         return sorted(self.subscribed)
 
+    def list_again(self) -> None: ...
+
     def owned(self) -> list[TopicPartition]:
         return sorted(self.mine)
 

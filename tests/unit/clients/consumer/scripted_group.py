@@ -119,6 +119,8 @@ class Scripted(World):
     def topics(self) -> list[str]:
         return self.subscribed
 
+    def list_again(self) -> None: ...
+
     def owned(self) -> list[TopicPartition]:
         return list(self.partitions)
 

@@ -203,6 +203,7 @@ class ClassicMembership(Life):
         """Rebalance, from revoking to the new assignment; again if the group changes meanwhile."""
         engine, identity = self._engine, self._identity
         while True:
+            self._group.list_again()
             yield from self._prepare()
             topics = self._group.topics()
             self._wish = None

@@ -196,6 +196,10 @@ class ConsumerGroup:
         """Return the subscribed topics; with a classic pattern those that match now."""
         return self._watch.topics()
 
+    def list_again(self) -> None:
+        """Begin to resolve a classic pattern again."""
+        self._watch.list_again()
+
     def subscribe(
         self,
         topics: Collection[str],

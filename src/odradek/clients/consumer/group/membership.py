@@ -132,6 +132,9 @@ class Group(Protocol):
     def topics(self) -> list[str]:
         """Return the subscribed topics, sorted; with a classic pattern those that match it now."""
 
+    def list_again(self) -> None:
+        """Begin to resolve a classic pattern again; other matches cause a rejoin."""
+
     def owned(self) -> list[TopicPartition]:
         """Return the current assignment."""
 

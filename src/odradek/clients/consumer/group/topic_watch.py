@@ -8,6 +8,7 @@ assignments.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable
 
@@ -25,7 +26,8 @@ from odradek.common.topic_names import check_topic
 from odradek.network.flow import START, Flow, Signal, Wait
 
 LIST_FIRST, LIST_MOST = 0.5, 10.0
-"""Seconds until topics are listed again for a pattern: after the first failure, and after many."""
+"""Seconds until topics are listed again for a pattern: after the first failure, and after many.
+Rebalances within the first time after a listing cause no other one."""
 
 
 RE2_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
@@ -75,6 +77,8 @@ class TopicWatch:
         self._wanted: tuple[str, ...] = ()
         """Names that metadata was asked for."""
         self._compiled: re.Pattern[str] | None = None
+        self._rebalances = False
+        self._listed_at = -math.inf
         self._list_at = 0.0
         self._asked = Signal()
         self._serial = 0
@@ -148,6 +152,15 @@ class TopicWatch:
         self._serial += 1
         self._asked.notify()
 
+    def list_again(self) -> None:
+        """List topics for a pattern, as the group rebalances; its known ones are kept.
+
+        A member may have left whose topics this one doesn't know.
+        """
+        if self._compiled is not None and self._engine.now >= self._listed_at + LIST_FIRST:
+            self._rebalances = True
+            self._asked.notify()
+
     def _run(self, serial: int) -> Flow[None]:
         """Watch until there is another subscription."""
         now = yield START
@@ -172,7 +185,7 @@ class TopicWatch:
             now = yield Wait((metadata.changed, self._asked), listed)
             if serial != self._serial:
                 return
-            if self._compiled is not None and now >= self._list_at:
+            if self._compiled is not None and (self._rebalances or now >= self._list_at):
                 before = self._matched
                 now = yield from self._list(serial, now)
                 membership = self._member.membership
@@ -194,6 +207,7 @@ class TopicWatch:
         """Resolve the pattern; keeps what is known where no broker answers."""
         from odradek.clients.descriptions import list_topics  # only here: few have a pattern
 
+        only_more, self._rebalances = now < self._list_at, False
         config = self._config
         internal = not config["exclude.internal.topics"]
         deadline = now + patience(config)
@@ -205,8 +219,11 @@ class TopicWatch:
         else:
             again = self._engine.now + config["metadata.max.age.ms"]
             self._unlisted.succeeded()
-        now = self._engine.now
-        self._list_at = again
+        self._listed_at = now = self._engine.now
+        if only_more:
+            names = sorted({*names, *self._matched})
+        else:
+            self._list_at = again
         if serial != self._serial or self._compiled is None:
             return now
         matched = tuple(n for n in names if self._compiled.fullmatch(n))
