@@ -106,13 +106,14 @@ class Seat:
     def stop_polling(self, seconds: float) -> None:
         """Let its application stop polling."""
         if self.taken is not None:
-            self.run.works_until = max(self.run.works_until, self.run.world.now + seconds)
+            self.run.work_for(seconds)
             self.taken.stop_polling(seconds)
 
     def freeze(self, seconds: float) -> None:
         """Stop its process for some time."""
         if self.taken is not None:
             self.run.wait_for(seconds)
+            self.run.work_for(seconds + self.taken.works_after_a_stop)
             self.taken.freeze(seconds)
 
     def rejoin(self) -> None:
@@ -155,7 +156,7 @@ class GroupRun(Run):
         self._written = 0
         self._busy_until = 0.0
         self.works_until = 0.0
-        """When the last application that was told to stop polling can close its consumer."""
+        """When the last application that stops polling can close its consumer."""
         self.ending = False
         self.world.at(0.0, lambda: self.write(self.world.rng("writer")))
 
@@ -182,6 +183,10 @@ class GroupRun(Run):
     def wait_for(self, seconds: float) -> None:
         """Note that a member is away for this time."""
         self._busy_until = max(self._busy_until, self.world.now + seconds)
+
+    def work_for(self, seconds: float) -> None:
+        """Note that an application doesn't poll, or close its consumer, for this time."""
+        self.works_until = max(self.works_until, self.world.now + seconds)
 
     def write(self, rng: random.Random) -> None:
         """Append some records now, and again until the faults end."""
@@ -286,7 +291,7 @@ class GroupRun(Run):
         """Wait until every partition has one owner and is read to its end (R-GR-1)."""
         self._advance(max(self.world.now, self._busy_until) + 0.1)
         seats = self.stage.members.values()
-        end = self.world.now + SETTLED_WITHIN
+        end = self.world.now + SETTLED_WITHIN + self._found_within
         while missing := self._missing():
             free = [seat for seat in seats if seat.taken is None]
             if free and not any(driver.stays for driver in self.members):
@@ -296,7 +301,7 @@ class GroupRun(Run):
             orphan = self._orphan()
             if orphan or self.world.now >= end:
                 who = "; ".join(self._explain(d) for d in self.members if not d.over)
-                what = orphan or f"{SETTLED_WITHIN:.0f} s after the last fault {missing}"
+                what = orphan or f"{SETTLED_WITHIN:.0f} s or more after the last fault {missing}"
                 raise Violation(f"{what}: {who}")
             self._advance(self.world.now + LOOK_EVERY)
 
@@ -326,7 +331,16 @@ class GroupRun(Run):
             names = {"max.poll.interval.ms", "session.timeout.ms", "metadata.max.age.ms"}
             given = [config[name] for name in sorted(names & client.config.keys())]
             longest = max(longest, sum(given))
-        return OWNED_WITHIN + longest
+        return OWNED_WITHIN + longest + self._found_within
+
+    @property
+    def _found_within(self) -> float:
+        """Age of metadata after which clients that match a pattern find a topic created again."""
+        if not any(f.verb == "recreate_topic" for f in self.schedule.faults):
+            return 0.0
+        given = [settings(c) for c in self.schedule.clients if c.habits.get("pattern")]
+        ages = [c["metadata.max.age.ms"] for c in given if c["group.protocol"] == "classic"]
+        return max(ages, default=0.0)
 
     def _missing(self) -> str:
         for topic in self.inputs:

@@ -44,6 +44,9 @@ class ApplicationError(Exception):
 class MemberDriver(ReadingDriver):
     """One member. It polls until it leaves or dies."""
 
+    works_after_a_stop = 0.0
+    """Maximum seconds of work on what `poll` returned, once a stopped process was resumed."""
+
     def __init__(
         self,
         stage: Stage,

@@ -33,6 +33,7 @@ AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
 class HoldingDriver(MemberDriver):
     """A member that commits the records of one poll before the next one."""
 
+    works_after_a_stop = PARTS * max(AFTER_A_STOP)
     _holding = False
     thawed_at = -1.0
     """When its process was last resumed after a stop (SIGCONT)."""
