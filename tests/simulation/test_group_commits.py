@@ -24,6 +24,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 
 COOPERATIVE = "cooperative-sticky"
 
@@ -490,3 +491,49 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
     assert {p: b.position(p) for p in PARTITIONS} == ends
     for client in (a, b, producer):
         client.close()
+
+
+@PROTOCOLS
+def test_a_revocation_waits_for_a_commit_that_was_asked_for_just_before_it(protocol: str) -> None:
+    """The commit's first step comes after the revocation's: it was refused as of a former owner."""
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(enable_auto_commit=False)
+    scene.read(a, 40)
+    engine, group = a._engine, a._engine.group
+    assert group is not None
+    a.poll(0.1)
+    with engine.lock:
+        commit = group.commits.commit(group.commits.asked(None, read=False), scene.world.now + 30)
+        group._listeners = group._listeners._replace(on_revoked=None)
+        given_back = engine.start(group.revoke(PARTITIONS[:2]))
+        committed = engine.start(commit)
+    a._host.wake()
+    a.poll(2.0)
+    given_back.result()
+    assert {*committed.result()} == {*PARTITIONS}
+    assert scene.committed() == [10] * 4
+
+
+@PROTOCOLS
+def test_positions_of_a_partition_that_is_given_back_are_not_committed_any_more(
+    protocol: str,
+) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(enable_auto_commit=False)
+    scene.read(a, 40)
+    engine, group = a._engine, a._engine.group
+    assert group is not None
+    a.poll(0.1)
+    group._listeners = group._listeners._replace(on_revoked=None)
+    for broker in scene.cluster.brokers.values():
+        broker.delays[OffsetCommitRequest.API_KEY] = 1.0
+    a.commit_async()
+    given_back = engine.start(group.revoke(PARTITIONS[:2]))
+    a._host.wake()
+    a.poll(0.2)
+    assert not given_back.done
+    assert {*a.commit()} == {*PARTITIONS[2:]}
+    given_back.result()
+    assert scene.committed() == [10] * 4

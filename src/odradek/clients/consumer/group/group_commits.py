@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from odradek.clients.consumer.group.announced_ownership import (
     AnnouncedOwnership,
@@ -90,7 +91,7 @@ class Awaited:
 class Told:
     """A commit that its caller doesn't wait for, until the caller is told how it ended."""
 
-    __slots__ = ("callback", "offsets")
+    __slots__ = ("__weakref__", "callback", "offsets")
 
     def __init__(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
@@ -125,8 +126,11 @@ class GroupCommits:
         self.awaited: dict[TopicPartition, Awaited] = {}
         """Partitions without a position, because their committed offset is unavailable."""
         self._open: dict[Told, None] = {}
-        self._under_way: dict[Told, None] = {}
-        """All that have begun, also those whose callers wait for them."""
+        self._under_way: WeakSet[Told] = WeakSet()
+        """All that were asked for, also those whose callers wait for them. One that never begins,
+        as its caller was interrupted, goes with its flow."""
+        self._given_back: set[TopicPartition] = set()
+        """Partitions whose revocation only waits for commits."""
         self._closed = False
         """Whether no commit may be started whose caller would have to be notified."""
         self._settled = Signal()
@@ -140,7 +144,8 @@ class GroupCommits:
         """
         subscription = self._subscription
         settled, states = subscription.hand_over.settled, subscription.partitions.items()
-        stand = {p: settled(s) for p, s in states if not s.ownership.unknown}
+        given = self._given_back
+        stand = {p: settled(s) for p, s in states if not s.ownership.unknown and p not in given}
         return {
             p: OffsetAndMetadata(position, leader_epoch=epoch)
             for p, (position, epoch) in stand.items()
@@ -215,9 +220,34 @@ class GroupCommits:
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit these offsets, and return them.
 
-        The caller's offsets count from now on, for the client's own commits as well: a later one
-        must not undo them.
+        A revocation that begins between this call and the flow's first step waits for the commit.
         """
+        under_way = Told(asked.offsets, None)
+        self._under_way.add(under_way)
+        return self._commit(asked, deadline, under_way, unknown_for, unasked=unasked)
+
+    def _commit(
+        self,
+        asked: AskedCommit,
+        deadline: float,
+        under_way: Told,
+        unknown_for: float,
+        *,
+        unasked: bool,
+    ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
+        """Commit; the caller's offsets count from now on, for the client's own commits as well.
+
+        A later one must not undo them.
+        """
+        try:
+            return (yield from self._sent(asked, deadline, unknown_for, unasked=unasked))
+        finally:
+            self._under_way.discard(under_way)
+            self._settled.notify()
+
+    def _sent(
+        self, asked: AskedCommit, deadline: float, unknown_for: float, *, unasked: bool
+    ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         now = yield START
         chosen, membership = asked.offsets, self._member.membership
         if (chosen or asked.broken) and membership is not None and not self._member.is_member:
@@ -233,9 +263,6 @@ class GroupCommits:
         for partition, state in states.items():
             if not unasked:
                 state.say(chosen[partition])
-
-        under_way = Told(chosen, None)
-        self._under_way[under_way] = None
 
         def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
             state = states.get(partition)
@@ -268,8 +295,6 @@ class GroupCommits:
                 membership.rejoin(f"a commit failed: {error.__cause__}", now)
             raise
         finally:
-            del self._under_way[under_way]
-            self._settled.notify()
             for partition, state in states.items():
                 if partition in done:
                     continue
@@ -339,9 +364,13 @@ class GroupCommits:
         config = self._config
         deadline = now + min(patience(config), config["max.poll.interval.ms"])
         asked = (*self._open, *self._under_way)
-        for commit in [c for c in asked if not partitions.isdisjoint(c.offsets)]:
-            while now < deadline and (commit in self._open or commit in self._under_way):
-                now = yield Wait((self._settled,), deadline)
+        self._given_back = partitions
+        try:
+            for commit in [c for c in asked if not partitions.isdisjoint(c.offsets)]:
+                while now < deadline and (commit in self._open or commit in self._under_way):
+                    now = yield Wait((self._settled,), deadline)
+        finally:
+            self._given_back = set()
         return now
 
     def give_up(self, now: float) -> None:
