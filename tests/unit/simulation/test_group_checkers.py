@@ -6,6 +6,7 @@ import pytest
 from tests.unit.simulation.test_broker import records
 
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.disturbances import recreate_topic
 from odradek.simulation.checkers.group_checkers import GroupLedger
@@ -28,12 +29,16 @@ class Member:
     auto_commits: bool = False
     gone: set[TopicPartition] = field(default_factory=set)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    former: bytes = NO_ID
 
     def lost(self, partition: TopicPartition) -> bool:
         return partition in self.gone
 
     def position(self, partition: TopicPartition) -> int | None:
         return self.positions.get(partition)
+
+    def former_id(self, partition: TopicPartition) -> bytes:
+        return self.former
 
 
 @pytest.fixture

@@ -43,3 +43,11 @@ def test_a_renewal_of_an_ownership_that_the_application_does_not_know_is_not_com
         assert scene.begin(2, joined, renews=True) is None
         found = scene.begin(1, joined, renews=True)
         assert "t-0 at 1 by itself after it has begun a commit at 2" in str(found)
+
+
+def test_a_topic_that_a_broker_names_again_after_its_deletion_is_not_compared() -> None:
+    """A broker that is cut off knows nothing of its recreation: the client begins it again."""
+    scene, ownership = Scene(), Ownership()
+    assert scene.begin(2, ownership) is None
+    scene.member.former = bytes(range(16))
+    assert scene.begin(0, ownership) is None

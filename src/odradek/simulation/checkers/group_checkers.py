@@ -53,6 +53,9 @@ class MemberView(Protocol):
     def position(self, partition: TopicPartition) -> int | None:
         """Return the client's position; None if it has none."""
 
+    def former_id(self, partition: TopicPartition) -> bytes:
+        """Return the topic's id before the one that the client reads; `NO_ID` if there was none."""
+
 
 @dataclass(slots=True)
 class Stint:

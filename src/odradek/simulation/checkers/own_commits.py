@@ -15,9 +15,10 @@ from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, Stint
 from odradek.simulation.checkers.invariants import Violation
 
-Holding = tuple[Stint | None, Ownership | None, bytes | None]
+Holding = tuple[Stint | None, Ownership | None, bytes | None, bytes]
 """The ownership that the application knows, the client's (another one if the member was removed and
-has joined again in the background, R-ID-1), and the topic's id."""
+has joined again in the background, R-ID-1), the topic's id, and the one before: a broker that is
+cut off may name a deleted topic again, which the client then reads from its beginning."""
 
 
 class OwnCommits:
@@ -52,6 +53,7 @@ class OwnCommits:
                 stints.get(partition),
                 commit.ownerships.get(partition),
                 commit.ids.get(partition),
+                member.former_id(partition),
             )
             before, last, asked = self._begun.get(partition, (None, 0, False))
             back = before == now and offset.offset < last

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import BrokerError
@@ -245,7 +246,10 @@ class GroupShard:
 
         def written(error: BrokerError | None) -> None:
             if error is not None:
-                self.leadership.topic.tell(lambda shard: shard.forget_topic(topic))
+                # Later: a leader that doesn't know yet that it was replaced is refused at once.
+                leadership = self.leadership
+                again = partial(leadership.topic.tell, lambda shard: shard.forget_topic(topic))
+                leadership.time.after(leadership.topic.load_time, again)
 
         self._write([(("forget", topic), None)], written)
 

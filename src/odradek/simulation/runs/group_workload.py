@@ -18,6 +18,7 @@ from odradek.clients.consumer.group.group_commits import Committing
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Flow
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
@@ -114,6 +115,11 @@ class MemberDriver(ReadingDriver):
         """Return the client's position; None if it has none."""
         state = self.engine.subscription.partitions.get(partition)
         return None if state is None else state.position
+
+    def former_id(self, partition: TopicPartition) -> bytes:
+        """Return the topic's id before the one that the client reads; `NO_ID` if there was none."""
+        state = self.engine.subscription.partitions.get(partition)
+        return NO_ID if state is None else state.former_id
 
     # The application
 
