@@ -51,3 +51,13 @@ def test_a_topic_that_a_broker_names_again_after_its_deletion_is_not_compared() 
     assert scene.begin(2, ownership) is None
     scene.member.former = bytes(range(16))
     assert scene.begin(0, ownership) is None
+
+
+def test_a_commit_that_was_certainly_not_stored_is_not_compared() -> None:
+    scene, ownership = Scene(), Ownership()
+    assert scene.begin(2, ownership) is None
+    refused = AskedCommit({T0: OffsetAndMetadata(5)}, {T0: ownership})
+    for accepted in (set(), {T0}):
+        assert scene.checker.begins(scene.member, refused, None) is None
+        scene.checker.not_stored(refused, accepted)
+        assert (scene.begin(2, ownership, renews=True) is None) == (not accepted)

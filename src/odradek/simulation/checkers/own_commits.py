@@ -19,6 +19,9 @@ Holding = tuple[Stint | None, Ownership | None, bytes | None, bytes]
 """The ownership that the application knows, the client's (another one if the member was removed and
 has joined again in the background, R-ID-1), the topic's id, and the one before: a broker that is
 cut off may name a deleted topic again, which the client then reads from its beginning."""
+Begun = tuple[Holding, int, bool]
+"""The holding that a commit was for, its offset, whether it was the caller's, perhaps repeated by
+the client."""
 
 
 class OwnCommits:
@@ -28,9 +31,10 @@ class OwnCommits:
         """`budget`: the seconds of an orderly close in which its commit must succeed."""
         self._ledger = ledger
         self._budget = budget
-        self._begun: dict[TopicPartition, tuple[Holding, int, bool]] = {}
-        """The last commit of each partition: what it was for, its offset, whether it was the
-        caller's, perhaps repeated by the client."""
+        self._begun: dict[TopicPartition, Begun] = {}
+        """The last commit of each partition that the group may have."""
+        self._replaced: dict[TopicPartition, tuple[AskedCommit, Begun | None]] = {}
+        """The commit that is the last one, and the one before it."""
         self._due: dict[TopicPartition, int] | None = None
         """While the member closes: the offsets after its last records, by the topic's life."""
         self._closing_since = 0.0
@@ -55,6 +59,7 @@ class OwnCommits:
                 commit.ids.get(partition),
                 member.former_id(partition),
             )
+            self._replaced[partition] = commit, self._begun.get(partition)
             before, last, asked = self._begun.get(partition, (None, 0, False))
             back = before == now and offset.offset < last
             if renewed is not None and back and (partition in renewed or not asked):
@@ -65,6 +70,17 @@ class OwnCommits:
             repeated = asked and before == now and offset.offset == last
             self._begun[partition] = now, offset.offset, renewed is None or repeated
         return found
+
+    def not_stored(self, commit: AskedCommit, accepted: Container[TopicPartition]) -> None:
+        """Note that the group has certainly stored nothing of a commit but what it accepted."""
+        for partition in commit.offsets:
+            last, before = self._replaced.get(partition, (None, None))
+            if last is not commit or partition in accepted:
+                continue
+            if before is None:
+                del self._begun[partition]
+            else:
+                self._begun[partition] = before
 
     def closes(self, member: MemberView) -> None:
         """Note what an orderly close must commit: all that was returned and isn't lost."""
@@ -83,6 +99,13 @@ class OwnCommits:
         due = self._due or {}
         for partition in partitions:
             due.pop(self._ledger.place(partition), None)
+
+    def goes_on(self) -> None:
+        """Note that `unsubscribe()` has ended before the goodbye, as with refused credentials.
+
+        The goodbye may still commit, or warn at its end.
+        """
+        self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
         """Return a violation if an orderly close has left out records that weren't fenced.

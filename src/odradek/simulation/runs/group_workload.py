@@ -13,6 +13,7 @@ from weakref import ref
 
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.clients.consumer.group.committed_offsets import Accepted
 from odradek.clients.consumer.group.consumer_group import LEAVING_SHARE, ConsumerGroup
 from odradek.clients.consumer.group.group_commits import Committing
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
@@ -143,9 +144,33 @@ class MemberDriver(ReadingDriver):
             self.violations += [wrong] if wrong is not None else []
             return commit(asked, *given, unasked=unasked, **more)
 
+        stored = self.group.commits.stored
+        send = stored.commit
+
+        def sent(
+            asked: AskedCommit,
+            deadline: float,
+            *,
+            accepted: Accepted,
+            refused: Callable[[], None],
+            **more: Any,
+        ) -> Flow[None]:
+            done: set[TopicPartition] = set()
+
+            def accepts(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+                done.add(partition)
+                accepted(partition, offset)
+
+            def refuses() -> None:
+                self.own_commits.not_stored(asked, done)
+                refused()
+
+            return send(asked, deadline, accepted=accepts, refused=refuses, **more)
+
         self.group.lose = noted  # type: ignore[method-assign]  # revoking isn't excused
         if self.auto_commits:
             self.group.commits.commit = begun  # type: ignore[method-assign]
+            stored.commit = sent  # type: ignore[method-assign,assignment]
         self._subscribe()
 
     def _subscribe(self) -> None:
@@ -363,6 +388,8 @@ class MemberDriver(ReadingDriver):
     def _left(self, error: Exception | None = None) -> None:
         if error is not None and not isinstance(error, KafkaError | ApplicationError):
             raise error
+        if self.group.leaving and not self.consumer.closed:
+            self.own_commits.goes_on()
         if (wrong := self.own_commits.closed(self)) is not None:
             self.violations.append(wrong)
         if self.consumer.closed:
