@@ -16,7 +16,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.first_contact import API_TIMEOUT
 from odradek.common.arguments import text
 from odradek.common.config import Config
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, first_use
 from odradek.common.events import Listener
 from odradek.common.options.habits import missing_method
 from odradek.common.secret import Secret
@@ -111,10 +111,11 @@ class Facade(Generic[E]):
 
         Does no I/O and never blocks. The result prints as text; `to_dict()` returns plain data.
         """
-        from odradek.clients.explain.explanation import explain
+        with first_use():
+            from odradek.clients.explain.explanation import explain
 
-        self._calls.check_here()
-        return explain(self._engine, self._calls.kind, self._host.now())
+            self._calls.check_here()
+            return explain(self._engine, self._calls.kind, self._host.now())
 
     def health(self) -> Health:
         """Report whether this client can do its work; cheap enough to be called every second.
@@ -128,10 +129,11 @@ class Facade(Generic[E]):
         >>> producer.health().to_dict()["ok"]
         True
         """
-        from odradek.clients.explain.health import health
+        with first_use():
+            from odradek.clients.explain.health import health
 
-        self._calls.check_here()
-        return health(self._calls)
+            self._calls.check_here()
+            return health(self._calls)
 
     def metrics(self) -> Metrics:
         """Return a snapshot of this client's metrics, under the names of Kafka's Java clients.

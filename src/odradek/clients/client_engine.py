@@ -7,7 +7,7 @@ consumer and admin engines add their components to it. Must not know records.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -30,6 +30,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
+    first_use,
 )
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.events import EventLog
@@ -123,7 +124,7 @@ class ClientEngine(Engine):
         )
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
         self._denials: Denials | None = None
-        self.metadata.on_denied.append(lambda what, at: self.denials.leading(what, at))
+        self.metadata.on_denied.append(lambda what, at: self._deny(lambda d: d.leading(what, at)))
         servers = self.updater.bootstrap
         self.outages = OutageLog(
             config["client.id"], [str(a) for a in servers], partial(looks_at, servers)
@@ -143,7 +144,7 @@ class ClientEngine(Engine):
             config.backoff("retry.backoff"),
             rng,
             timeout=self.timeout,
-            denied=lambda *denial: self.denials.denied(*denial),
+            denied=lambda *denial: self._deny(lambda d: d.denied(*denial)),
             just_created=self.just_made,
         )
         self.missing = MissingTopics(
@@ -170,15 +171,17 @@ class ClientEngine(Engine):
 
         self.post(give_back)
 
-    @property
-    def denials(self) -> Denials:
-        """Return the tracker of denied roles; most clients never need it."""
+    def _deny(self, tell: Callable[[Denials], None]) -> None:
+        """Tell the tracker of denied roles, which most clients never need."""
         if self._denials is None:
-            from odradek.metadata.denials import Denials
+            try:
+                from odradek.metadata.denials import Denials
+            except OSError:  # out of descriptors: the next denial counts
+                return
 
             name, backoff = self.config["client.id"], self.config["retry.backoff.max.ms"]
             self._denials = Denials(name, self.network, self.metadata, self.rng, backoff)
-        return self._denials
+        tell(self._denials)
 
     def traced_by(self, traces: Traces) -> None:
         """Trace the callers' calls with `traces` from now on."""
@@ -420,8 +423,8 @@ class ClientEngine(Engine):
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
         """Return the names of all topics."""
-        # Imported here: most clients never miss a topic.
-        from odradek.clients.descriptions import list_topics
+        with first_use():  # most clients never miss a topic
+            from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=False)
 
@@ -429,8 +432,8 @@ class ClientEngine(Engine):
         self, topics: Sequence[str | UUID], deadline: float, *, operations: bool = False
     ) -> Flow[dict[str, TopicDescription]]:
         """Describe topics; the error of a missing one has similar names and the cure."""
-        # Imported here: most clients describe no topic.
-        from odradek.clients.descriptions import describe_each
+        with first_use():  # most clients describe no topic
+            from odradek.clients.descriptions import describe_each
 
         yield START
         for topic in topics:

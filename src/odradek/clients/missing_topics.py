@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from odradek.common.errors import KafkaError
+from odradek.common.printable import shell_quoted
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.metadata.metadata import Metadata
@@ -173,7 +174,7 @@ def like_it(near: Collection[str]) -> str:
 
 def cure(topic: str, servers: Iterable[object]) -> str:
     """Return the command that creates a topic; `servers` are those that were given."""
-    return f"Create it with: odradek topics create {_quoted(topic)} {_where(servers)}"
+    return f"Create it with: odradek topics create {shell_quoted(topic)} {_where(servers)}"
 
 
 def looks_at(servers: Iterable[object]) -> str:
@@ -182,14 +183,7 @@ def looks_at(servers: Iterable[object]) -> str:
 
 
 def _where(servers: Iterable[object]) -> str:
-    return f"--bootstrap-server {_quoted(','.join(map(str, servers)))}"
-
-
-def _quoted(word: str) -> str:
-    """Return a word quoted for a shell."""
-    from shlex import quote  # only here: most clients never miss a topic
-
-    return quote(word)
+    return f"--bootstrap-server {shell_quoted(','.join(map(str, servers)))}"
 
 
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
@@ -198,8 +192,10 @@ def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
     Of many names only those are compared that begin or end like it: one typo changes one half, but
     two swapped letters in the middle aren't found.
     """
-    from difflib import get_close_matches  # only here: most clients start without it
-
+    try:
+        from difflib import get_close_matches  # only here: most clients start without it
+    except OSError:  # out of descriptors, in an error's text
+        return ()
     name = name.lower()
     by_lower = {one.lower(): one for one in there}
     compared: Iterable[str] = by_lower

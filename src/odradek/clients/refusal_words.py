@@ -17,6 +17,7 @@ from odradek.common.errors.kafka import (
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
 )
+from odradek.common.printable import shell_quoted
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -92,9 +93,7 @@ def with_cure(error: KafkaError, group_id: str) -> KafkaError:
         return error
     if not str(error).startswith(f"{error.name} "):
         return error
-    from shlex import quote  # only here: most clients start without it
-
     said, cure = str(error).rstrip("."), CURES[type(error)]
-    found = type(error)(f"{said}. {cure.format(group=group_id, quoted=quote(group_id))}")
+    found = type(error)(f"{said}. {cure.format(group=group_id, quoted=shell_quoted(group_id))}")
     found.__cause__ = error.__cause__
     return found

@@ -33,6 +33,22 @@ def _python_escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+_SHELL_SAFE = "_@%+=:,./-"
+
+
+def shell_quoted(word: str) -> str:
+    """Quote a word for a shell, as `shlex.quote`, which a client imports only in error paths."""
+    if word and word.isascii() and all(c.isalnum() or c in _SHELL_SAFE for c in word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def uuid_text(octets: bytes) -> str:
+    """Return the text of a UUID, without the module that a client imports only in error paths."""
+    digits = octets.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
 def json_escape(character: str) -> str:
     """Return a character escaped as in JSON."""
     from json import dumps  # only here: most clients start without it

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from odradek.common.errors import ConnectionFailedError, DisconnectedError, DnsError, KafkaError
+from odradek.common.errors import (
+    ConnectionFailedError,
+    DisconnectedError,
+    DnsError,
+    KafkaError,
+    first_use,
+)
 from odradek.common.errors.kafka import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe
@@ -143,7 +149,9 @@ class Handshake:
             now = yield from self._check_api_versions(now)
             now = yield from probe.ask(network.send_version, connection, now)
             if network.mechanism is not None and not connection.ended:
-                from odradek.network.sasl.authenticate import Authentication
+                with first_use():
+                    from odradek.network.sasl import reauthentication as reauthentication  # later
+                    from odradek.network.sasl.authenticate import Authentication
 
                 now = yield from Authentication(network, connection, network.mechanism).first()
                 event = ConnectionEvent.AUTHENTICATED

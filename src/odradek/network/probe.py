@@ -23,6 +23,7 @@ from odradek.common.errors import (
     MalformedMessageError,
     PlaintextPortError,
     SaslExpectedError,
+    first_use,
 )
 from odradek.common.errors.kafka import UnsupportedSaslMechanismError
 from odradek.network.connection import Connection
@@ -92,7 +93,8 @@ def ask(
         raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
         return now
-    from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
+    with first_use():
+        from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
     _, newest = connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
     if newest < WITH_LIST:

@@ -6,7 +6,9 @@ import json
 import logging
 import pickle
 import re
+import shlex
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -17,7 +19,14 @@ from odradek.common.errors import Attempt, ExplainedError, KafkaError, KafkaTime
 from odradek.common.errors.kafka import error_for
 from odradek.common.events import Event, EventLog, event_line
 from odradek.common.log_filter import LOGGERS
-from odradek.common.printable import LONGEST, cleaned, json_escape, printable
+from odradek.common.printable import (
+    LONGEST,
+    cleaned,
+    json_escape,
+    printable,
+    shell_quoted,
+    uuid_text,
+)
 from odradek.common.types import Address, TopicPartition
 from odradek.spark.problems import DataLossError
 
@@ -142,3 +151,14 @@ def test_plain_data_is_cleaned_as_it_is() -> None:
         "c": None,
         "d": 1.5,
     }
+
+
+@given(st.text())
+def test_a_word_is_quoted_as_by_the_shells_module(word: str) -> None:
+    assert shell_quoted(word) == shlex.quote(word) or not word.isascii()
+    assert shlex.split(shell_quoted(word)) == [word]
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_uuid_has_its_usual_text(octets: bytes) -> None:
+    assert uuid_text(octets) == str(UUID(bytes=octets))

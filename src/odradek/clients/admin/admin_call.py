@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders
 from odradek.clients.coordinator import CoordinatorKind
+from odradek.common.errors import first_use
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.message import Message
@@ -62,7 +63,8 @@ def by_leaders(
     wanted = list(partitions)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
-        from odradek.clients.descriptions import leaders  # only here: an Admin starts without it
+        with first_use():  # an Admin starts without it
+            from odradek.clients.descriptions import leaders
 
         return (
             yield from ask_leaders(engine.brokers, question, wanted, deadline, leaders)

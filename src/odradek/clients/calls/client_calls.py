@@ -24,6 +24,7 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
     NoBrokerAvailableError,
+    first_use,
 )
 from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.events import Event, Listener
@@ -153,9 +154,10 @@ class ClientCalls(Generic[E]):
 
     def metrics(self) -> Metrics:
         """Take a snapshot of the client's metrics."""
-        from odradek.clients.metrics.snapshot import metrics
+        with first_use():
+            from odradek.clients.metrics.snapshot import metrics
 
-        return metrics(self.kind, self.engine, self.host, self.work)
+            return metrics(self.kind, self.engine, self.host, self.work)
 
     def _hear_of_connections(self, engine: E) -> None:
         if self.config["enable.metrics.push"]:

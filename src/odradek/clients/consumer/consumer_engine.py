@@ -29,7 +29,7 @@ from odradek.clients.consumer.subscription_state import (
 )
 from odradek.clients.impatience import LEAST
 from odradek.common.config import Config
-from odradek.common.errors import IllegalStateError
+from odradek.common.errors import IllegalStateError, first_use
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, to_hint
 from odradek.network.flow import START, Flow, Wait
@@ -277,7 +277,8 @@ class ConsumerEngine(ClientEngine):
 
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
         """Return the names of all topics."""
-        from odradek.clients.descriptions import list_topics
+        with first_use():
+            from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=internal)
 
@@ -285,7 +286,8 @@ class ConsumerEngine(ClientEngine):
         self, topics: Collection[str], deadline: float
     ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
         """Return the number of brokers, and the topics as each that answers describes them."""
-        from odradek.clients.descriptions import describe_by_each
+        with first_use():
+            from odradek.clients.descriptions import describe_by_each
 
         return describe_by_each(self.brokers, topics, deadline)
 

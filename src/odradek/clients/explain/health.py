@@ -20,7 +20,7 @@ from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it, l
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
-from odradek.common.printable import cleaned
+from odradek.common.printable import cleaned, shell_quoted
 from odradek.network.connection import ASIDE
 from odradek.network.connection_state import worded
 
@@ -203,9 +203,7 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
     waits = group.waits_for(now)
     if waits is not None:
         text += f". {waits[1]}"
-    from shlex import quote
-
-    mends = f"List its members with: odradek groups members {quote(group.group_id)}"
+    mends = f"List its members with: odradek groups members {shell_quoted(group.group_id)}"
     return _Finding(False, since, text, mends)
 
 
@@ -234,9 +232,7 @@ def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
         f"a record for topic {topic} is {seconds:.0f} s old and waits for "
         f"{sends.wait_reasons.of(oldest, now)}"
     )
-    from shlex import quote
-
-    mends = f"{looks_at(engine.updater.bootstrap)} --topic {quote(topic)}"
+    mends = f"{looks_at(engine.updater.bootstrap)} --topic {shell_quoted(topic)}"
     return _Finding(False, oldest.created_at, text, mends)
 
 
@@ -264,9 +260,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
         return _Finding(ok, since, text, cure(name, engine.updater.bootstrap))
     partition = next(p for p in numbers if p in here)
     text = f"topic {partition.topic} has no partition {partition.partition}"
-    from shlex import quote
-
-    mends = f"{looks_at(engine.updater.bootstrap)} --topic {quote(partition.topic)}"
+    mends = f"{looks_at(engine.updater.bootstrap)} --topic {shell_quoted(partition.topic)}"
     return _Finding(ok, since, text, mends)
 
 

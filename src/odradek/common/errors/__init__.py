@@ -9,7 +9,8 @@ site. `str()` of each error is printable, even if a peer chose the text (R-IN-3)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -202,6 +203,18 @@ class SystemLimitError(KafkaError, OSError):
     """
 
     retriable = True
+
+
+@contextmanager
+def first_use() -> Iterator[None]:
+    """Raise `SystemLimitError` if a module that is imported here can't be read (R-TI-2)."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, KafkaError):
+            raise
+        text = f"a module that is needed now can't be imported: {error.strerror or error}"
+        raise SystemLimitError(error.errno, text) from error
 
 
 class UnsupportedFeatureError(KafkaError):

@@ -7,7 +7,7 @@ look anything up.
 from __future__ import annotations
 
 from odradek.common.errors.kafka import UnknownTopicIdError
-from odradek.common.printable import printable
+from odradek.common.printable import printable, uuid_text
 from odradek.common.types import TopicPartition
 
 
@@ -63,6 +63,4 @@ def topic_id_text(topic_id: bytes) -> str | None:
     """Return a topic id as a UUID in text form; None for an absent id."""
     if not any(topic_id):
         return None
-    from uuid import UUID  # only here: most clients start without it
-
-    return str(UUID(bytes=bytes(topic_id)))
+    return uuid_text(bytes(topic_id))

@@ -46,6 +46,7 @@ from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMet
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.clients.refusal_words import with_cure
 from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.printable import shell_quoted
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.connection_state import worded
@@ -363,14 +364,14 @@ class ConsumerGroup:
         found, member = self.waits_for(now), self.member.membership
         if found is None or found[0] != since or member is None:
             return
-        from shlex import quote  # only here: most consumers never wait
-
         name, level = self.group_id, logging.WARNING
         if member.state in JOINS:
             self._waits_since = since
         else:
             level = logging.INFO  # a standby member is meant to have none
-        logger.log(level, WAITS, name, now - since, worded(member.state), found[1], quote(name))
+        logger.log(
+            level, WAITS, name, now - since, worded(member.state), found[1], shell_quoted(name)
+        )
 
     def settled(self, now: float) -> None:
         """Log that the membership is stable again, if a warning said that it isn't."""

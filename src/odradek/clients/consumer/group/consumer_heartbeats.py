@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from odradek.clients.consumer.group.membership import Group
 from odradek.common.errors.kafka import UnsupportedVersionError
+from odradek.common.printable import uuid_text
 from odradek.common.types import Rng, TopicPartition
 from odradek.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -53,10 +54,9 @@ class Heartbeats:
 
     def choose_id(self, rng: Rng) -> None:
         """Choose a random UUID, with the client's own generator."""
-        from uuid import UUID  # only here: most clients start without it
-
-        octets = bytes(int(rng.random() * 256) for _ in range(16))
-        self.member_id = str(UUID(bytes=octets, version=4))
+        octets = bytearray(int(rng.random() * 256) for _ in range(16))
+        octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80  # version 4
+        self.member_id = uuid_text(bytes(octets))
 
     def joining(self) -> None:
         """Let the next heartbeat be a first one."""

@@ -34,6 +34,7 @@ from odradek.common.errors.kafka import (
     UnsupportedVersionError,
     error_for,
 )
+from odradek.common.printable import shell_quoted
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.metadata.metadata import Metadata
@@ -310,9 +311,7 @@ class ConsumerMembership(Life):
         if self._unreleased_since is None:
             self._unreleased_since, self._unreleased_told = now, False
         waited, group_id = now - self._unreleased_since, self._group.group_id
-        from shlex import quote  # only here: most consumers never wait
-
-        words = self._group.instance_id, group_id, quote(group_id)
+        words = self._group.instance_id, group_id, shell_quoted(group_id)
         if waited >= UNRELEASED_PATIENCE:
             text = f"waited {waited:.0f} s: {UNRELEASED % words}"
             yield from self._refuse(UnreleasedInstanceIdError(text), now)

@@ -20,7 +20,7 @@ from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.errors import ConfigurationError, KafkaError, first_use
 from odradek.common.errors.kafka import error_for
 from odradek.common.topic_names import check_topic
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -205,13 +205,13 @@ class TopicWatch:
 
     def _list(self, serial: int, now: float) -> Flow[float]:
         """Resolve the pattern; keeps what is known where no broker answers."""
-        from odradek.clients.descriptions import list_topics  # only here: few have a pattern
-
         only_more, self._rebalances = now < self._list_at, False
         config = self._config
         internal = not config["exclude.internal.topics"]
         deadline = now + patience(config)
         try:
+            with first_use():  # few have a pattern
+                from odradek.clients.descriptions import list_topics
             names = yield from list_topics(self._brokers, deadline, internal=internal)
         except KafkaError:
             names = list(self._matched)

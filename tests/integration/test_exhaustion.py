@@ -1,0 +1,38 @@
+"""R-TI-2: no file, socket, import, name or thread that is refused in an outage ends a client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.volume import WHOLE
+
+PROGRAM = Path(__file__).parent / "exhaustion_program.py"
+ASKED = 70
+"""More than a client asks for in the outage of the program."""
+NUMBERS = list(range(1, ASKED)) if WHOLE else [2, 3, 17, 21, 29, 37, 43, 51]
+
+
+def outages(*numbers: int) -> list[dict[str, object]]:
+    """Run the program; return what each number found."""
+    command = [sys.executable, str(PROGRAM), *map(str, numbers)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_all_resources_are_refused_until_the_outage_is_over() -> None:
+    (found,) = outages(0)
+    assert found["broken"] == []
+    assert len(found["refused"]) > 5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_each_resource_is_refused_once(part: int) -> None:
+    numbers = NUMBERS[part::2]
+    found = outages(*numbers)
+    assert [f["number"] for f in found] == numbers
+    assert [f for f in found if f["broken"]] == []
+    assert any(f["refused"] for f in found)
