@@ -21,8 +21,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from odradek.common.types import TopicPartition
+from odradek.spark.driver.log_view import MEMORY_S
 from odradek.spark.driver.offsets import SENTINEL
-from odradek.spark.driver.tracker import MEMORY_S, OffsetTracker
+from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import STREAM, parse_options
 from odradek.spark.tasks.task import input_partitions
 from odradek.testing.simulated import KafkaSimulation
