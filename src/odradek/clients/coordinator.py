@@ -34,6 +34,7 @@ from odradek.common.errors.kafka import (
     error_for,
 )
 from odradek.common.types import Address
+from odradek.metadata.cluster import Cluster
 from odradek.network.connection import BESIDE, COORDINATOR, Connection
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
@@ -200,7 +201,7 @@ class Coordinator:
         return now
 
     def look_again(self) -> None:
-        """Have any broker asked whether it is still where it was; `changed` tells if it isn't."""
+        """Have another broker asked whether it is still where it was; `changed` tells if not."""
         if self._looking is None or self._looking.done:
             self._looking = self._engine.start(self._look())
 
@@ -216,9 +217,9 @@ class Coordinator:
 
     def _look(self) -> Flow[None]:
         now, before = (yield START), self.broker
-        limit = self._network.request_timeout
+        finder = FindCall(self._brokers, self.kind, now + self._network.request_timeout, self)
         try:
-            broker = yield from FindCall(self._brokers, self.kind, now + limit).locate(self.key)
+            broker = yield from finder.locate(self.key)
         except KafkaError:
             return  # no answer changes nothing
         if self.broker == before != broker:
@@ -237,6 +238,14 @@ class Coordinator:
         self.lost(why, now)
         self._metadata.request(f"{self.name}: broker {broker}")
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
+
+    def others(self, snapshot: Cluster) -> list[Address]:
+        """Return the addresses of the brokers that aren't the coordinator, or else all.
+
+        One that is cut off from its cluster still names itself.
+        """
+        found = [b.address for b in snapshot.brokers.values() if b.id != self.broker]
+        return found or snapshot.addresses()
 
     def using(self, connection: Connection) -> None:
         """Set the connection that the next request is sent on."""
@@ -297,8 +306,16 @@ class _Call(AnyBrokerCall):
 class FindCall(_Call):
     """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
 
-    def __init__(self, brokers: Brokers, kind: CoordinatorKind, deadline: float) -> None:
-        super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline)
+    def __init__(
+        self,
+        brokers: Brokers,
+        kind: CoordinatorKind,
+        deadline: float,
+        beside: Coordinator | None = None,
+    ) -> None:
+        """`beside`: a coordinator in doubt, which isn't asked if the cluster has other brokers."""
+        among = Cluster.addresses if beside is None else beside.others
+        super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
         self._until = brokers.engine.now + brokers.network.request_timeout
@@ -391,6 +408,8 @@ class _CoordinatorCall(_Call):
         """The id of the broker that it is put to."""
         self._looked_at = -math.inf
         """When it was asked last whether the coordinator is still the same."""
+        self._refused_until = math.inf
+        """When to ask it again while the coordinator answers errors."""
 
     def run(
         self,
@@ -427,6 +446,11 @@ class _CoordinatorCall(_Call):
                 if isinstance(error, AuthorizationError):  # unless its reader named another right
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error
+            elif now >= self._refused_until:
+                # A broker that is cut off may wait forever for the end of a transaction.
+                coordinator.look_again()
+            if now >= self._refused_until or self._refused_until == math.inf:
+                self._refused_until = now + LOOK_AGAIN
             now = yield from self.retry(self._address, error, now)
 
     def using(self, connection: Connection) -> None:
