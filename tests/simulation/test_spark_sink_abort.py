@@ -24,9 +24,10 @@ from odradek.common.errors.kafka import (
 from odradek.simulation import World
 from odradek.spark.options.option_table import BATCH
 from odradek.spark.problems import MissingTopicError
-from odradek.spark.sink.batch_commit import CONTACT_S, abort_batch, commit_batch
+from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import ProducerCache
+from odradek.spark.sink.sink_driver import CONTACT_S
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_schema import SinkColumns

@@ -8,11 +8,13 @@ transaction after its timeout, which the caller has to expect.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.clients.admin.coordinators import KnownCoordinators
 from odradek.clients.admin.families import group_offsets, transactions
-from odradek.clients.producer.transaction_state import ONGOING
+from odradek.clients.producer.group_offsets import group_offsets as offsets_of
+from odradek.clients.producer.transaction_state import ONGOING, PreparedTransaction
 
 if TYPE_CHECKING:
     from odradek.api.producer import Producer
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import AdminEngine
     from odradek.clients.admin.transactions import ProducerIdAndEpoch, TransactionDescription
     from odradek.clients.consumer.records import OffsetAndMetadata
-    from odradek.clients.producer.transaction_state import PreparedTransaction
+    from odradek.clients.producer.transaction_manager import TransactionManager
     from odradek.common.errors import KafkaError
     from odradek.common.types import TopicPartition
 
@@ -34,6 +36,10 @@ class PreparedTransactions:
         self._producer = producer
         self.brokers = producer._engine.brokers  # noqa: SLF001 - both are of this package
         self.coordinators = KnownCoordinators(self.brokers)
+
+    @property
+    def _manager(self) -> TransactionManager:
+        return self._producer._calls.transactions  # noqa: SLF001
 
     def prepare(self, timeout: float) -> PreparedTransaction:
         """Wait for the records of the producer's transaction; return how others can end it.
@@ -50,6 +56,30 @@ class PreparedTransactions:
         """
         calls = self._producer._calls  # noqa: SLF001
         self._producer._run(calls.use_transactional_id(transactional_id))  # noqa: SLF001
+
+    @property
+    def identity(self) -> PreparedTransaction:
+        """The producer's own id and epoch."""
+        manager = self._manager
+        return PreparedTransaction(manager.transactional_id, *manager.current, manager.version_2)
+
+    def coordinator_of(self, group: str) -> int | None:
+        """Return the broker that has accepted the producer's offsets for a group.
+
+        None if it has been lost since.
+        """
+        return self._manager.requests.group(group).broker
+
+    def offsets_there(
+        self, group: str, timeout: float, *, stable: bool
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the committed offsets of a group from the broker of `coordinator_of`.
+
+        That broker is looked for again if it can't answer. `stable`: wait for open transactions.
+        """
+        at = self._manager.requests.group(group)
+        ask = partial(offsets_of, self.brokers, group, at=at, stable=stable)
+        return self._producer._call(ask, timeout, f"the offsets of group {group!r}")  # noqa: SLF001
 
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool

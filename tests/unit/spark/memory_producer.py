@@ -50,6 +50,8 @@ class MemoryLog:
     """The cluster's transaction.version."""
     rows: list[Row] = field(default_factory=list)
     offsets: dict[str, Offsets] = field(default_factory=dict)
+    former: dict[str, list[Offsets]] = field(default_factory=dict)
+    """Earlier offsets of each group."""
     known: dict[str, TransactionMetadata] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
@@ -60,6 +62,8 @@ class MemoryLog:
     """Called after a request was carried out, before its answer arrives."""
     late_markers: Callable[[], bool] = lambda: False
     """Whether the end of a transaction isn't visible at once."""
+    outdated: Callable[[str], Offsets | None] = lambda _: None
+    """Returns a group's offsets if its coordinator is cut off from the other brokers."""
     dead: Callable[[], bool] = lambda: False
     """Whether the process that calls was killed, and so ends nothing in order."""
     refuse: str | None = None
@@ -123,9 +127,11 @@ class MemoryLog:
 
     def write(self, name: str, identity: tuple[int, int]) -> Pending:
         """The open transaction of a producer; raises if it has lost its id."""
-        found = self.required(name)
-        states.check_producer(found, *identity)
-        self.known[name] = states.added(found, {ANYWHERE}, self.clock.now())
+        try:
+            states.check_producer(self.required(name), *identity)
+        except ConcurrentTransactionsError:
+            self.complete(name)
+        self.known[name] = states.added(self.required(name), {ANYWHERE}, self.clock.now())
         return self.pending.setdefault(name, Pending())
 
     def end(self, name: str, identity: tuple[int, int], *, commit: bool) -> tuple[int, int]:
@@ -154,7 +160,9 @@ class MemoryLog:
         if found.commits:
             self.rows += done.rows
             for group, offsets in done.offsets.items():
-                self.offsets.setdefault(group, {}).update(offsets)
+                before = self.offsets.get(group, {})
+                self.former.setdefault(group, []).append(before)
+                self.offsets[group] = {**before, **offsets}
         self.known[name] = states.completed(found)
 
     def settle(self) -> None:
@@ -245,6 +253,11 @@ class MemoryProducer:
         self, group: str, timeout: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         self.step("offsets of a group", timeout)
+        outdated = self.log.outdated(group)
+        return self.stable_offsets(group, timeout) if outdated is None else outdated
+
+    def stable_offsets(self, group: str, timeout: float | None = None) -> Offsets:
+        """Return the offsets of a coordinator that isn't cut off."""
         for name in self.log.unstable(group):
             if self.log.known[name].state is State.ONGOING:
                 self.log.clock.at += timeout or 0.0
@@ -270,6 +283,13 @@ class MemoryProducer:
         self._open = False
         self.log.after("commit", self)
 
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        assert self.name is not None
+        self.step("abort", timeout)
+        self.identity = self.log.end(self.name, self.identity, commit=False)
+        self._open = False
+        self.log.after("abort", self)
+
     def use(self, name: str) -> None:
         self.name, self.identity, self._open = name, (-1, -1), False
 
@@ -293,11 +313,24 @@ class MemoryTransactions:
     def __init__(self, producer: MemoryProducer) -> None:
         self._producer, self._log = producer, producer.log
 
+    @property
+    def identity(self) -> PreparedTransaction:
+        me = self._producer
+        return PreparedTransaction(me.name or "", *me.identity, self._log.version >= 2)
+
+    def coordinator_of(self, group: str) -> int:
+        return 1
+
+    def offsets_there(self, group: str, timeout: float, *, stable: bool) -> Offsets:
+        self._producer.step("offsets there", timeout)
+        if stable:
+            return self._producer.stable_offsets(group, timeout)
+        return dict(self._log.offsets.get(group, {}))
+
     def prepare(self, timeout: float) -> PreparedTransaction:
         self._producer.step("prepare", timeout)
         assert self._producer.name is not None
-        name, version_2 = self._producer.name, self._log.version >= 2
-        return PreparedTransaction(name, *self._producer.identity, version_2)
+        return self.identity
 
     def use(self, transactional_id: str) -> None:
         self._producer.use(transactional_id)
@@ -344,4 +377,8 @@ class MemoryTransactions:
 
     def offsets(self, groups: Sequence[str], timeout: float) -> dict[str, Offsets]:
         self._producer.step("offsets of groups", timeout)
-        return {group: dict(self._log.offsets.get(group, {})) for group in groups}
+        found = {}
+        for group in groups:
+            outdated = self._log.outdated(group)
+            found[group] = dict(self._log.offsets.get(group, {})) if outdated is None else outdated
+        return found

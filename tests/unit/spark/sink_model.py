@@ -146,6 +146,8 @@ class Model:
         self.lost_answers = self.rng.choice((0.0, 0.05))
         self.failures = self.rng.choice((0.0, 0.01, 0.03))
         self.deaths = self.rng.choice((0.3, 0.6, 0.9))
+        self.cut_off = self.rng.choice((0.0, 0.0, 0.1, 0.5))
+        self.log.outdated = self._outdated
         self.steps = 0
 
     # The scheduler
@@ -158,6 +160,12 @@ class Model:
     def _answer(self) -> None:
         if not self.calm and self.rng.random() < self.lost_answers:
             raise KafkaTimeoutError("no answer")
+
+    def _outdated(self, group: str) -> dict[Any, Any] | None:
+        """Return the offsets of a coordinator that was cut off some time ago."""
+        if self.calm or self.rng.random() >= self.cut_off:
+            return None
+        return dict(self.rng.choice(self.log.former.get(group, []) or [{}]))
 
     def start(self, work: Callable[[], Any]) -> Actor:
         actor = Actor(work)

@@ -18,7 +18,6 @@ from odradek.spark.options.option_table import STREAM
 from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink.batch_commit import (
     BEYOND,
-    CONTACT_S,
     FENCE_S,
     abort_batch,
     commit_batch,
@@ -35,6 +34,7 @@ from odradek.spark.sink.ledger import (
 )
 from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_clients import ProducerCache
+from odradek.spark.sink.sink_driver import CONTACT_S
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError

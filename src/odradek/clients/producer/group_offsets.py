@@ -28,13 +28,21 @@ from odradek.protocol.messages.offset_fetch import (
 GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-def group_offsets(brokers: Brokers, group_id: str, deadline: float) -> Flow[GroupOffsets]:
+def group_offsets(
+    brokers: Brokers,
+    group_id: str,
+    deadline: float,
+    *,
+    at: Coordinator | None = None,
+    stable: bool = True,
+) -> Flow[GroupOffsets]:
     """Ask the group's coordinator, as often as it takes; raises at the deadline.
 
     Raises `UnsupportedFeatureError` where brokers can't wait for open transactions (before 2.5):
-    what they say may be out of date.
+    what they say may be out of date. `at` is the coordinator if it is known; unless `stable`, open
+    transactions aren't waited for.
     """
-    coordinator = Coordinator(brokers, CoordinatorKind.GROUP, group_id)
+    coordinator = at or Coordinator(brokers, CoordinatorKind.GROUP, group_id)
     found: GroupOffsets = {}
 
     def body(_: float) -> OffsetFetchRequest:
@@ -45,9 +53,9 @@ def group_offsets(brokers: Brokers, group_id: str, deadline: float) -> Flow[Grou
                 "Kafka 2.5 or newer is needed"
             )
         if version is not None and version < BATCHED_FROM:
-            return OffsetFetchByName(group_id, None, require_stable=True)
+            return OffsetFetchByName(group_id, None, require_stable=stable)
         groups = [OffsetFetchRequestGroup(group_id, topics=None)]
-        return OffsetFetchByName(groups=groups, require_stable=True)
+        return OffsetFetchByName(groups=groups, require_stable=stable)
 
     def check(answer: OffsetFetchResponse) -> KafkaError | None:
         found.clear()

@@ -154,6 +154,12 @@ class TransactionRequests:
         """
         self._asked.clear()
 
+    def group(self, group_id: str) -> Coordinator:
+        """Return the coordinator of a group that offsets are committed for."""
+        if group_id not in self._groups:
+            self._groups[group_id] = Coordinator(self._brokers, CoordinatorKind.GROUP, group_id)
+        return self._groups[group_id]
+
     def init_producer_id(self, identity: Identity, deadline: float) -> Flow[Identity]:
         """Return a first id and epoch, or the epoch after this one."""
         body = InitProducerIdRequest(self._id, self._timeout_ms, *identity)
@@ -221,10 +227,7 @@ class TransactionRequests:
         Each attempt names what the first one named: topic ids as they were when the caller sent the
         offsets, or names where no ids were known (R-ID-5).
         """
-        coordinator = self._groups.get(group.group_id)
-        if coordinator is None:
-            coordinator = Coordinator(self._brokers, CoordinatorKind.GROUP, group.group_id)
-            self._groups[group.group_id] = coordinator
+        coordinator = self.group(group.group_id)
         began = yield START
         with_ids = {p: o for p, o in offsets.items() if p in topics.ids}
         without = {p: o for p, o in offsets.items() if p not in topics.ids}

@@ -7,26 +7,15 @@ transaction that isn't in the ledger, or abort one that is.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from odradek.clients.producer.transaction_state import ONGOING
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import InvalidTxnStateError, UnsupportedVersionError
-from odradek.spark.sink.exactly_once import (
-    CLOSE_TIMEOUT,
-    FENCED,
-    SAME_ROWS,
-    SEVERAL,
-    SMALLER,
-    Ledger,
-    first_of_run,
-)
+from odradek.spark.sink.exactly_once import FENCED, SAME_ROWS, SEVERAL, SMALLER, first_of_run
 from odradek.spark.sink.ledger import (
     ACCEPTED,
     DECIDED,
@@ -35,100 +24,25 @@ from odradek.spark.sink.ledger import (
     WRITTEN,
     Decision,
     TaskEntry,
-    read_decision,
     resolve_hint,
-    sink_id,
     totals,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_driver import SinkDriver, driver
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
-from odradek.spark.sink.sink_sending import Patience
 from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:
-    from odradek.api.producer import Producer
     from odradek.clients.producer.transaction_state import PreparedTransaction
 
 logger = logging.getLogger("odradek.spark")
 
-DRIVER = "driver"
-LEDGER_TIMEOUT_MS = "30000"
-"""Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
-read the ledger for this time."""
 BEYOND = 64
 """Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
 FENCE_S = 10.0
 """Seconds for ending what tasks left open: a query that failed ends no later than that."""
-CONTACT_S = 2.0
-"""Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkDriver:
-    """The driver of one sink, after it has fenced all older ones."""
-
-    ledger: Ledger
-    producer: Producer
-    patience: Patience
-
-    def store(self, decision: Decision) -> None:
-        """Commit a decision to the ledger, in one transaction."""
-        wait, producer = self.patience.wait, self.producer
-        producer.begin_transaction()
-        for group, offsets in decision.offsets(self.ledger.base).items():
-            wait(
-                lambda seconds, g=group, o=offsets: producer.send_offsets_to_transaction(  # type: ignore[misc]
-                    o, g, seconds
-                ),
-                f"the ledger entry of batch {decision.batch} to be added to the transaction",
-            )
-        wait(
-            producer.commit_transaction, f"the commit of the ledger entry of batch {decision.batch}"
-        )
-
-    def finish(self, decision: Decision, state: str = WRITTEN) -> None:
-        """Note that nothing of a decision is left to do: later readers need not look again."""
-        try:
-            self.store(replace(decision, state=state, entries=()))
-        except KafkaError as error:
-            # Perhaps another driver has taken over. Later readers ask the transactions themselves.
-            logger.debug(
-                "sink: batch %d is written, but the ledger doesn't say so yet: %s",
-                decision.batch,
-                error,
-            )
-
-
-@contextmanager
-def driver(
-    options: SinkOptions,
-    query: str,
-    *,
-    make: Make,
-    prepared: Prepared,
-    clock: Clock,
-    tolerance: float | None = None,
-) -> Iterator[SinkDriver]:
-    """Fence older drivers of this sink, and end the transaction of their decision."""
-    config = options.producer_config(sink_id(options, query, DRIVER))
-    config["transaction.timeout.ms"] = min(
-        LEDGER_TIMEOUT_MS, str(config["transaction.timeout.ms"]), key=float
-    )
-    producer = make(config)
-    until = math.inf if tolerance is None else clock.now() + tolerance
-    patience = Patience(options.outage_tolerance, clock, producer.explain, until)
-    try:
-        if tolerance is not None:
-            producer.cluster_id(min(CONTACT_S, tolerance))
-        patience.wait(
-            producer.init_transactions, f"the producer id of {config['transactional.id']!r}"
-        )
-        yield SinkDriver(Ledger(options, query, producer, prepared, patience), producer, patience)
-    finally:
-        with contextlib.suppress(Exception):
-            producer.close(CLOSE_TIMEOUT)
 
 
 def commit_batch(
@@ -157,7 +71,8 @@ def commit_batch(
         )
     query = str(commits[0].query)
     try:
-        with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
+        topic = next((c.topic for c in commits if c.topic), None)
+        with driver(options, query, topic, make=make, prepared=prepared, clock=clock) as at:
             _Batch(options, at, commits).commit()
     except KafkaError as error:
         if not isinstance(error, (*FENCED, InvalidTxnStateError)):
@@ -392,9 +307,9 @@ def abort_batch(
     try:
         if query:
             why = ""
-            with driver(
-                options, query, make=make, prepared=prepared, clock=clock, tolerance=FENCE_S
-            ) as at:
+            topic = next((c.topic for c in commits if c.topic), None)
+            given: Any = {"make": make, "prepared": prepared, "clock": clock}
+            with driver(options, query, topic, tolerance=FENCE_S, **given) as at:
                 _abort(at, open_now, missing, number)
     except Exception as error:  # whatever it is: Spark has to tell the user of another one
         why = f"{type(error).__name__}: {error}"
@@ -413,7 +328,7 @@ def _abort(
 ) -> None:
     """Abort everything but the transactions that the ledger names."""
     ledger, wait = at.ledger, at.patience.wait
-    found = read_decision(ledger.offsets, ledger.base)
+    found = ledger.newest()
     named = (
         {} if found is None else {e.partition: e.transaction(ledger.base) for e in found.entries}
     )

@@ -107,9 +107,13 @@ class Ledger:
             f"the offsets of group {group!r}",
         )
 
+    def newest(self) -> Decision | None:
+        """Return the newest decision, perhaps as a coordinator knew it before it was cut off."""
+        return read_decision(self.offsets, self.base)
+
     def read(self, batch: int) -> Decision | None:
         """Return the newest decision; raises `ReplayError` if it forbids to write this batch."""
-        found = read_decision(self.offsets, self.base)
+        found = self.newest()
         if found is None:
             return None
         self._check_writer(found.writer)
@@ -146,7 +150,7 @@ class Ledger:
         )
         committed |= {by_id[name].partition for name, error in ended.items() if error is None}
         doubtful = [name for name, error in ended.items() if error is not None]
-        for name, marker in self.markers(doubtful).items():
+        for name, marker in self.last_markers(doubtful).items():
             entry = by_id[name]
             if marker.transaction == (entry.producer_id, entry.epoch):
                 committed.add(entry.partition)
@@ -164,6 +168,10 @@ class Ledger:
         )
         markers = {name: read_marker(found.get(name, {}), name) for name in ids}
         return {name: marker[0] for name, marker in markers.items() if marker is not None}
+
+    def last_markers(self, ids: list[str]) -> dict[str, Marker]:
+        """Return the markers of transactional ids whose transactions have ended."""
+        return self.markers(ids)
 
     def topic_of(self, group: str) -> str:
         """Return the topic of a group's newest offset."""

@@ -97,6 +97,8 @@ class Decision:
     rows: int = 0
     digest: int | None = 0
     """Sum of the digests; None if another release computed it in another way."""
+    following: tuple[int, int] | None = None
+    """Producer id and epoch of the next driver, if no other one has come between."""
 
     @property
     def finished(self) -> bool:
@@ -116,6 +118,7 @@ class Decision:
             "run": self.run,
             "writer": self.writer,
             "parts": len(parts),
+            "next": self.following,
         }
         found = {}
         for number, part in enumerate(parts):
@@ -171,6 +174,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                     run=head["run"],
                     rows=int(head["rows"]),
                     digest=int(head["digest"], 16) if head["hash"] == VERSION else None,
+                    following=tuple(head.get("next") or ()) or None,
                 )
         except FOREIGN as error:
             raise ReplayError(_foreign(_group(base, 0), at)) from error

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 
-from odradek.spark.sink.batch_commit import SinkDriver, driver
 from odradek.spark.sink.exactly_once import older
 from odradek.spark.sink.ledger import (
     ACCEPTED,
@@ -23,10 +22,10 @@ from odradek.spark.sink.ledger import (
     Decision,
     Marker,
     TaskEntry,
-    read_decision,
     totals,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_driver import SinkDriver, driver
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.tasks.worker_clients import Clock
 
@@ -99,7 +98,7 @@ def resolve(
     query must not run meanwhile: its driver is fenced.
     """
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
-        found = read_decision(at.ledger.offsets, at.ledger.base)
+        found = at.ledger.newest()
         if found is None:
             found = _of_markers(at, batch)
         if found is None:

@@ -1,0 +1,119 @@
+"""Spark's sink beside a coordinator that is cut off and returns outdated offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.produce_script import leader_of
+from tests.simulation.test_spark_sink_abort import Job
+from tests.simulation.transactional import PROTOCOLS
+
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.spark.options.option_table import BATCH
+from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
+
+NAMES = ("ledger", "driver", "0", "1")
+
+
+class CutOff(Job):
+    """The coordinator of the ledger's group and of task 0's markers is cut off.
+
+    Batch 1 is written with its successors; a later driver and its tasks only know the former one.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.prefix = "odradek"
+        super().__init__(version)
+        self.commit([self.task(p, [p]) for p in (0, 1)])
+        self.prefix = next(name for n in range(200) if self._fits(name := f"job{n}"))
+        self.commit([self.task(p, [p + 2]) for p in (0, 1)])
+        self.zombie = self._coordinator("ledger")
+        self.scene.world.advance(5.0)
+        self.scene.cluster.zombie_leader(self.zombie.id, fenced=0.5)
+        self.scene.world.advance(1.0)
+        brokers = self.scene.cluster.brokers.values()
+        self.servers = ",".join(str(b.address) for b in brokers if b is not self.zombie)
+
+    servers = ""
+    """Brokers that clients ask first."""
+
+    @property
+    def options(self) -> SinkOptions:
+        servers = {"kafka.bootstrap.servers": self.servers or self.scene.cluster.bootstrap_servers}
+        given = {"topic": "t", "jobId": "job", "transactionalIdPrefix": self.prefix}
+        return parse_sink_options({**servers, **given, "delivery": "exactly_once"}, BATCH)
+
+    def _coordinator(self, name: str, kind: str = "__consumer_offsets") -> SimulatedBroker:
+        cluster = self.scene.cluster
+        topic = cluster.groups if kind == "__consumer_offsets" else cluster.transactions
+        found: SimulatedBroker = leader_of(
+            cluster, topic.index(f"{self.prefix}-job-sink-{name}"), kind
+        )
+        return found
+
+    def _fits(self, prefix: str) -> bool:
+        self.prefix = prefix
+        zombie = self._coordinator("ledger")
+        others = {self._coordinator(n, "__transaction_state").id for n in NAMES[1:]}
+        return self._coordinator("0") is zombie and zombie.id not in others
+
+    def beside_it(self) -> None:
+        """Let clients ask the one that is cut off first."""
+        self.servers = str(self.zombie.address)
+
+
+@pytest.fixture
+def job(version: int) -> CutOff:
+    return CutOff(version)
+
+
+@PROTOCOLS
+def test_a_decided_batch_isn_t_written_again(job: CutOff) -> None:
+    job.commit([job.task(p, [p + 4], 1) for p in (0, 1)], 1)
+    assert job.scene.visible() == [0, 1, 2, 3, 4, 5]
+    job.beside_it()
+    begin = job.clock.now()
+    messages = [job.task(p, [p + 4], 1) for p in (0, 1)]
+    job.commit(messages, 1)
+    assert job.scene.visible() == [0, 1, 2, 3, 4, 5]
+    assert job.clock.now() - begin < 30.0
+    messages = [job.task(p, [p + 6], 2) for p in (0, 1)]
+    job.commit(messages, 2)
+    assert job.scene.visible() == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+@PROTOCOLS
+def test_a_driver_that_fails_doesn_t_abort_what_it_has_decided(
+    job: CutOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark calls abort() if commit() raises; a later run commits the batch."""
+    messages = [job.task(p, [p + 4], 1) for p in (0, 1)]
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("odradek.spark.sink.exactly_once.Ledger.complete", die)
+        with pytest.raises(KeyboardInterrupt):
+            job.commit(messages, 1)
+    assert job.scene.visible() == [0, 1, 2, 3]
+    job.beside_it()
+    job.abort(messages, 1)
+    job.commit(messages, 1)
+    assert job.scene.visible() == [0, 1, 2, 3, 4, 5]
+
+
+@PROTOCOLS
+def test_a_driver_asks_nothing_more_if_no_other_came_between(version: int) -> None:
+    job, asked = Job(version), list[str]()
+    for batch in range(3):
+        messages = [job.task(p, [2 * batch + p], batch) for p in (0, 1)]
+        if batch == 2:
+            job.scene.cluster.observers.append(
+                lambda _b, _c, request: asked.append(str(request.body))
+            )
+        job.commit(messages, batch)
+    ledger = [text for text in asked if "sink-ledger" in text]
+    assert sum(text.startswith("OffsetFetchRequest") for text in ledger) == 1
+    assert not any(text.startswith("EndTxn") and "committed=False" in text for text in asked)
