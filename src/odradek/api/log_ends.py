@@ -31,6 +31,14 @@ class LogEnds:
         """Whether the consumer reads committed records only, up to last stable offsets."""
         return self._consumer._engine.isolation == 1  # noqa: SLF001
 
+    def has_other_ids(self, topic_ids: Mapping[str, str]) -> bool:
+        """Return whether the consumer's metadata has another id for one of these topics.
+
+        Then its calls are answered by leaders of another topic of that name.
+        """
+        wanted = {name: UUID(topic_id).bytes for name, topic_id in topic_ids.items()}
+        return self._consumer._engine.has_other_ids(wanted)  # noqa: SLF001
+
     def fetches_by_name(self, timeout: float) -> bool:
         """Return whether brokers return the records of a recreated topic for its earlier one."""
         engine = self._consumer._engine  # noqa: SLF001

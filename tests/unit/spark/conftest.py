@@ -173,6 +173,9 @@ class MemoryConsumer:
 
     # Called by `LogEnds`
 
+    def has_other_ids(self, topic_ids: Mapping[str, bytes]) -> bool:
+        return False
+
     @property
     def _engine(self) -> MemoryConsumer:
         return self

@@ -267,6 +267,14 @@ class ConsumerEngine(ClientEngine):
             *(self.brokers, self.missing, epochs, self.isolation, deadline), EpochEndsCall
         )
 
+    def has_other_ids(self, topic_ids: Mapping[str, bytes]) -> bool:
+        """Return whether the client's metadata has another id for one of these topics."""
+        snapshot = self.metadata.snapshot
+        known = {} if snapshot is None else {n: snapshot.topic(n) for n in topic_ids}
+        return any(
+            t is not None and t.topic_id not in (NO_ID, topic_ids[n]) for n, t in known.items()
+        )
+
     def fetches_by_name(self, _deadline: float) -> Flow[bool]:
         """Return whether a connected broker's Fetch has topic names, not ids (before Kafka 3.1)."""
         yield START

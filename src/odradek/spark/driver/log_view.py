@@ -9,9 +9,9 @@ not: move a position, or decide what happens after a loss.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.errors import KafkaTimeoutError
@@ -33,6 +33,12 @@ MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 
 UNKNOWN: KnownEpoch = (-1, None)
+
+T = TypeVar("T")
+
+
+class OtherTopicError(Exception):
+    """The client's metadata has another topic than the description: two brokers disagree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ class LogView:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             calls = LogEnds(client)
             left = min(timeout, self._contact.timeout(until))
-            found = calls.ends(self._known_epochs(topics), left)
+            found = _of_same(client, topics, lambda: calls.ends(self._known_epochs(topics), left))
             offsets = {tp: at.offset for tp, at in found.items()}
             epochs = {tp: at.leader_epoch for tp, at in found.items()}
             after = self._after_stable(offsets) if calls.reads_committed else {}
@@ -216,9 +222,10 @@ class LogView:
                 wanted[tp], places[tp] = epoch, place
         if not wanted:
             return {}
-        found = self._contact.ask(
+        found = self.ask(
             "checking for truncated logs",
             lambda client, timeout: LogEnds(client).epoch_ends(wanted, timeout),
+            view.topics,
             until,
         )
         lost = {tp: at.offset for tp, at in found.items() if 0 <= at.offset < start.positions[tp]}
@@ -226,16 +233,50 @@ class LogView:
         return lost
 
     def beginnings(
-        self, partitions: Collection[TopicPartition], until: float | None
+        self, partitions: Collection[TopicPartition], topics: TopicsSnapshot, until: float | None
     ) -> dict[TopicPartition, int]:
         """Return where the logs begin."""
         if not partitions:
             return {}
-        return self._contact.ask(
+        return self.ask(
             "looking up beginning offsets",
             lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
+            topics,
             until,
         )
+
+    def ask(
+        self,
+        what: str,
+        question: Callable[[Consumer, float], T],
+        topics: TopicsSnapshot,
+        until: float | None,
+    ) -> T:
+        """Ask leaders about logs of these topics; raises `OtherTopicError` if others may answer."""
+        return self._contact.ask(
+            what,
+            lambda client, timeout: _of_same(client, topics, lambda: question(client, timeout)),
+            until,
+        )
+
+    def start_over(self) -> None:
+        """Take another client for the next look, which may ask another broker for metadata."""
+        self.forget()
+        self._contact.close()
+        self._contact.pause()
+
+
+def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) -> T:
+    """Return the answer of leaders, which don't say of which topic: the client's metadata does.
+
+    A broker that is cut off describes a deleted topic, whose leader epochs may be higher.
+    """
+    calls = LogEnds(client)
+    other = calls.has_other_ids(topics.topic_ids)
+    found = call()
+    if other or calls.has_other_ids(topics.topic_ids):
+        raise OtherTopicError("brokers have different ids for a topic of the query")
+    return found
 
 
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.missing_topics import alike, like_it
 from odradek.common.config import parse_address
@@ -29,12 +29,12 @@ from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.contact import Clients, Contact, StillOutError
 from odradek.spark.driver.discovery import Discovery, Doubt
-from odradek.spark.driver.log_view import LogView, PartitionEnds, is_from
+from odradek.spark.driver.log_view import LogView, OtherTopicError, PartitionEnds, is_from
 from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
 from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
 from odradek.spark.tasks.worker_clients import Clock, Hint, topic_ids
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ RENEW_S = 0.5
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
 
+T = TypeVar("T")
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 """Function that applies a batch query's filters to its ranges."""
 
@@ -106,9 +107,13 @@ class OffsetTracker:
         # Trigger.Once would take that for the end.
         patient = everything or self._freezing or start is None
         until = None if patient else self._contact.deadline()
-        try:
+
+        def found_end() -> StreamOffset | None:
             view, losses = self._confirmed_view(start, start_json, until)
-            end = self._end(start, view, losses, everything, until)
+            return self._end(start, view, losses, everything, until)
+
+        try:
+            end = self._of_same_topics(found_end, until)
         except StillOutError:
             return dict(start_json)
         if end is None:
@@ -136,6 +141,9 @@ class OffsetTracker:
         self._meet(end.cluster)
         self._logs.known = end
         start = self._parse(start_json)
+        return self._of_same_topics(lambda: self._planned(start, end), None)
+
+    def _planned(self, start: StreamOffset | None, end: StreamOffset) -> BatchPlan:
         begins = planning.batch_begins(start, end)
         found = planning.ranges(begins, end.positions, end.epochs)
         topics, losses = self._confirmed_losses(end, found)
@@ -159,7 +167,7 @@ class OffsetTracker:
         """
         doubt = Doubt(self._options, self._clock)
         while True:
-            plan = self._resolved_batch(narrow)
+            plan = self._of_same_topics(lambda: self._resolved_batch(narrow), None)
             known = topic_ids(self._contact.client().bootstrap_hint() or {})
             planned = {r.tp.topic for r in plan.ranges}
             if not any(_differs(t, plan.topic_ids, known) for t in planned) or doubt.settled():
@@ -173,7 +181,7 @@ class OffsetTracker:
         while True:
             topics = self._discovery.topics(None)
             self._refuse_missing(topics.missing, topics)
-            beginnings = cache(partial(self._logs.beginnings, topics.partitions, None))
+            beginnings = cache(partial(self._logs.beginnings, topics.partitions, topics, None))
             ends = cache(lambda: self._logs.look(None).ends)
             start, outside = self._resolve(self._options.starting, topics, beginnings, ends)
             until, beyond = self._resolve(self._options.ending, topics, beginnings, ends)
@@ -202,7 +210,8 @@ class OffsetTracker:
             found = client.offsets_for_times(times, timeout=timeout)
             return {tp: None if at is None else at.offset for tp, at in found.items()}
 
-        return self._contact.ask("looking up offsets by time", ask, None)
+        topics = self._discovery.topics(None)
+        return self._logs.ask("looking up offsets by time", ask, topics, None)
 
     def expect(self, cluster: str) -> None:
         """Accept only this cluster, as if an earlier plan had used it."""
@@ -231,7 +240,7 @@ class OffsetTracker:
         else:
             self._lose(losses.sentences())
             self._rates.forget(losses.recreated)
-            joined = self._joined(start, view.topics.partitions, losses, until)
+            joined = self._joined(start, view.topics, losses, until)
             begins = {**start.positions, **joined}
         begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}
         joined = {tp: begins[tp] for tp in joined}
@@ -273,17 +282,17 @@ class OffsetTracker:
     def _joined(
         self,
         start: StreamOffset,
-        partitions: Iterable[TopicPartition],
+        topics: TopicsSnapshot,
         losses: loss.Losses,
         until: float | None,
     ) -> dict[TopicPartition, int]:
         """Return the first offsets of partitions that are new or must be read again."""
         wanted = [
             tp
-            for tp in partitions
+            for tp in topics.partitions
             if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
-        found = self._logs.beginnings(wanted, until)
+        found = self._logs.beginnings(wanted, topics, until)
         self._lose(loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)]))
         return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
@@ -291,13 +300,15 @@ class OffsetTracker:
         """Return the resolved startingOffsets; partitions that joined start at their beginning."""
         initial = self._initial or {}
         joined = [tp for tp in view.topics.partitions if tp not in initial]
-        self._initial = initial | self._logs.beginnings(joined, None)
+        self._initial = initial | self._logs.beginnings(joined, view.topics, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
     def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
         """Resolve startingOffsets, once; return False if the log may have them in fact."""
         if self._initial is None:
-            beginnings = cache(lambda: self._logs.beginnings(view.topics.partitions, None))
+            beginnings = cache(
+                lambda: self._logs.beginnings(view.topics.partitions, view.topics, None)
+            )
             found, outside = self._resolve(
                 self._options.starting, view.topics, beginnings, lambda: view.ends
             )
@@ -374,7 +385,7 @@ class OffsetTracker:
         shortened = {tp: (start.positions[tp], at) for tp, at in cut.items()}
         lost = loss.Losses(anew, (), {}, cut=shortened, older=older)
         self._lose(lost.sentences())
-        return self._joined(start, there, lost, None)
+        return self._joined(start, replace(topics, partitions=tuple(there)), lost, None)
 
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
@@ -398,6 +409,21 @@ class OffsetTracker:
             self._logs.look(None)  # a restarted driver: its client hasn't met the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
         return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed, topics))
+
+    def _of_same_topics(self, look: Callable[[], T], until: float | None) -> T:
+        """Look until brokers agree about the topics' ids; raises `StillOutError` at `until`."""
+        begun = self._clock.now()
+        while True:
+            try:
+                return look()
+            except OtherTopicError as error:
+                now = self._clock.now()
+                if until is not None and now >= until:
+                    raise StillOutError from error
+                if now - begun >= self._options.outage_tolerance:
+                    raise OutageError(f"{error}, for {now - begun:.0f} s") from error
+                self._frozen = None
+                self._logs.start_over()
 
     # -- which cluster, and what is lost --------------------------------------------------
 
