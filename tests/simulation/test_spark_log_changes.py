@@ -418,6 +418,40 @@ def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
+def test_leaders_of_a_deleted_topic_dont_judge_the_one_that_has_its_name(
+    simulation: KafkaSimulation, caplog: Any, fails: str
+) -> None:
+    """They have higher leader epochs, and requests to them carry no topic id."""
+    for _ in range(3):
+        simulation.cluster.hand_over("t", 0)
+    frozen = Frozen(simulation)
+    query = Query(simulation, failOnDataLoss="false")
+    query.driver.config = frozen.away()
+    query.restart_driver()
+    query.batch()
+    frozen.cluster.zombie_leader(frozen.zombie.id)
+    simulation.advance(3.0)
+    recreate_topic(simulation.cluster, "t", 1)
+    simulation.send("t", b"refused, as the producer knows the deleted topic")
+    simulation.advance(5.0)
+    wrote(simulation, "new", 120)
+    query.restart()
+    query.batch()
+    read = len(log(simulation))
+    caplog.clear()
+    query.rows.clear()
+    query.driver.config = frozen.there()
+    query.restart(failOnDataLoss=fails)
+    simulation.after(40.0, simulation.cluster.heal)
+    for _ in range(30):
+        assert query.batch() == []
+        simulation.advance(2.0)
+    wrote(simulation, "more", 5)
+    assert query.batch() == log(simulation)[read:]
+    assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
 def test_starting_offsets_are_not_judged_by_the_earlier_leader(
     frozen: Frozen, caplog: Any, fails: str
 ) -> None:
@@ -442,6 +476,25 @@ def test_records_that_aged_out_are_a_loss_that_is_believed(
     assert query.finish(without_epochs(end) if old else end) == log(simulation)[40:]
     assert (simulation.now - begun >= 10) == old  # a leader of the range's epoch knows
     assert "has offsets 40 to 100" in caplog.text
+
+
+def test_a_recreated_topic_without_topic_ids_that_is_shorter_is_read_from_its_beginning(
+    simulation: KafkaSimulation, caplog: Any
+) -> None:
+    """No leader was elected in either topic."""
+    limit(simulation.cluster, "no topic ids")
+    query = Query(simulation, failOnDataLoss="false")
+    wrote(simulation, "old", 20)
+    query.batch()
+    recreate_topic(simulation.cluster, "t")
+    simulation.advance(2.0)
+    wrote(simulation, "new", 5)
+    query.restart()
+    found = [query.batch() for _ in range(3)]
+    assert [rows for rows in found if rows] == [log(simulation)]
+    assert "shorter than before under the same leader epoch 0" in caplog.text
+    query.restart(failOnDataLoss="true")
+    assert query.batch() == []
 
 
 @pytest.mark.parametrize("replays", [False, True])
@@ -573,3 +626,25 @@ def test_a_mirror_s_epochs_are_its_own(epoch: int) -> None:
         query.restart()
         simulation.send("t", b"last", partition=0).result(60)
         assert query.batch() == [(20, b"last")]
+
+
+def test_brokers_that_dont_answer_are_waited_for_to_confirm_another_topic_id(
+    simulation: KafkaSimulation,
+) -> None:
+    query = Query(simulation)
+    config = {"auto.offset.reset": "none"}
+    query.worker = simulation.consumer(config, name="alone")
+    wrote(simulation, "old", 20)
+    query.batch()
+    wrote(simulation, "older", 20)
+    plan = query.tracker.plan(query.offset, query.journal())
+    recreate_topic(simulation.cluster, "t")
+    simulation.advance(5.0)
+    leader = simulation.cluster.leader("t", 0)
+    for i, broker in simulation.cluster.brokers.items():
+        if broker is not leader:
+            simulation.cluster.partition(i, "alone")
+    simulation.after(90.0, simulation.cluster.heal)
+    with pytest.raises(DataLossError, match="was deleted and recreated while the query ran"):
+        query.read(plan)
+    assert 90 < simulation.now < 150

@@ -7,6 +7,7 @@ fails.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -30,7 +31,11 @@ class Losses:
     """Positions whose log was truncated, and the offsets from which it has other records."""
 
     older: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Leader epochs of positions, and the lower ones now: without topic ids, recreated topics."""
+    """Leader epochs of positions, and those now: without topic ids, recreated topics.
+
+    The present one is lower, or equal although the log has become shorter: only an election
+    truncates a log.
+    """
 
     def __bool__(self) -> bool:
         return self.doubtful or bool(self.cut)
@@ -86,6 +91,11 @@ def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
 
 def with_lower_epoch(tp: TopicPartition, then: int, now: int) -> str:
     """Return a sentence about a partition whose leader epochs began again."""
+    if now == then:
+        return (
+            f"{tp}: the log is shorter than before under the same leader epoch {now}: the topic "
+            "was deleted and recreated (UNKNOWN_TOPIC_ID)"
+        )
     return (
         f"{tp}: the leader epoch is now {now}, below epoch {then} of the query's offset: the topic "
         "was deleted and recreated (UNKNOWN_TOPIC_ID)"
@@ -117,6 +127,11 @@ def find_losses(
             tp: (then, epochs[tp])
             for tp, then in start.epochs.items()
             if 0 <= epochs.get(tp, -1) < then
+            or (
+                epochs.get(tp) == then
+                and start.positions[tp] > ends.get(tp, math.inf)
+                and not topics.topic_ids
+            )
         }
         anew = {
             topic: (then, topics.topic_ids[topic])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek.api.log_ends import LogEnds
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.discovery import CONFIRM_S, Doubt
@@ -108,10 +108,12 @@ class RangeLog:
         """Return the other id under which the cluster knows the topic now.
 
         A broker that was frozen still names the topic before. Raises `NoProgressError` if brokers
-        don't agree on another id: the next attempt has a new client.
+        don't agree on another id: the next attempt has a new client. A second broker that doesn't
+        answer is waited for as long as the query tolerates an outage.
         """
         tp, begun = self._tp, self._clock.now()
         while True:
+            limit, why = 3 * CONFIRM_S, "name different ids"
             try:
                 found = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
                 there = any(one.partition == tp.partition for one in found.partitions)
@@ -121,10 +123,13 @@ class RangeLog:
                     return found.topic_id or ""
             except KafkaError as error:
                 pass_on_unless_retriable(error)
-            if self._clock.now() - begun > 3 * CONFIRM_S:
+                why = f"gave no usable answer: {error}"
+                if isinstance(error, KafkaTimeoutError):
+                    limit = self._options.outage_tolerance
+            if self._clock.now() - begun > limit:
                 raise NoProgressError(
-                    f"brokers name different ids of topic {tp.topic}, which was planned with id "
-                    f"{self._topic_id}\n{self._consumer.explain()}"
+                    f"topic {tp.topic} was planned with id {self._topic_id}; brokers {why}\n"
+                    f"{self._consumer.explain()}"
                 )
             self._clock.pause(POLL_S)
 
