@@ -182,7 +182,7 @@ def _described(
     by_id = isinstance(topics[0], UUID)
 
     def body(left: list[str | UUID], _: int) -> MetadataRequest:
-        return MetadataRequest(
+        return PackedMetadataRequest(
             topics=[
                 MetadataRequestTopic(t.bytes, None)
                 if isinstance(t, UUID)

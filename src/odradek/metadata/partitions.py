@@ -26,6 +26,11 @@ class Partition(NamedTuple):
     error: int = 0
 
 
+def term(partition: Partition) -> int:
+    """Return the leader's epoch; if it is unknown, a number below -1 for each leader."""
+    return partition.leader_epoch if partition.leader_epoch >= 0 else -2 - partition.leader
+
+
 def made_of(p: MetadataResponsePartition) -> Partition:
     """Return the state of a partition in a response."""
     return Partition(

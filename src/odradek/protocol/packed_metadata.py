@@ -43,7 +43,7 @@ from odradek.protocol.primitives import (
 SLICE = 1 << 19
 """Bytes of an answer that are read at once: 10 to 20 ms where each row has to be walked through."""
 FIRST = 9
-"""The first version with compact lengths."""
+"""The first version with compact lengths, and with leader epochs that aren't stale (KAFKA-9212)."""
 ROW = 18
 """The least bytes that a partition takes."""
 _HEAD = 14  # of a row: error code, partition, leader, leader epoch
@@ -332,9 +332,16 @@ def _reader(version: int) -> Reader:
     return lambda view, start: _read(view, start, version)
 
 
+def _without_epoch(p: MetadataResponsePartition) -> MetadataResponsePartition:
+    lists = p.replica_nodes, p.isr_nodes, p.offline_replicas
+    return MetadataResponsePartition(p.error_code, p.partition_index, p.leader_id, -1, *lists)
+
+
 def _plain(reader: Reader) -> Reader:
     def read(view: memoryview, start: int) -> One[PackedMetadataResponse]:
         found, pos = reader(view, start)
+        for topic in found.topics:
+            topic.partitions[:] = map(_without_epoch, topic.partitions)
         answer = PackedMetadataResponse(
             found.throttle_time_ms,
             found.brokers,
@@ -349,7 +356,11 @@ def _plain(reader: Reader) -> Reader:
 
 
 class PackedMetadataResponse(MetadataResponse):
-    """Metadata's answer; the partitions of its topics are `PackedPartitions` from version 9 on."""
+    """Metadata's answer; the partitions of its topics are `PackedPartitions` from version 9 on.
+
+    Before that version leader epochs are unknown: those of the brokers may be stale while
+    partitions are reassigned, and leaders refuse requests with a stale epoch.
+    """
 
     __slots__ = ("unread",)
     READERS: ClassVar[tuple[Reader, ...]] = tuple(

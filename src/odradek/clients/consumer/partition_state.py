@@ -100,7 +100,7 @@ class PartitionState:
         self.fetch_epoch = -1
         """The leader epoch of the record before it, -1 where that isn't known."""
         self.checked_under = -1
-        """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
+        """The newest leader's `term` whose log is known to have what was fetched (KIP-320)."""
         self.confirmed = False
         """A leader has answered a fetch without an error since the last move."""
         self.generation = 0

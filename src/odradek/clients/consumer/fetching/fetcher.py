@@ -52,7 +52,7 @@ from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.sampled import Sampled
 from odradek.common.types import FREE_THREADS, Address, Lock, TopicPartition
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
-from odradek.metadata.partitions import Partition
+from odradek.metadata.partitions import Partition, term
 from odradek.network.connection import ASIDE, Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
@@ -390,12 +390,12 @@ class Fetcher:
                 self._due = True
                 self._leaderless(state, partition, now)
             elif topic.topic_id == state.topic_id or self._same_topic(state, topic, partition, now):
-                as_before = partition.leader_epoch == state.checked_under
+                as_before = term(partition) == state.checked_under
                 if not as_before and to_be_checked(state, partition):
                     if state.known_epoch >= 0 or made_anew(state, partition.leader_epoch):
                         unchecked.append((state, partition))
                         continue
-                    state.checked(partition.leader_epoch)
+                    state.checked(term(partition))
                 part = (state, topic, partition)
                 groups.setdefault(broker.address, []).append(part)
                 if state.replica is None:

@@ -25,7 +25,7 @@ from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import error_for
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
-from odradek.metadata.partitions import Partition
+from odradek.metadata.partitions import Partition, term
 from odradek.network.connection import Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import Completion
@@ -63,7 +63,7 @@ class Question(NamedTuple):
 
     address: Address
     leader_epoch: int
-    """The leader's, as far as is known."""
+    """The leader's; if it is unknown, its `term`."""
     generation: int
     offset: int
     epoch: int
@@ -73,8 +73,13 @@ class Question(NamedTuple):
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
-    """Return whether no request was sent under the leader's epoch yet."""
-    epoch = partition.leader_epoch
+    """Return whether no request was sent under the leader's epoch yet.
+
+    If the epoch is unknown, whether another broker leads: each new leader is asked (as in Java).
+    """
+    epoch = term(partition)
+    if epoch < 0:
+        return epoch != state.checked_under
     return epoch > max(state.checked_under, state.until_epoch) or made_anew(state, epoch)
 
 
@@ -123,7 +128,7 @@ class TruncationCheck:
             ends = state.until_epoch >= 0
             question = Question(
                 leader.address,
-                partition.leader_epoch,
+                term(partition),
                 state.generation,
                 state.until if ends else state.fetch_offset,
                 state.until_epoch if ends else state.fetch_epoch,
@@ -162,7 +167,7 @@ class TruncationCheck:
             name, number = state.partition
             topic = topics.setdefault(name, OffsetForLeaderTopic(name))
             topic.partitions.append(
-                OffsetForLeaderPartition(number, question.leader_epoch, question.epoch)
+                OffsetForLeaderPartition(number, max(question.leader_epoch, -1), question.epoch)
             )
             self._asked[state] = question
         body = OffsetForLeaderEpochRequest(REPLICA_ID, list(topics.values()))
@@ -235,8 +240,10 @@ class TruncationCheck:
             return
         position = state.position
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
-        if (known and answer.end_offset >= question.offset) or (question.ends and not known):
-            # Logs in the format before Kafka 0.11 have no epochs, which would always differ.
+        judges = known or not (question.ends or question.leader_epoch < 0)
+        if (known and answer.end_offset >= question.offset) or not judges:
+            # Logs in the format before Kafka 0.11 have no epochs, which would always differ. A
+            # leader of an unknown epoch that doesn't know the position's may be an older one.
             state.backoff.succeeded()
             self._good(state, question)
         elif question.ends:
@@ -276,7 +283,8 @@ class TruncationCheck:
         An election removes records only together with a newer epoch: without one, the offset was
         committed for another topic (R-ID-3). Only for a position that nothing was read from yet.
         """
-        where = state.partition, question.offset, question.epoch, question.leader_epoch
+        led = max(question.leader_epoch, -1)
+        where = state.partition, question.offset, question.epoch, led
         if question.epoch >= question.leader_epoch >= 0:
             logger.warning(EARLIER_TOPIC, *where)
             if self._subscription.policy == NONE:
