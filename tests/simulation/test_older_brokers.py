@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.admin import Admin
+from odradek.clients.admin.acls import AclBinding, AclBindingFilter
+from odradek.clients.admin.admin_arguments import NewTopic
+from odradek.clients.admin.configs import ConfigResource
+from odradek.clients.admin.offsets import SPECS
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import BrokerError
+from odradek.common.errors.kafka import UnsupportedCompressionTypeError, UnsupportedVersionError
 from odradek.common.types import TopicPartition
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.create_acls import CreateAclsRequest
+from odradek.protocol.messages.create_topics import CreateTopicsRequest
+from odradek.protocol.messages.delete_acls import DeleteAclsRequest
+from odradek.protocol.messages.describe_acls import DescribeAclsRequest
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest
+from odradek.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.registry import request_class
+from odradek.protocol.versioned_values import VALUES, VersionedValue
 from odradek.simulation.brokers import disturbances
 
 T0 = TopicPartition("t", 0)
@@ -112,3 +128,130 @@ def test_an_older_leader_that_does_not_know_the_epoch_takes_no_position_back() -
     with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:
         consumer.subscribe(["t"])
         assert scene.read(consumer, 2) == [3, 4]
+
+
+# Values that an earlier version carries with another meaning (protocol/versioned_values.py)
+
+ROWS = [(key, row) for key, rows in VALUES.items() for row in rows]
+USER = AclBinding("USER", "alice", "User:bob", "DESCRIBE_TOKENS")
+
+
+def use(scene: Stage, key: int, what: str) -> object:
+    """Call what sends the value."""
+    if key == ProduceRequest.API_KEY:
+        with scene.producer(compression_type="zstd") as producer:
+            return producer.send("t", bytes(1000)).result(10.0)
+    if key == FetchRequest.API_KEY:
+        with scene.consumer() as consumer:
+            consumer.assign([T0])
+            return scene.read(consumer, 10)
+    calls: dict[int, Callable[[Admin], object]] = {
+        ListOffsetsRequest.API_KEY: lambda admin: admin.list_offsets({T0: what}, 10.0),
+        MetadataRequest.API_KEY: lambda admin: admin.describe_topics(
+            [UUID(bytes=scene.cluster.topics["t"].id)], 10.0
+        ),
+        CreateTopicsRequest.API_KEY: lambda admin: admin.create_topics([NewTopic("new")], 10.0),
+        CreateAclsRequest.API_KEY: lambda admin: admin.create_acls([USER], 10.0),
+        DescribeAclsRequest.API_KEY: lambda admin: admin.describe_acls(
+            AclBindingFilter(resource_type="USER"), 10.0
+        ),
+        DeleteAclsRequest.API_KEY: lambda admin: admin.delete_acls(
+            [AclBindingFilter(resource_type="USER")], 10.0
+        ),
+    }
+    with scene.client(Admin) as admin:
+        return calls[key](admin)
+
+
+@pytest.mark.parametrize(("key", "row"), ROWS, ids=[f"{k} {r.what}" for k, r in ROWS])
+def test_a_value_that_the_broker_would_take_for_another_one_is_an_error(
+    key: int, row: VersionedValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = request_class(key).MIN_VERSION
+    refused: type[BrokerError] = UnsupportedVersionError
+    scene = Older({key: (least, row.version - 1)})
+    if key == FetchRequest.API_KEY:
+        refused = UnsupportedCompressionTypeError
+
+        def read_zstd(answer: FetchResponse) -> None:  # as brokers answer for such batches
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    part.error_code, part.records = refused.code, b""
+
+        spoil_answers(monkeypatch, key, read_zstd)
+    with pytest.raises(refused) as caught:
+        use(scene, key, row.what)
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert f"{row.what} needs version {row.version} (Kafka {row.kafka})" in text
+    assert f"supports versions {least} to {row.version - 1}" in text
+    assert row.instead in text
+    monkeypatch.undo()
+    scene = Older({key: (least, row.version)})
+    scene.write(range(10))
+    use(scene, key, row.what)
+
+
+def test_offsets_that_the_broker_does_not_know_fail_alone() -> None:
+    scene = Older({ListOffsetsRequest.API_KEY: (1, 7)}, partitions=4)
+    scene.write(range(8))
+    at = [TopicPartition("t", n) for n in range(4)]
+    wanted = {at[0]: "LATEST", at[1]: "EARLIEST_LOCAL", at[2]: "MAX_TIMESTAMP", at[3]: "EARLIEST"}
+    with scene.client(Admin) as admin:
+        with pytest.raises(UnsupportedVersionError, match="EARLIEST_LOCAL") as caught:
+            admin.list_offsets(wanted, 10.0)
+        assert caught.value.results.keys() == {at[0], at[2], at[3]}
+        del wanted[at[1]]
+        found = admin.list_offsets(wanted, 10.0)
+    assert list(found) == list(wanted)
+    assert [listed.offset for listed in found.values()] == [2, 0, 0]
+
+
+def test_a_field_that_the_broker_does_not_know_is_an_error_with_both_versions() -> None:
+    scene = Older({DescribeConfigsRequest.API_KEY: (1, 2)})
+    with (
+        scene.client(Admin) as admin,
+        pytest.raises(
+            UnsupportedVersionError, match=r"v2 can't contain .*, which needs version 3:"
+        ),
+    ):
+        admin.describe_configs([ConfigResource("TOPIC", "t")], 10.0, include_documentation=True)
+
+
+def test_the_table_names_what_the_admin_client_offers() -> None:
+    named = [row.what for row in VALUES[ListOffsetsRequest.API_KEY]]
+    assert {*named} == {name for name, time in SPECS.items() if time < SPECS["EARLIEST"]}
+    for key, row in ROWS:
+        assert request_class(key).MIN_VERSION < row.version <= request_class(key).MAX_VERSION
+
+
+# Brokers that say more than they were asked
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_aborted_transactions_count_for_readers_of_committed_records_alone(
+    isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Older({})
+    with scene.producer(transactional_id="x") as producer:
+        producer.init_transactions(10.0)
+        for n in range(3):
+            producer.begin_transaction()
+            for value in range(3 * n, 3 * n + 3):
+                producer.send("t", b"%d" % value)
+            producer.flush(10.0)
+            (producer.abort_transaction if n == 1 else producer.commit_transaction)(10.0)
+    with scene.consumer(isolation_level="read_committed") as consumer:
+        consumer.assign([T0])
+        assert scene.read(consumer, 6) == [0, 1, 2, 6, 7, 8]
+    [(id_, first)] = scene.cluster.log("t", 0).transactions.aborted(0, 100)
+
+    def listed(answer: FetchResponse) -> None:  # as Redpanda did, whatever was asked for
+        for topic in answer.responses:
+            for part in topic.partitions:
+                part.aborted_transactions = [AbortedTransaction(id_, first)]
+
+    spoil_answers(monkeypatch, FetchRequest.API_KEY, listed)
+    with scene.consumer(isolation_level=isolation) as consumer:
+        consumer.assign([T0])
+        expected = range(9) if isolation == "read_uncommitted" else (0, 1, 2, 6, 7, 8)
+        assert scene.read(consumer, len(expected)) == [*expected]

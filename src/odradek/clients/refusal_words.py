@@ -16,8 +16,12 @@ from odradek.common.errors.kafka import (
     InvalidTransactionTimeoutError,
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
+    UnsupportedCompressionTypeError,
 )
 from odradek.common.printable import shell_quoted
+from odradek.network.connection import Connection
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.versioned_values import ZSTD_RETURNED
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -32,6 +36,13 @@ def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
         "transaction.max.timeout.ms (Kafka's default is 900000, 15 minutes): lower the first, or "
         "raise the second"
     )
+
+
+def explain_fetch(error: BrokerError, topic: str, connection: Connection | None) -> None:
+    """Add the missing permission to a partition's error, or which version of Fetch returns zstd."""
+    error.needing("READ", topic)
+    if isinstance(error, UnsupportedCompressionTypeError) and connection is not None:
+        error.add_note(connection.lacks(FetchRequest, ZSTD_RETURNED))
 
 
 def of_batch(code: int, said: str, transactional_id: str | None) -> str:

@@ -29,6 +29,7 @@ from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged
 from odradek.protocol.message import Message
+from odradek.protocol.versioned_values import VALUES
 
 if TYPE_CHECKING:
     from odradek.network.sasl.mechanism import Mechanism
@@ -147,9 +148,12 @@ class ClientConnections:
     ) -> InFlightRequest:
         """Send with a version that was chosen before, which ApiVersions needs.
 
+        Raises UnsupportedVersionError if brokers read another meaning into a value in this version.
         While a connection authenticates again, requests wait; only those of the authentication are
         sent. A request without `answered` has an empty reply once it is written.
         """
+        if body.API_KEY in VALUES:
+            connection.check_values(body, version)
         limit = (self.request_timeout if timeout is None else timeout) + patience
         in_flight, session = connection.in_flight, connection.session
         request = in_flight.make(

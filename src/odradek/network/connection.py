@@ -17,6 +17,7 @@ from odradek.network.connection_state import ENDED, ConnectionEvent, ConnectionS
 from odradek.network.effects import AnyRequest
 from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
+from odradek.protocol.versioned_values import VALUES, VersionedValue
 
 if TYPE_CHECKING:
     from odradek.network.frame_buffers import FrameBuffers
@@ -129,12 +130,29 @@ class Connection:
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
         if version < max(low, request.MIN_VERSION):
-            theirs = "doesn't support it" if high < 0 else f"supports versions {low} to {high}"
             raise UnsupportedVersionError(
-                f"{request.API_NAME}: broker {self.address} {theirs}, "
+                f"{request.API_NAME}: broker {self.address} {self._supports(request)}, "
                 f"this client supports {request.MIN_VERSION} to {request.MAX_VERSION}"
             )
         return version
+
+    def check_values(self, body: AnyRequest, version: int) -> None:
+        """Raise if the broker would take a value of the request for another one."""
+        for value in VALUES.get(body.API_KEY, ()):
+            if version < value.version and value.used(body):
+                raise UnsupportedVersionError(self.lacks(type(body), value))
+
+    def lacks(self, request: type[AnyRequest], value: VersionedValue) -> str:
+        """Return why the broker doesn't understand a value, and what to do."""
+        return (
+            f"{request.API_NAME}: {value.what} needs version {value.version} "
+            f"(Kafka {value.kafka}), but broker {self.address} {self._supports(request)}: "
+            f"{value.instead}, or upgrade the brokers"
+        )
+
+    def _supports(self, request: type[AnyRequest]) -> str:
+        low, high = self.versions.get(request.API_KEY, (0, -1))
+        return "doesn't support it" if high < 0 else f"supports versions {low} to {high}"
 
     @property
     def authenticates(self) -> bool:

@@ -8,6 +8,7 @@ or copy records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -124,12 +125,20 @@ class Message(Struct):
             writer(out, self)
         except AbsentFieldError as error:
             raise UnsupportedVersionError(
-                f"{type(self).__name__} v{version} can't contain {error}"
+                f"{type(self).__name__} v{version} can't contain {error}{self._cure(version)}"
             ) from None
         except (StructError, AttributeError, TypeError, ValueError) as error:
             raise InvalidRequestError(
                 f"{type(self).__name__} v{version} can't be encoded: {error}"
             ) from error
+
+    def _cure(self, version: int) -> str:
+        """Return which newer version could contain all that this one can't, if there is one."""
+        for newer in range(version + 1, self.MAX_VERSION + 1):
+            with suppress(AbsentFieldError):
+                self.WRITERS[newer - self.MIN_VERSION](Output(), self)
+                return f", which needs version {newer}: leave it out, or upgrade the brokers"
+        return ""
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0, *, whole: bool = True) -> Self:

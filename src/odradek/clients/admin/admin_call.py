@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders
+from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders, gather
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.errors import first_use
 from odradek.common.types import TopicPartition
@@ -57,18 +57,26 @@ def one(question: Inquiry[None, M, V]) -> AdminCall[V]:
 
 
 def by_leaders(
-    question: Inquiry[TopicPartition, M, V], partitions: Iterable[TopicPartition]
+    question: Inquiry[TopicPartition, M, V],
+    partitions: Iterable[TopicPartition],
+    apart: Callable[[TopicPartition], object] = lambda _: None,
 ) -> AdminCall[dict[TopicPartition, V]]:
-    """Send requests to the leaders of partitions; retry at new leaders."""
-    wanted = list(partitions)
+    """Send requests to the leaders of partitions; retry at new leaders.
+
+    Partitions with different values of `apart` have requests of their own, so that one which a
+    leader doesn't support fails alone.
+    """
+    wanted: dict[object, list[TopicPartition]] = {}
+    for partition in partitions:
+        wanted.setdefault(apart(partition), []).append(partition)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
         with first_use():  # an Admin starts without it
             from odradek.clients.descriptions import leaders
 
-        return (
-            yield from ask_leaders(engine.brokers, question, wanted, deadline, leaders)
-        ).settled()
+        brokers = engine.brokers
+        asked = [ask_leaders(brokers, question, p, deadline, leaders) for p in wanted.values()]
+        return merged((yield from gather(brokers.engine, asked)))
 
     return AdminCall(question.what, flow)
 

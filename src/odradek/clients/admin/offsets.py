@@ -27,6 +27,8 @@ SPECS = {
 }
 """Kafka's names of positions in a log, and the timestamps that represent them."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+EARLIEST = SPECS["EARLIEST"]
+"""All brokers know EARLIEST, LATEST and times; the timestamps below it need newer versions."""
 NOTHING = -1
 
 OffsetSpec = str | int
@@ -80,7 +82,8 @@ def listing(
         right="DESCRIBE",
         moving=MOVED,
     )
-    return by_leaders(question, wanted)
+    asked = by_leaders(question, wanted, lambda at: min(wanted[at], EARLIEST))
+    return asked.then(lambda found: {at: found[at] for at in wanted})
 
 
 def _time(partition: TopicPartition, spec: Any) -> int:

@@ -322,23 +322,23 @@ class Sender:
             version = connection.version_for(ProduceRequest)
             limit = identity.newest_produce
             version = version if limit is None else min(version, limit)
+            exchange = ProduceExchange(
+                batches,
+                self._metadata.snapshot,
+                version,
+                self._timeout_ms,
+                identity.transactional_id,
+                self._acks,
+                self.counts,
+                now,
+            )
+            request = self._network.send_version(
+                connection, exchange.body, exchange.version, now, answered=bool(self._acks)
+            )
         except KafkaError as error:
             for batch in batches:
                 self.settling.never_sent(batch, error)
             return
-        exchange = ProduceExchange(
-            batches,
-            self._metadata.snapshot,
-            version,
-            self._timeout_ms,
-            identity.transactional_id,
-            self._acks,
-            self.counts,
-            now,
-        )
-        request = self._network.send_version(
-            connection, exchange.body, exchange.version, now, answered=bool(self._acks)
-        )
         # acks=all waits for replicas; metadata doesn't wait for that
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1

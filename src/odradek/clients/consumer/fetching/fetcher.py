@@ -31,6 +31,7 @@ from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.clients.missing_topics import MissingTopics
+from odradek.clients.refusal_words import explain_fetch
 from odradek.common.config import Config
 from odradek.common.errors import (
     AnswerTooLargeError,
@@ -675,7 +676,8 @@ class Fetcher:
             return
         if state.backoff.failures or state.losses:
             state.fetched_well()
-        listed = data.aborted_transactions
+        # Some brokers list aborted transactions to readers of uncommitted records, too (Redpanda).
+        listed = data.aborted_transactions if self._isolation else None
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
         if FREE_THREADS:  # the answer's other views are for this thread
@@ -771,7 +773,7 @@ class Fetcher:
                 self._subscription.lost_position(state, now)
             return
         error = error_for(code, f"Fetch of {state.partition} at offset {offset}")
-        error.needing("READ", name)
+        explain_fetch(error, name, self._network.connection(address))
         if code in GONE and self._missing(state, now):
             return
         retriable = error.retriable or code in RETRIED_ALL_THE_SAME
