@@ -16,13 +16,15 @@ from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.configs import ConfigResource
 from odradek.clients.admin.offsets import SPECS
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import BrokerError
+from odradek.clients.descriptions import OPERATIONS
+from odradek.common.errors import BrokerError, KafkaTimeoutError
 from odradek.common.errors.kafka import UnsupportedCompressionTypeError, UnsupportedVersionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.create_acls import CreateAclsRequest
 from odradek.protocol.messages.create_topics import CreateTopicsRequest
 from odradek.protocol.messages.delete_acls import DeleteAclsRequest
 from odradek.protocol.messages.describe_acls import DescribeAclsRequest
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest
 from odradek.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
@@ -32,7 +34,7 @@ from odradek.protocol.registry import request_class
 from odradek.protocol.versioned_values import VALUES, VersionedValue
 from odradek.simulation.brokers import disturbances
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 KAFKA_2_3 = {
     FetchRequest.API_KEY: (4, 11),
     ListOffsetsRequest.API_KEY: (1, 5),
@@ -255,3 +257,54 @@ def test_aborted_transactions_count_for_readers_of_committed_records_alone(
         consumer.assign([T0])
         expected = range(9) if isolation == "read_uncommitted" else (0, 1, 2, 6, 7, 8)
         assert scene.read(consumer, len(expected)) == [*expected]
+
+
+@pytest.mark.parametrize(("host", "port"), [("10.9.9.9", 0), ("", 9092), ("b 3", 9092)])
+def test_a_broker_with_an_impossible_address_does_not_keep_the_others_from_working(
+    host: str, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Older({}, partitions=3)
+    away = scene.cluster.topics["t"].partitions[2].leader
+
+    def impossible(answer: MetadataResponse) -> None:
+        for broker in answer.brokers:
+            if broker.node_id == away:
+                broker.host, broker.port = host, port
+
+    spoil_answers(monkeypatch, MetadataRequest.API_KEY, impossible)
+    with scene.producer() as producer:
+        for partition in (0, 1):
+            producer.send("t", b"%d" % partition, partition=partition).result(5.0)
+        with pytest.raises(KafkaTimeoutError):
+            producer.send("t", b"2", partition=2).result(5.0)
+        producer._engine.metadata.request("again")
+        scene.world.advance(5.0)
+        with pytest.raises(KafkaTimeoutError):
+            producer.close(0)
+    with scene.consumer() as consumer:
+        consumer.assign([T0, T1])
+        assert scene.read(consumer, 2) == [0, 1]
+    warnings = [r.getMessage() for r in caplog.records if "advertised.listeners" in r.getMessage()]
+    assert len(warnings) == 2  # once for each client
+    assert f"broker {away} advertises the invalid address {host!r}:{port}" in warnings[0]
+
+
+def test_the_cluster_is_described_by_metadata_before_kafka_2_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    newer, older = Older({}), Older({DescribeClusterRequest.API_KEY: (0, -1), **KAFKA_2_3})
+    described = []
+    for scene in (newer, older):
+        with scene.client(Admin) as admin:
+            described.append(admin.describe_cluster(5.0))
+    assert described[0] == described[1]
+
+    def allowed(answer: MetadataResponse) -> None:
+        answer.cluster_authorized_operations = 1 << OPERATIONS.index("DESCRIBE")
+
+    spoil_answers(monkeypatch, MetadataRequest.API_KEY, allowed)
+    with older.client(Admin) as admin:
+        whole = admin.describe_cluster(5.0, authorized_operations=True)
+        assert whole.authorized_operations == frozenset({"DESCRIBE"})
+        with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):
+            admin.describe_cluster(5.0, include_fenced_brokers=True)

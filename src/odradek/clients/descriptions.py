@@ -19,6 +19,7 @@ from odradek.common.outage import number
 from odradek.common.topic_names import check_sendable
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
+from odradek.metadata.cluster import is_possible
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.metadata import (
@@ -292,7 +293,8 @@ def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
     """
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
-    if any(known.get(b.node_id) != (b.host, b.port) for b in answer.brokers):
+    there = {b.node_id: (b.host, b.port) for b in answer.brokers if is_possible(b.host, b.port)}
+    if any(known.get(i) != address for i, address in there.items()):
         brokers.metadata.request("the cluster's brokers have changed")
 
 

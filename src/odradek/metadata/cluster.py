@@ -212,10 +212,12 @@ def updated(
     without topic ids (until `lower_epochs` accepts it). With another topic id epochs start again
     (MD-16), and also if a topic without ids was missing in between. `epochs` has the last epoch of
     each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4). If only some
-    topics are `ready`, the others are `left`.
+    topics are `ready`, the others are `left`. A broker with an impossible address is left out.
     """
     brokers: Mapping[int, Broker] = {
-        b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
+        b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack)
+        for b in response.brokers
+        if is_possible(b.host, b.port)
     }
     if old is not None and brokers == old.brokers:
         brokers = old.brokers

@@ -8,6 +8,7 @@ candidates; only a new round costs retry backoff. Must not: keep a second set of
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from typing import cast
@@ -35,6 +36,8 @@ from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse
 from odradek.protocol.packed_metadata import PackedMetadataRequest
+
+logger = logging.getLogger("odradek.metadata")
 
 ATTEMPTS_KEPT = 64
 CONNECT = "connect"
@@ -79,6 +82,7 @@ class MetadataUpdater:
         self._late = LateAnswers(network, self._candidates)
         self._misled = Misled(config["retry.backoff.max.ms"])
         self._forced: str | None = None
+        self._warned_of: set[tuple[int, str, int]] = set()
         if self._rebootstraps and config["metadata.cluster.check.enable"]:
             network.means(self._meant_by)
         network.on_lost.append(self._lost)
@@ -323,11 +327,9 @@ class MetadataUpdater:
             return KafkaError(str(error_for(response.error_code)))
         if not response.brokers:
             return KafkaError("the response contains no brokers")
-        for broker in response.brokers:
-            if not is_possible(broker.host, broker.port):
-                return KafkaError(
-                    f"the response contains an invalid address, {broker.host!r}:{broker.port}"
-                )
+        if not any(is_possible(broker.host, broker.port) for broker in response.brokers):
+            names = ", ".join(f"{broker.host!r}:{broker.port}" for broker in response.brokers)
+            return KafkaError(f"the response contains only invalid addresses: {names}")
         foreign = check_cluster_id(self.metadata.cluster_id, response.cluster_id, address)
         if foreign is None:
             return None
@@ -354,6 +356,7 @@ class MetadataUpdater:
             serial=asked.serial,
             at=asked.connection.address,
         )
+        self._warn_of_addresses(response)
         address = asked.connection.address
         self.latency.record(now - asked.sent_at, now)
         asked.connection.is_ours()
@@ -379,6 +382,18 @@ class MetadataUpdater:
         if not asked.partial:
             known = [*snapshot.addresses(), *self.bootstrap]
             self._network.forget_addresses(known, now, self._config["metadata.max.idle.ms"])
+
+    def _warn_of_addresses(self, response: MetadataResponse) -> None:
+        """Warn once of each broker with an address that can't be connected to."""
+        for broker in response.brokers:
+            named = broker.node_id, broker.host, broker.port
+            if named not in self._warned_of and not is_possible(broker.host, broker.port):
+                self._warned_of.add(named)
+                logger.warning(
+                    "broker %d advertises the invalid address %r:%d: the client can't use the "
+                    "partitions that it leads. Correct advertised.listeners in its configuration",
+                    *named,
+                )
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
         """Close connections that lead to no broker, or were only opened for metadata.

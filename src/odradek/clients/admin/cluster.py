@@ -18,6 +18,7 @@ from odradek.clients.descriptions import (
     EmptyAnswerError,
     ForeignAnswerError,
     authorized_operations,
+    check_metadata,
 )
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError
@@ -25,6 +26,7 @@ from odradek.common.errors.kafka import (
     BrokerIdNotRegisteredError,
     ControllerIdNotRegisteredError,
     DuplicateVoterError,
+    UnsupportedVersionError,
     VoterNotFoundError,
     error_for,
 )
@@ -41,6 +43,7 @@ from odradek.protocol.messages import remove_raft_voter as rv
 from odradek.protocol.messages import unregister_broker as ub
 from odradek.protocol.messages import unregister_controller as uc
 from odradek.protocol.messages import update_features as f
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import AdminEngine
@@ -152,6 +155,19 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             authorized_operations(answer.cluster_authorized_operations),
         )
 
+    def before_2_8(answer: MetadataResponse) -> ClusterDescription:
+        """Describe the cluster by Metadata, where DescribeCluster doesn't exist."""
+        brokers = {b.node_id: b for b in answer.brokers}
+        return ClusterDescription(
+            answer.cluster_id or "",
+            None if answer.controller_id < 0 else answer.controller_id,
+            tuple(
+                BrokerDescription(b.node_id, b.host, b.port, b.rack)
+                for _, b in sorted(brokers.items())
+            ),
+            authorized_operations(answer.cluster_authorized_operations),
+        )
+
     def flow(engine: AdminEngine, deadline: float) -> Flow[ClusterDescription]:
         def check(answer: d.DescribeClusterResponse, connection: Connection) -> KafkaError | None:
             if answer.error_code:
@@ -171,7 +187,20 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             lambda answer: [(None, 0, None, found(answer))],
             check=check,
         )
-        return (yield from ask(engine.brokers, question, (None,), deadline)).settled()[None]
+        try:
+            return (yield from ask(engine.brokers, question, (None,), deadline)).settled()[None]
+        except UnsupportedVersionError:
+            if fenced:
+                raise
+        earlier: Inquiry[None, MetadataResponse, ClusterDescription] = Inquiry(
+            "the description of the cluster",
+            "",
+            lambda *_: MetadataRequest([], False, operations),
+            MetadataResponse,
+            lambda answer: [(None, 0, None, before_2_8(answer))],
+            check=check_metadata(engine.brokers),
+        )
+        return (yield from ask(engine.brokers, earlier, (None,), deadline)).settled()[None]
 
     return AdminCall("the description of the cluster", flow)
 
