@@ -26,10 +26,12 @@ from odradek.protocol.messages.delete_acls import DeleteAclsRequest
 from odradek.protocol.messages.describe_acls import DescribeAclsRequest
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest
+from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.protocol.registry import request_class
 from odradek.protocol.versioned_values import VALUES, VersionedValue
 from odradek.simulation.brokers import disturbances
@@ -308,3 +310,34 @@ def test_the_cluster_is_described_by_metadata_before_kafka_2_8(
         assert whole.authorized_operations == frozenset({"DESCRIBE"})
         with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):
             admin.describe_cluster(5.0, include_fenced_brokers=True)
+
+
+# A proxy that caps versions, in front of brokers with transaction.version 2
+
+
+@pytest.mark.parametrize(
+    ("key", "newest"),
+    [
+        (ProduceRequest.API_KEY, 11),
+        (TxnOffsetCommitRequest.API_KEY, 4),
+        (EndTxnRequest.API_KEY, 4),
+    ],
+)
+def test_transactions_need_the_versions_of_a_feature_as_well(key: int, newest: int) -> None:
+    scene = Older({key: (request_class(key).MIN_VERSION, newest)})
+    assert scene.cluster.transactions.version == 2
+    with scene.producer(transactional_id="x") as producer:
+        producer.init_transactions(10.0)
+        for n in range(4):
+            producer.begin_transaction()
+            producer.send("t", b"%d" % n, partition=0)
+            at = {T0: OffsetAndMetadata(n + 1)}
+            producer.send_offsets_to_transaction(at, "g", 10.0)
+            (producer.abort_transaction if n == 2 else producer.commit_transaction)(10.0)
+    with scene.consumer(isolation_level="read_committed", group_id="g") as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert scene.read(consumer, 3) == [0, 1, 3]
+        committed = consumer.committed([T0], 5.0)[T0]
+        assert committed is not None
+        assert committed.offset == 4

@@ -8,7 +8,7 @@ that were in flight fail with `DisconnectedError`. Must not: connect, or watch d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.common.config import Config
@@ -29,7 +29,7 @@ from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged
 from odradek.protocol.message import Message
-from odradek.protocol.versioned_values import VALUES
+from odradek.protocol.versioned_values import FEATURES, VALUES
 
 if TYPE_CHECKING:
     from odradek.network.sasl.mechanism import Mechanism
@@ -80,6 +80,8 @@ class ClientConnections:
         (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
         """The cluster's features (KIP-584) of the newest epoch seen so far."""
+        self._capped: dict[str, int] = {}
+        """Levels of features that connections allow, where a proxy hides versions of APIs."""
 
     @property
     def user(self) -> str | None:
@@ -107,10 +109,24 @@ class ClientConnections:
         """Return the highest version of an API that both sides support."""
         return connection.version_for(request)
 
-    def learned_features(self, epoch: int, levels: dict[str, int]) -> None:
-        """Note the features of a cluster's broker (KIP-584); the newest epoch counts."""
+    def learned_features(
+        self, epoch: int, levels: dict[str, int], versions: Mapping[int, tuple[int, int]]
+    ) -> None:
+        """Note the features of a cluster's broker (KIP-584); the newest epoch counts.
+
+        `versions` are those of the broker's APIs, as this client sees them.
+        """
+        for name, (level, least) in FEATURES.items():
+            known = all(versions.get(key, (0, -1))[1] >= newest for key, newest in least.items())
+            if not known and levels.get(name, 0) >= level:
+                self._capped[name] = level - 1
         if epoch > self.finalized[0]:
             self.finalized = (epoch, levels)
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalized level of a feature, or the lower one that connections allow."""
+        level = self.finalized[1].get(name, 0)
+        return min(level, self._capped.get(name, level))
 
     def forget_addresses(self, known: Iterable[Address], now: float, after: float) -> None:
         """Forget addresses that metadata no longer names and that have no connection."""

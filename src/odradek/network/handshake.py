@@ -200,7 +200,8 @@ class Handshake:
                     network.states.api_versions_known(connection.address, version, newest)
                 if not asks and not aside:
                     levels = {f.name: f.max_version_level for f in response.finalized_features}
-                    network.learned_features(response.finalized_features_epoch, levels)
+                    epoch = response.finalized_features_epoch
+                    network.learned_features(epoch, levels, versions)
                 return now
             if response.error_code != UnsupportedVersionError.code or version == 0:
                 break

@@ -1,8 +1,9 @@
 """Say from which version of an API on brokers understand a value that earlier ones can carry, too.
 
-In: a request and its version. Out: the row of the table that it needs, if any. A field that a
-version lacks can't be written; but a value is written in any version, and an older broker reads
-another meaning into it: to Kafka before 3.0, the timestamp for MAX_TIMESTAMP is any early time.
+Also which versions a feature needs. In: a request and its version. Out: the row that it needs, if
+any. A field that a version lacks can't be written; but a value is written in any version, and an
+older broker reads another meaning into it: to Kafka before 3.0, the timestamp for MAX_TIMESTAMP is
+any early time.
 Must not: import messages, as most clients use few of them.
 """
 
@@ -96,3 +97,9 @@ VALUES: dict[int, tuple[VersionedValue, ...]] = {
     ),
 }
 """By the number of the API: all values of this kind that Kafka's message definitions name."""
+FEATURES = {"transaction.version": (2, {0: 12, 26: 5, 28: 5})}
+"""By feature: the level from which on a client needs more than older versions of APIs, and which.
+
+A finalized feature says that all brokers support it, but a proxy may hide versions of Produce,
+EndTxn or TxnOffsetCommit: with older ones, leaders don't add partitions to a transaction (KIP-890).
+"""

@@ -590,4 +590,4 @@ class TransactionManager:
         self.changed.notify()
 
     def _speaks_version_2(self) -> bool:
-        return self._network.finalized[1].get(FEATURE, 0) >= 2
+        return self._network.feature_level(FEATURE) >= 2
