@@ -17,7 +17,7 @@ from odradek.common.errors import (
     ProxyError, ProxyRefusedError, RecordTooLargeError, ResponseTimeoutError, SaslExpectedError,
     SaslNotExpectedError, ServerNotTrustedError, SystemLimitError, TlsError, TlsPortError,
     TlsProtocolError, TokenError, TokenExpiredError, TransactionAbortedError, UnknownErrorCodeError,
-    UnsupportedFeatureError, WakeupError,
+    UnsupportedFeatureError, UnsupportedServerError, WakeupError,
 )
 from odradek.common.errors.kafka import (
     BrokerIdNotRegisteredError, BrokerNotAvailableError, ClusterAuthorizationError,
@@ -153,6 +153,7 @@ __all__ = [
     "UnknownSubscriptionIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
     "UnreleasedInstanceIdError", "UnstableOffsetCommitError", "UnsupportedAssignorError",
     "UnsupportedCompressionTypeError", "UnsupportedEndpointTypeError", "UnsupportedFeatureError",
-    "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
-    "ValueDecodeError", "VoterNotFoundError", "WakeupError", "WorkFailedError",
+    "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedServerError",
+    "UnsupportedVersionError", "ValueDecodeError", "VoterNotFoundError", "WakeupError",
+    "WorkFailedError",
 ]

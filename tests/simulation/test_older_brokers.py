@@ -17,9 +17,10 @@ from odradek.clients.admin.configs import ConfigResource
 from odradek.clients.admin.offsets import SPECS
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.descriptions import OPERATIONS
-from odradek.common.errors import BrokerError, KafkaTimeoutError
+from odradek.common.errors import BrokerError, KafkaTimeoutError, UnsupportedServerError
 from odradek.common.errors.kafka import UnsupportedCompressionTypeError, UnsupportedVersionError
 from odradek.common.types import TopicPartition
+from odradek.network.handshake import OLDEST
 from odradek.protocol.messages.create_acls import CreateAclsRequest
 from odradek.protocol.messages.create_topics import CreateTopicsRequest
 from odradek.protocol.messages.delete_acls import DeleteAclsRequest
@@ -341,3 +342,65 @@ def test_transactions_need_the_versions_of_a_feature_as_well(key: int, newest: i
         committed = consumer.committed([T0], 5.0)[T0]
         assert committed is not None
         assert committed.offset == 4
+
+
+# Servers that aren't brokers, or too old ones
+
+KAFKA_0_10_2 = {
+    0: (0, 2),
+    1: (0, 3),
+    2: (0, 1),
+    3: (0, 2),
+    8: (0, 2),
+    9: (0, 2),
+    10: (0, 0),
+    11: (0, 1),
+    12: (0, 0),
+    13: (0, 0),
+    14: (0, 0),
+    15: (0, 0),
+    16: (0, 0),
+    17: (0, 0),
+    18: (0, 0),
+    19: (0, 1),
+    20: (0, 1),
+}
+CONTROLLER = {1: (12, 17), 17: (0, 1), 18: (0, 4), 19: (2, 7), 52: (0, 1), 62: (0, 4)}
+UNSUPPORTED = {
+    "Kafka 0.10.2": (
+        KAFKA_0_10_2,
+        "Kafka 0.11: it supports Produce 0 to 2 and Fetch 0 to 3, but this client needs Produce 3",
+    ),
+    "a controller": (CONTROLLER, "is a Kafka controller: of 6 APIs, none is Metadata. Set boot"),
+    "something else": ({18: (0, 4)}, "isn't a broker: of 1 API, none is Metadata"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+@pytest.mark.parametrize("client", ["producer", "consumer", "member", "admin"])
+def test_a_server_that_can_not_be_used_is_named_at_once(client: str, kind: str) -> None:
+    versions, text = UNSUPPORTED[kind]
+    scene = Stage(partitions=1)
+    scene.cluster.versions.clear()
+    scene.cluster.versions.update(versions)
+    began = scene.world.now
+    with pytest.raises(UnsupportedServerError) as caught:
+        if client == "admin":
+            with scene.client(Admin) as admin:
+                admin.list_topics()
+        elif client == "producer":
+            with scene.producer() as producer:
+                producer.send("t", b"x").result()
+        else:
+            member = client == "member"
+            with scene.consumer(**({"group_id": "g"} if member else {})) as consumer:
+                consumer.subscribe(["t"]) if member else consumer.assign([T0])
+                consumer.poll(60.0)
+    assert scene.world.now < began + 5.0
+    assert text in str(caught.value)
+    assert str(caught.value).startswith(scene.cluster.bootstrap_servers)
+
+
+def test_the_oldest_brokers_have_the_oldest_versions_of_this_client() -> None:
+    for key, named in OLDEST.items():
+        assert named == (request_class(key).API_NAME, request_class(key).MIN_VERSION)

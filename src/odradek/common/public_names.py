@@ -88,7 +88,7 @@ MODULES: dict[str, dict[str, str]] = {
             RecordTooLargeError ResponseTimeoutError SaslExpectedError SaslNotExpectedError
             ServerNotTrustedError SystemLimitError TlsError TlsPortError TlsProtocolError TokenError
             TokenExpiredError TransactionAbortedError UnknownErrorCodeError UnsupportedFeatureError
-            WakeupError
+            UnsupportedServerError WakeupError
         """,
         "odradek.common.errors.kafka": """
             BrokerIdNotRegisteredError BrokerNotAvailableError ClusterAuthorizationError

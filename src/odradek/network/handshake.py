@@ -7,7 +7,7 @@ that use it, so that the others start as quickly as without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from odradek.common.errors import (
@@ -15,9 +15,11 @@ from odradek.common.errors import (
     DisconnectedError,
     DnsError,
     KafkaError,
+    UnsupportedServerError,
     first_use,
 )
 from odradek.common.errors.kafka import RebootstrapRequiredError, UnsupportedVersionError, error_for
+from odradek.common.outage import number
 from odradek.common.types import Address
 from odradek.network import probe
 from odradek.network.client_connections import ClientConnections
@@ -32,6 +34,13 @@ SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 """Name and version of this client, which brokers log (KIP-511)."""
 SAYS_WHO_IS_MEANT = 5
 """From this version on, ApiVersions names the expected cluster and broker (KIP-1242)."""
+OLDEST = {0: ("Produce", 3), 1: ("Fetch", 4)}
+"""The versions of Produce and Fetch in Kafka 0.11, the first with this client's record batches."""
+BROKER_REGISTRATION = 62  # an API of controllers
+CONTROLLER_CURE = (
+    "Set bootstrap.servers to addresses of brokers: a controller's port "
+    "(controller.listener.names) is for brokers and other controllers."
+)
 NEXT_IP = 2.0
 """Seconds for TCP to be established while the name has other IPs that weren't tried in this outage:
 one dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
@@ -147,6 +156,9 @@ class Handshake:
         event = ConnectionEvent.API_VERSIONS_ANSWERED
         try:
             now = yield from self._check_api_versions(now)
+            other = None if connection.asks else not_usable(connection.versions)
+            if other is not None:
+                raise other
             now = yield from probe.ask(network.send_version, connection, now)
             if network.mechanism is not None and not connection.ended:
                 with first_use():
@@ -162,8 +174,7 @@ class Handshake:
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
-        if MetadataRequest.API_KEY in connection.versions:  # else it is a controller
-            network.states.reached()
+        network.states.reached()
         network.dials.ended(connection.record)
         network.events.emit(
             now,
@@ -220,6 +231,25 @@ class Handshake:
 
     def _gone(self) -> bool:
         return self._connection.ended
+
+
+def not_usable(versions: Mapping[int, tuple[int, int]]) -> UnsupportedServerError | None:
+    """Return why a server that answers ApiVersions is no broker for this client, if so."""
+    if MetadataRequest.API_KEY not in versions:
+        kind = "is a Kafka controller" if BROKER_REGISTRATION in versions else "isn't a broker"
+        what = f"the server {kind}: of {number(len(versions), 'API')}, none is Metadata"
+        return UnsupportedServerError(what, cure=CONTROLLER_CURE)
+    if any(versions.get(key, (0, least))[1] >= least for key, (_, least) in OLDEST.items()):
+        return None
+    theirs = " and ".join(
+        f"{name} {versions[key][0]} to {versions[key][1]}" for key, (name, _) in OLDEST.items()
+    )
+    needed = " and ".join(f"{name} {least}" for name, least in OLDEST.values())
+    return UnsupportedServerError(
+        f"the broker is older than Kafka 0.11: it supports {theirs}, but this client needs "
+        f"{needed}",
+        cure="Upgrade the brokers.",
+    )
 
 
 def silent_refusal() -> ConnectionFailedError:

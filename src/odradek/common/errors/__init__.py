@@ -238,6 +238,10 @@ class TlsPortError(NotKafkaError):
     usual_cure = "Set security.protocol to SSL (or SASL_SSL), or use the broker's plaintext port."
 
 
+class UnsupportedServerError(NotKafkaError):
+    """The server is a Kafka controller, or a broker that is older than Kafka 0.11."""
+
+
 class CorruptRecordError(KafkaError):
     """A record batch has a wrong checksum or inconsistent lengths.
 
