@@ -29,8 +29,24 @@ _NAME_CODES = frozenset((62, 63, 64))
 _TIME_CODES = {
     9: "the broker's certificate isn't valid yet",
     10: "the broker's certificate has expired",
-    12: "the revocation list has expired",
 }
+_LIST_CODES = {
+    3: "ssl.crl.location has no list of revoked certificates of an authority that "
+    "signed the broker's certificate or one in its chain",
+    8: "a list of revoked certificates has an invalid signature",
+    11: "a list of revoked certificates isn't valid yet",
+    12: "a list of revoked certificates has expired",
+}
+"""OpenSSL's verify codes for lists of revoked certificates (CRL)."""
+LIST_CURE = (
+    "Put the current list of each authority into the file of ssl.crl.location: authorities publish "
+    "a new one before the last expires."
+)
+REVOKED_CODE = 23
+REVOKED = "the broker's certificate, or one in its chain, was revoked by its authority"
+REVOKED_CURE = (
+    "Don't trust this broker: its key may be stolen. It needs a new key and a new certificate."
+)
 _NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "BAD_RECORD_TYPE"))
 """OpenSSL's reasons for an answer that isn't TLS at all."""
 _NOTHING_IN_COMMON = {
@@ -136,6 +152,11 @@ def _of_certificate(code: int, message: str, address: Address | None) -> TlsErro
     if code in _NAME_CODES:
         _, _, name = message.partition("certificate is not valid for ")
         return HostNameMismatchError(f"the broker's certificate isn't valid for {name}", address)
+    if code in _LIST_CODES:
+        kind = CertificateExpiredError if code in (11, 12) else CertificateUntrustedError
+        return kind(_LIST_CODES[code], address, LIST_CURE)
+    if code == REVOKED_CODE:
+        return CertificateUntrustedError(REVOKED, address, REVOKED_CURE)
     if code in _TIME_CODES:
         return CertificateExpiredError(_TIME_CODES[code], address)
     return CertificateUntrustedError(f"the broker's certificate isn't trusted: {message}", address)

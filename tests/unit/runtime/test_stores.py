@@ -29,7 +29,7 @@ from tests.volume import WHOLE, examples
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.pkcs12_keys import without_keys
-from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
+from odradek.runtime.tls.stores import StoreSource, pem_blocks, certificates_of, own_key, trusted
 from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
 from odradek.testing.java import java_home
 
@@ -276,7 +276,7 @@ def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
             return found
 
     text = Counting(piece * (108_000 // len(piece)))
-    assert list(_blocks(text)) == []
+    assert list(pem_blocks(text)) == []
     assert sum(looked) <= len(text)
     with pytest.raises(ConfigurationError, match="it contains no certificate"):
         certificates_of(text, "here")

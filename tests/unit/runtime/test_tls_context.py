@@ -10,19 +10,26 @@ import logging
 import ssl
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
 from tests.time_limits import HANG_S
 from tests.unit.network.tls_peers import server_context, shake
 from tests.unit.runtime.peers import ScriptedEngine, echo, peer, run
 
 import odradek
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import ConfigurationError, HostNameMismatchError
+from odradek.common.errors import ConfigurationError, HostNameMismatchError, TlsError
 from odradek.common.types import Address
 from odradek.network.failures import as_error
 from odradek.runtime.hosts.selector_host import SelectorHost
@@ -32,6 +39,7 @@ from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndC
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Version = ssl.TLSVersion
+DAY = datetime.timedelta(days=1)
 
 
 def config(given: dict[str, Any]) -> Config:
@@ -114,26 +122,153 @@ def test_strangers(
     assert "any server can impersonate the brokers" in caplog.text
 
 
-def test_revoked(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
+class Signer(NamedTuple):
+    """An authority's certificate and key, and lists of what it has revoked."""
+
+    own: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def certificate(self, name: str, key: ec.EllipticCurvePrivateKey, *, signs: bool) -> Any:
+        today = datetime.datetime.now(datetime.UTC)
+        made = (
+            x509.CertificateBuilder(
+                self.own.subject,
+                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+                key.public_key(),
+                x509.random_serial_number(),
+                today - DAY,
+                today + DAY,
+            )
+            .add_extension(x509.BasicConstraints(ca=signs, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        )
+        return made.sign(self.key, SHA256())
+
+    def revokes(
+        self, *certificates: x509.Certificate, begins: float = -1.0, ends: float = 1.0
+    ) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        made = x509.CertificateRevocationListBuilder(
+            self.own.subject, now + begins * DAY, now + ends * DAY
+        )
+        for one in certificates:
+            revoked = x509.RevokedCertificateBuilder(one.serial_number, now).build()
+            made = made.add_revoked_certificate(revoked)
+        return made.sign(self.key, SHA256()).public_bytes(Encoding.PEM)
+
+
+def signer(authority: Authority) -> Signer:
     key = load_pem_private_key((authority.directory / "authority-key.pem").read_bytes(), None)
-    issuer, own = (
-        x509.load_pem_x509_certificates(path.read_bytes())[0]
-        for path in (authority.certificate, broker.certificate)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return Signer(x509.load_pem_x509_certificate(authority.certificate.read_bytes()), key)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority that may certify others."""
+    folder = tmp_path_factory.mktemp("root")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root")])
+    now = datetime.datetime.now(datetime.UTC)
+    own = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(), now - DAY, now + DAY
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
     )
-    now, path = datetime.datetime.now(datetime.UTC), tmp_path / "crl.pem"
-    lists = x509.CertificateRevocationListBuilder(issuer.subject, now, now + datetime.timedelta(1))
-    revoked = x509.RevokedCertificateBuilder(own.serial_number, now).build()
+    (folder / "authority.pem").write_bytes(own.public_bytes(Encoding.PEM))
+    (folder / "authority-key.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return Authority(folder)
 
-    def shaken(revocations: x509.CertificateRevocationListBuilder) -> None:
-        signed = revocations.sign(key, SHA256())  # type: ignore[arg-type]
-        path.write_bytes(signed.public_bytes(Encoding.PEM))
-        shake(trusting(authority, ssl__crl__location=str(path)), server_context(broker))
 
-    shaken(lists)
-    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
-        shaken(lists.add_revoked_certificate(revoked))
-    path.write_bytes(b"-----BEGIN X509 CRL-----")
-    with pytest.raises(ConfigurationError, match=f"ssl.crl.location: {path}"):
+def refusal(authority: Authority, server: ssl.SSLContext, lists: bytes, path: Path) -> TlsError:
+    path.write_bytes(lists)
+    with pytest.raises(ssl.SSLCertVerificationError) as caught:
+        shake(trusting(authority, ssl__crl__location=str(path)), server)
+    found = as_error(caught.value, setting_up=True, address=Address("b", 9093))
+    assert isinstance(found, TlsError)
+    assert found.sticky
+    return found
+
+
+def test_revoked(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
+    path, by = tmp_path / "crl.pem", signer(authority)
+    own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
+    server = server_context(broker)
+    path.write_bytes(by.revokes() + by.revokes())
+    shake(trusting(authority, ssl__crl__location=str(path)), server)
+    found = refusal(authority, server, by.revokes(own), path)
+    assert "was revoked by its authority. Don't trust this broker" in str(found)
+
+
+@pytest.mark.parametrize("times", [(-2.0, -1.0, "has expired"), (1.0, 2.0, "isn't valid yet")])
+def test_the_cure_of_an_outdated_list_is_a_new_list(
+    authority: Authority, broker: KeyAndCertificate, tmp_path: Path, times: tuple[Any, ...]
+) -> None:
+    begins, ends, text = times
+    lists = signer(authority).revokes(begins=begins, ends=ends)
+    found = refusal(authority, server_context(broker), lists, tmp_path / "crl.pem")
+    assert f"a list of revoked certificates {text}. Put the current list" in str(found)
+
+
+def test_the_list_of_another_authority_says_that_one_is_missing(
+    authority: Authority, other: Authority, broker: KeyAndCertificate, tmp_path: Path
+) -> None:
+    lists = signer(other).revokes()
+    found = refusal(authority, server_context(broker), lists, tmp_path / "crl.pem")
+    assert "has no list of revoked certificates of an authority that signed" in str(found)
+    assert "Put the current list of each authority into the file" in str(found)
+
+
+def test_with_the_lists_of_several_authorities_the_whole_chain_is_checked(
+    root: Authority, tmp_path: Path
+) -> None:
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    above = signer(root)
+    between = Signer(above.certificate("between", keys[0], signs=True), keys[0])
+    own = between.certificate("localhost", keys[1], signs=False)
+    chain, path = tmp_path / "chain.pem", tmp_path / "crl.pem"
+    chain.write_bytes(
+        keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        + own.public_bytes(Encoding.PEM)
+        + between.own.public_bytes(Encoding.PEM)
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(chain)
+    for lists in (between.revokes(), above.revokes() + between.revokes()):
+        path.write_bytes(lists)
+        shake(trusting(root, ssl__crl__location=str(path)), server)
+    lists = above.revokes(between.own) + between.revokes()
+    assert "was revoked" in str(refusal(root, server, lists, path))
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"-----BEGIN X509 CRL-----", "it contains no list of revoked certificates"),
+        (b"some text", "it contains no list of revoked certificates"),
+        (b"", "it is empty"),
+        (b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "is invalid"),
+    ],
+)
+def test_a_file_without_a_list_is_refused(
+    authority: Authority, tmp_path: Path, content: bytes, text: str
+) -> None:
+    path = tmp_path / "crl.pem"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"ssl.crl.location: {path}: .*{text}"):
+        trusting(authority, ssl__crl__location=str(path))
+
+
+def test_a_certificate_among_the_lists_is_refused_and_never_trusted(
+    authority: Authority, other: Authority, tmp_path: Path
+) -> None:
+    path = tmp_path / "crl.pem"
+    path.write_bytes(signer(authority).revokes() + other.certificate.read_bytes())
+    with pytest.raises(ConfigurationError, match=r"would become a trusted authority: .*ca\.loc"):
         trusting(authority, ssl__crl__location=str(path))
 
 

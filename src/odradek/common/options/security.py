@@ -201,7 +201,8 @@ _TRANSPORT = (
     ),
     unset("ssl.crl.location", path).says(
         "The client refuses a broker whose certificate is in this PEM file of revoked "
-        "certificates (CRL)."
+        "certificates (CRL). If the file has lists of several authorities, intermediate "
+        "certificates are checked as well, and each authority in the chain needs a list."
     ),
     Option(
         "ssl.protocol",

@@ -31,7 +31,8 @@ LARGEST = 16 << 20
 """Bytes of a store, at most: a log or a disk that was named by mistake isn't read."""
 OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
 _EDGE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
-_CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
+CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
+"""Kinds of PEM blocks with a certificate."""
 _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
@@ -64,10 +65,10 @@ def tidy_pem(text: Secret) -> Secret:
     Java accepts blocks on one line, with spaces or nothing in between: properties files and
     environment variables contain them like that.
     """
-    return Secret("".join(_tidy_block(what, body) for what, body in _blocks(text.reveal())))
+    return Secret("".join(_tidy_block(what, body) for what, body in pem_blocks(text.reveal())))
 
 
-def _blocks(text: str) -> Iterator[tuple[str, str]]:
+def pem_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield kinds and bodies of the blocks, in one pass over the boundaries.
 
     A search for the end of each beginning would take quadratic time if ends are missing.
@@ -76,7 +77,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     for edge in _EDGE.finditer(text):
         if edge[1] == "BEGIN":
             kind, start = edge[2], edge.end()
-        elif edge[2] == kind or {edge[2], kind} <= _CERTIFICATES:
+        elif edge[2] == kind or {edge[2], kind} <= CERTIFICATES:
             yield kind, text[start : edge.start()]
             kind = ""
 
@@ -97,7 +98,7 @@ def _tidy_block(what: str, body: str) -> str:
 def certificates_of(text: str, where: str) -> list[bytes]:
     """Return the certificates in a PEM text, as DER; other blocks and text are skipped."""
     found: list[bytes] = []
-    bodies = (body for kind, body in _blocks(text) if kind in _CERTIFICATES)
+    bodies = (body for kind, body in pem_blocks(text) if kind in CERTIFICATES)
     for number, body in enumerate(bodies, 1):
         try:
             found.append(base64.b64decode("".join(body.split()), validate=True))

@@ -24,6 +24,7 @@ from odradek.common.secret import Secret
 from odradek.runtime.private_files import warn_of_readers
 from odradek.runtime.tls.ciphers import NOT_SUITES, is_tls13, openssl_name
 from odradek.runtime.tls.key_log import key_log_path, log_keys, warn_of_key_log
+from odradek.runtime.tls.revocations import take_revoked
 from odradek.runtime.tls.stores import (
     StoreSource,
     certificates_of,
@@ -156,8 +157,8 @@ def build(config: Config) -> ssl.SSLContext:
         # As in Java, all certificates in the store are trusted: also a broker's own, or an issuer
         # that another one has certified.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if _take_revoked(context, config["ssl.crl.location"]):
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if (path := config["ssl.crl.location"]) is not None:
+        context.verify_flags |= take_revoked(context, path)
     _take_key(context, config)
     logged = key_log_path(config["ssl.keylog.file"])
     if logged is not None:
@@ -259,21 +260,6 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
             context.load_verify_locations(cadata=certificate)
         except (ssl.SSLError, ValueError):
             raise ConfigurationError(f"{where}: certificate {number} is invalid") from None
-    return True
-
-
-def _take_revoked(context: ssl.SSLContext, path: str | None) -> bool:
-    """Load the list of revoked certificates, if one is given; return whether it is."""
-    if path is None:
-        return False
-    try:
-        context.load_verify_locations(cafile=path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        raise ConfigurationError(
-            f"ssl.crl.location: {path}: it can't be read, or contains no list of revoked "
-            f"certificates: {why or error}"
-        ) from None
     return True
 
 
