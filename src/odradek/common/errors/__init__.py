@@ -60,12 +60,23 @@ class KafkaError(Exception):
             )
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle what the error holds: its class may take other arguments than `args`."""
+        return _restored, (type(self), *self.args), dict(self.__dict__)
+
     def __str__(self) -> str:
         return printable(super().__str__(), limit=self._longest, lines=self.several_lines)
 
     @property
     def _longest(self) -> int | None:
         return None if self.several_lines else LONGEST
+
+
+def _restored(cls: type[KafkaError], *args: Any) -> KafkaError:
+    """Create an error without its `__init__`, which would make a text of its text."""
+    made = cls.__new__(cls, *args)
+    made.args = args
+    return made
 
 
 class ExplainedError(KafkaError):
