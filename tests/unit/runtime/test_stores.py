@@ -29,7 +29,7 @@ from tests.volume import WHOLE, examples
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.pkcs12_keys import without_keys
-from odradek.runtime.tls.stores import StoreSource, pem_blocks, certificates_of, own_key, trusted
+from odradek.runtime.tls.stores import StoreSource, certificates_of, own_key, pem_blocks, trusted
 from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
 from odradek.testing.java import java_home
 

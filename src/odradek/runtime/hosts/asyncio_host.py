@@ -26,6 +26,7 @@ from odradek.network.flow import Completion
 from odradek.runtime.fork import watch
 from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import from_outside
+from odradek.runtime.hosts.outcome_future import running_loop
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class AsyncioHost(EngineHost):
         loop once the client's own is gone.
         """
         self.guard.check()  # first: in a child, asyncio itself reports that no loop runs
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if loop is self._loop:
             return self._clock()
         if self._loop is not None:
@@ -168,6 +169,7 @@ class AsyncioHost(EngineHost):
     async def breathe(self) -> None:
         """Let the event loop run, if it wasn't free for long."""
         if self.overdue or self._clock() - self._turned > BREATH:
+            running_loop()  # raises in other frameworks, which can't do anything with a pause
             await asyncio.sleep(0)
             # Others may have asked meanwhile: a task that has waited once continues.
             self._turned = self._asked = self._clock()

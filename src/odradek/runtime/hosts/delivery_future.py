@@ -23,6 +23,7 @@ from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
 from odradek.common.options.habits import missing_method
 from odradek.network.flow import Completion
+from odradek.runtime.hosts.outcome_future import running_loop
 
 if TYPE_CHECKING:
     from odradek.clients.producer.delivery import ErrorColumn
@@ -133,7 +134,7 @@ class LoopFuture(Generic[T]):
         """Return the running loop; before the result is available, it must be the producer's."""
         if not self.done():
             self._producer._check_loop()  # noqa: SLF001
-        return asyncio.get_running_loop()
+        return running_loop()
 
     def add_done_callback(
         self, fn: Callable[[Self], object], *, context: Context | None = None
@@ -239,7 +240,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
             self._producer._check_loop()  # noqa: SLF001
-            waiter = asyncio.get_running_loop().create_future()
+            waiter = running_loop().create_future()
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)
             try:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.common.errors import IllegalStateError
+from odradek.runtime.hosts.outcome_future import running_loop
 
 if TYPE_CHECKING:
     from odradek.clients.caller_flow import CallerFlow
@@ -62,7 +63,7 @@ class OneTask:
     ) -> T:
         """Run a call while no other task can enter."""
         self._check(what, callback)
-        self._held = asyncio.current_task()
+        self._held = asyncio.current_task(running_loop())
         try:
             return await run(flow)
         finally:

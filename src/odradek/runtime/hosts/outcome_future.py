@@ -16,10 +16,33 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.locks import new_lock
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 T = TypeVar("T")
 PENDING, FINISHED = "PENDING", "FINISHED"
 """Two of the states of `concurrent.futures`; these futures are never cancelled or running."""
 _making = new_lock()
+
+
+NO_LOOP = (
+    "no asyncio event loop is running here. Await this in a coroutine that asyncio.run() runs; "
+    "with another framework, such as trio, use odradek.Producer and odradek.Consumer in threads: "
+    "await trio.to_thread.run_sync(consumer.poll)"
+)
+
+
+def running_loop() -> AbstractEventLoop:
+    """Return the running event loop of asyncio; raise an error with a cure if there is none.
+
+    Coroutines of other frameworks look the same to their callers.
+    """
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise IllegalStateError(NO_LOOP) from None
 
 
 class Watch:
@@ -140,11 +163,9 @@ class OutcomeFuture(Future[T], Generic[T]):
 
         Ending the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record.
         """
-        from asyncio import get_running_loop
-
         if self.done():
             return self.result()
-        loop = get_running_loop()
+        loop = running_loop()
         arrived: Any = loop.create_future()
 
         def tell(error: BaseException | None = None) -> None:
