@@ -166,7 +166,7 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
         timestampType int32` (0: create time, 1: log append time), and with `include_headers`
         `headers list<struct<key: string, value: binary>>`, null for a record without headers.
         `columns` selects columns, in this order, maybe with `headers`; other columns aren't
-        decoded.
+        decoded. A timestamp after the year 294246 doesn't fit and is null; `send_arrow` refuses it.
 
         The batch owns its buffers: they don't change while the batch or a slice of it exists, even
         after `close()`, and are reused afterwards. Batches share buffers for `topic` and

@@ -44,6 +44,9 @@ COLUMN_NAMES = (
 _LETTERS = dict(zip(COLUMN_NAMES, ("k", "v", "t", "p", "o", "m", "y"), strict=False))
 """The kernel's letters for the columns that it can build."""
 
+NULL_TIMES = {b"odradek.null": b"out of range"}
+"""The metadata of the column of timestamps: the meaning of a null in it."""
+
 
 class ArrowSchemaError(KafkaError, ValueError):
     """Arrow data or a projection doesn't have the columns or types that are needed."""
@@ -123,7 +126,11 @@ def _columns(names: tuple[str, ...], layout: Layout) -> ArrowColumns:
     take_over = getattr(pa.RecordBatch, "_import_from_c", None)
     if take_over and names and layout == "binary" and "headers" not in names:
         letters = "".join(_LETTERS[name] for name in names).encode()
-    return ArrowColumns(pa.schema(list(types.items())), types, layout, letters, take_over)
+    fields = [
+        pa.field(name, kind, metadata=NULL_TIMES if name == "timestamp" else None)
+        for name, kind in types.items()
+    ]
+    return ArrowColumns(pa.schema(fields), types, layout, letters, take_over)
 
 
 def to_record_batch(
@@ -141,7 +148,8 @@ def to_record_batch(
     `wanted` is the result of `arrow_columns` for these columns, if the caller has it already.
 
     A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) becomes null, so
-    that one producer's wrong clock doesn't stop a reader.
+    that one producer's wrong clock doesn't stop a reader. The field's metadata says so, and
+    `send_arrow` refuses such a null: it would write the present time.
     """
     if wanted is None:
         wanted = arrow_columns(include_headers, names, layout)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.common.arguments import refusal
-from odradek.record.arrow import ArrowSchemaError
+from odradek.record.arrow import NULL_TIMES, ArrowSchemaError
 from odradek.record.sent_columns import (
     InvalidRowError,
     SentBinary,
@@ -84,7 +84,9 @@ def columns_from_arrow(data: Any, names: ColumnNames = USUAL) -> Iterator[SentCo
     chosen = names.chosen(list(schema.names))
     for what, name in chosen.items():
         _check(what, name, schema.field(name).type)
-    return _pieces(batches, chosen)
+    time = chosen.get("timestamp")
+    read = time is not None and NULL_TIMES.items() <= (schema.field(time).metadata or {}).items()
+    return _pieces(batches, chosen, time if read else None)
 
 
 def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
@@ -107,10 +109,21 @@ def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
     )
 
 
-def _pieces(batches: Iterator[Any], chosen: dict[str, str]) -> Iterator[SentColumns]:
+def _pieces(
+    batches: Iterator[Any], chosen: dict[str, str], read_time: str | None
+) -> Iterator[SentColumns]:
+    """Yield the columns of each batch; `read_time` names timestamps that a consumer has read."""
     first = 0
     for batch in batches:
         if batch.num_rows:
+            if read_time is not None and (times := batch.column(read_time)).null_count:
+                raise InvalidRowError(
+                    f"column {read_time!r} is null, because the record that was read has a "
+                    "timestamp that Arrow's microseconds can't hold (after the year 294246): the "
+                    "present time would be written. Read such records with poll(), or replace "
+                    "the column (Table.set_column)",
+                    first + times.is_null().to_pylist().index(True),
+                )
             arrays = {what: batch.column(name) for what, name in chosen.items()}
             yield _columns(arrays, chosen, batch.num_rows, first)
             first += batch.num_rows

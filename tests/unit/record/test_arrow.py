@@ -32,8 +32,10 @@ from odradek.record.arrow import (
     arrow_schema,
     to_record_batch,
 )
+from odradek.record.arrow_send import columns_from_arrow
 from odradek.record.columns import EMPTY, Row
 from odradek.record.reference import encode
+from odradek.record.sent_columns import InvalidRowError
 
 ROWS: list[Row] = [
     (10, 1_700_000_000_123, 0, b"k", b"v", (("a", b"1"), ("b", None))),
@@ -168,6 +170,27 @@ def test_times_that_microseconds_cannot_hold_are_null() -> None:
     rows: list[Row] = [(i, time, 0, None, None, ()) for i, time in enumerate(times)]
     column = to_record_batch(columns_of(rows), "t", 3).column("timestamp")
     assert column.cast(pa.int64()).to_pylist() == [5000, None, limit * 1000, None, -1000]
+
+
+@pytest.mark.parametrize("form", ["batch", "table", "selected", "stream"])
+def test_a_time_that_became_null_is_not_sent_as_the_present(form: str) -> None:
+    limit = (2**63 - 1) // 1000
+    times = [5, limit, limit + 1, -1]
+    rows: list[Row] = [(i, time, 0, None, b"v", ()) for i, time in enumerate(times)]
+    names = ["value", "timestamp"]
+    data: Any = to_record_batch(columns_of(rows), "t", 3, names=names)
+    if form != "batch":
+        data = pa.Table.from_batches([data.slice(0, 2), data.slice(2)])
+    if form == "selected":
+        data = data.rename_columns(["v", "timestamp"]).rename_columns(names)
+    if form == "stream":
+        data = data.to_reader()
+    with pytest.raises(InvalidRowError, match="row 2: column 'timestamp' is null, because") as bad:
+        for _ in columns_from_arrow(data):
+            pass
+    assert bad.value.row == 2
+    own = pa.table({"value": [b"v"], "timestamp": pa.array([None], pa.timestamp("ms"))})
+    assert len(list(columns_from_arrow(own))) == 1  # a program's own null means the present time
 
 
 def test_names() -> None:
