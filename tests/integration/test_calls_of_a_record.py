@@ -65,9 +65,16 @@ class Count:
         self.calls += code is not LOCKING
 
     def least(
-        self, action: Callable[[], object], before: Callable[[], object], attempts: int = ATTEMPTS
+        self,
+        action: Callable[[], object],
+        before: Callable[[], object],
+        attempts: int = ATTEMPTS,
+        enough: int = 0,
     ) -> int:
-        """The least of several attempts; `before` each something comes that doesn't count."""
+        """The least of several attempts; `before` each something comes that doesn't count.
+
+        The first one with `enough` calls or fewer is the last.
+        """
         found = []
         for _ in range(attempts):
             before()
@@ -77,6 +84,8 @@ class Count:
             time.sleep(MOMENT)
             self.on = False
             found.append(self.calls)
+            if self.calls <= enough:
+                break
         return min(found)
 
     async def least_awaited(self, action: Callable[[], Awaitable[object]]) -> int:
@@ -167,8 +176,11 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         waited = count.least(waited_for, lambda: consumer.poll(0))
         checked("poll() that waits for a record", waited)
         # Who is back within a millisecond has the record first, and then the next fetch is made.
-        at_once = count.least(lambda: waited_for(lambda: consumer.poll(0)), nothing)
-        checked("poll() that waits for a record, soon after another", at_once)
+        # A loaded machine is rarely that quick.
+        soon = "poll() that waits for a record, soon after another"
+        again = lambda: waited_for(lambda: consumer.poll(0))  # noqa: E731
+        at_once = count.least(again, nothing, 20 * ATTEMPTS, MOST[soon])
+        checked(soon, at_once)
         consumer.poll(0)
         tries: list[tuple[int, int, int]] = []
         while not any(calls <= most for _, calls, most in tries):

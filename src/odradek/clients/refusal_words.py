@@ -20,7 +20,7 @@ from odradek.common.errors.kafka import (
 )
 from odradek.common.printable import shell_quoted
 from odradek.network.connection import Connection
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.network.effects import AnyRequest
 from odradek.protocol.versioned_values import ZSTD_RETURNED
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
     )
 
 
-def explain_fetch(error: BrokerError, topic: str, connection: Connection | None) -> None:
+def explain_fetch(
+    error: BrokerError, topic: str, connection: Connection | None, request: type[AnyRequest]
+) -> None:
     """Add the missing permission to a partition's error, or which version of Fetch returns zstd."""
     error.needing("READ", topic)
     if isinstance(error, UnsupportedCompressionTypeError) and connection is not None:
-        error.add_note(connection.lacks(FetchRequest, ZSTD_RETURNED))
+        error.add_note(connection.lacks(request, ZSTD_RETURNED))
 
 
 def of_batch(code: int, said: str, transactional_id: str | None) -> str:

@@ -29,7 +29,7 @@ from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged
 from odradek.protocol.message import Message
-from odradek.protocol.versioned_values import FEATURES, VALUES
+from odradek.protocol.versioned_values import FEATURES, NEEDED
 
 if TYPE_CHECKING:
     from odradek.network.sasl.mechanism import Mechanism
@@ -168,7 +168,7 @@ class ClientConnections:
         While a connection authenticates again, requests wait; only those of the authentication are
         sent. A request without `answered` has an empty reply once it is written.
         """
-        if body.API_KEY in VALUES:
+        if version < NEEDED.get(body.API_KEY, 0):
             connection.check_values(body, version)
         limit = (self.request_timeout if timeout is None else timeout) + patience
         in_flight, session = connection.in_flight, connection.session

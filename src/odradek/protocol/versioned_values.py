@@ -10,7 +10,7 @@ Must not: import messages, as most clients use few of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 USER = 7  # a type of resources
 ZSTD = 4
@@ -18,16 +18,19 @@ _ATTRIBUTES_AT = 22  # the low byte of a record batch's attributes
 _CODEC = 7  # the bits of it that number the codec
 
 
-class VersionedValue(NamedTuple):
+class VersionedValue:
     """A value, and the first version of its API and of Kafka in which brokers understand it."""
 
-    what: str
-    version: int
-    kafka: str
-    instead: str
-    """The cure if the brokers aren't upgraded."""
-    used: Callable[[Any], bool]
-    """Returns whether a request has the value."""
+    __slots__ = ("instead", "kafka", "used", "version", "what")
+
+    def __init__(
+        self, what: str, version: int, kafka: str, instead: str, used: Callable[[Any], bool]
+    ) -> None:
+        self.what, self.version, self.kafka = what, version, kafka
+        self.instead = instead
+        """The cure if the brokers aren't upgraded."""
+        self.used = used
+        """Returns whether a request has the value."""
 
 
 def _time(spec: int) -> Callable[[Any], bool]:
@@ -58,7 +61,6 @@ VALUES: dict[int, tuple[VersionedValue, ...]] = {
             *("set compression.type to none, gzip, snappy or lz4", _zstd),
         ),
     ),
-    1: (ZSTD_RETURNED,),
     2: (
         VersionedValue("MAX_TIMESTAMP", 7, "3.0", _OFFSETS, _time(-3)),
         VersionedValue("EARLIEST_LOCAL", 8, "3.5", _OFFSETS, _time(-4)),
@@ -97,6 +99,8 @@ VALUES: dict[int, tuple[VersionedValue, ...]] = {
     ),
 }
 """By the number of the API: all values of this kind that Kafka's message definitions name."""
+NEEDED = {key: max(value.version for value in values) for key, values in VALUES.items()}
+"""By the number of the API: the version from which on all of them are understood."""
 FEATURES = {"transaction.version": (2, {0: 12, 26: 5, 28: 5})}
 """By feature: the level from which on a client needs more than older versions of APIs, and which.
 

@@ -139,7 +139,10 @@ class AsyncioHost(EngineHost):
         loop once the client's own is gone.
         """
         self.guard.check()  # first: in a child, asyncio itself reports that no loop runs
-        loop = running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = running_loop()  # raises, with a cure
         if loop is self._loop:
             return self._clock()
         if self._loop is not None:

@@ -240,7 +240,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
             self._producer._check_loop()  # noqa: SLF001
-            waiter = running_loop().create_future()
+            waiter = asyncio.get_running_loop().create_future()  # the check has found it
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)
             try:

@@ -506,8 +506,7 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # Applied as soon as the response has arrived, before flows look for it: so poll(0) finds
-        # it.
+        # Applied as soon as the response arrives, before flows look for it: so poll(0) finds it.
         request.reply.when_done(partial(self._answered, asked))
         return False  # that changes nothing else
 
@@ -676,8 +675,7 @@ class Fetcher:
             return
         if state.backoff.failures or state.losses:
             state.fetched_well()
-        # Some brokers list aborted transactions to readers of uncommitted records, too (Redpanda).
-        listed = data.aborted_transactions if self._isolation else None
+        listed = data.aborted_transactions if self._isolation else None  # Redpanda always lists
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
         if FREE_THREADS:  # the answer's other views are for this thread
@@ -773,7 +771,7 @@ class Fetcher:
                 self._subscription.lost_position(state, now)
             return
         error = error_for(code, f"Fetch of {state.partition} at offset {offset}")
-        explain_fetch(error, name, self._network.connection(address))
+        explain_fetch(error, name, self._network.connection(address), FetchRequest)
         if code in GONE and self._missing(state, now):
             return
         retriable = error.retriable or code in RETRIED_ALL_THE_SAME
