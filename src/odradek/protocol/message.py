@@ -134,8 +134,9 @@ class Message(Struct):
 
     def _cure(self, version: int) -> str:
         """Return which newer version could contain all that this one can't, if there is one."""
+        unfit = (AbsentFieldError, StructError, AttributeError, TypeError, ValueError)
         for newer in range(version + 1, self.MAX_VERSION + 1):
-            with suppress(AbsentFieldError):
+            with suppress(*unfit):
                 self.WRITERS[newer - self.MIN_VERSION](Output(), self)
                 return f", which needs version {newer}: leave it out, or upgrade the brokers"
         return ""

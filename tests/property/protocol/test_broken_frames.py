@@ -8,6 +8,7 @@ a hostile length must not allocate.
 from __future__ import annotations
 
 import gc
+import re
 import typing
 import weakref
 import zlib
@@ -54,8 +55,9 @@ def fitted(message: type[Message], version: int) -> Message:
         try:
             made.encode(version)
         except UnsupportedVersionError as error:
-            struct, _, name = str(error).rpartition(" ")[2].partition(".")
-            reset(made, struct, name)
+            absent = re.search(r"can't contain (\w+)\.(\w+)", str(error))
+            assert absent is not None
+            reset(made, absent[1], absent[2])
         else:
             return made
 

@@ -62,6 +62,10 @@ def outcome(answer: type[MetadataResponse], data: bytes, version: int) -> Any:
             pass
     except MalformedMessageError as error:
         return str(error).replace("Packed", "")
+    if version < packed_metadata.FIRST and answer is MetadataResponse:
+        for topic in found.topics:
+            for partition in topic.partitions:
+                partition.leader_epoch = -1  # KAFKA-9212
     return [
         *(found.throttle_time_ms, found.brokers, found.cluster_id, found.controller_id),
         [(t.error_code, t.name, t.topic_id, t.is_internal, list(t.partitions),
