@@ -154,6 +154,76 @@ def test_no_push_is_due_while_the_last_one_is_under_way() -> None:
     assert [p.terminating for p in receiver.pushed] == [False, True]
 
 
+def test_a_slow_receiver_delays_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker answers the requests of one connection in order: pushes have their own."""
+    stage, receiver = staged(interval=5.0)
+    stage.cluster.brokers[1].delays[PushTelemetryRequest.API_KEY] = 20.0
+    caplog.set_level("INFO", "odradek")
+    with stage.producer() as producer:
+        for _ in range(120):
+            begun = stage.world.now
+            send(producer, 1)
+            assert stage.world.now - begun < 0.5
+            stage.world.advance(0.5)
+        pushed = sum(sum(points(p, SENT)) for p in receiver.pushed)
+    assert len(receiver.pushed) >= 3
+    assert pushed <= 120, "an answer that is slow isn't lost"
+    told = [r.getMessage() for r in caplog.records if r.name != "odradek.asyncio"]
+    assert [
+        line for line in told if "silent" in line or "outage" in line or "doesn't" in line
+    ] == []
+
+
+@pytest.mark.parametrize("interval", [-1.0, -0.001, 0.0, 0.001, 0.099])
+def test_an_interval_that_no_broker_means_is_five_minutes(interval: float) -> None:
+    stage, receiver = staged(interval=interval)
+    with stage.producer() as producer:
+        send(producer, 1)
+        stage.world.advance(140.0)
+        assert receiver.pushed == []
+        stage.world.advance(320.0)
+        assert 1 <= len(receiver.pushed) <= 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UnknownSubscriptionIdError,
+        errors.UnsupportedCompressionTypeError,
+        errors.ThrottlingQuotaExceededError,
+        errors.TelemetryTooLargeError,
+    ],
+)
+def test_a_refused_subscription_is_asked_for_after_an_interval(error: Any) -> None:
+    """Not at once, whatever the error (R-RT-1)."""
+    stage, receiver = staged(interval=10.0)
+    asked = stage.cluster.brokers[1].requests
+    stage.cluster.brokers[1].injections.append(
+        WholeRefusal("GetTelemetrySubscriptions", error.code, 3)
+    )
+    with stage.producer() as producer:
+        send(producer, 1)
+        stage.world.advance(60.0)
+        assert asked["GetTelemetrySubscriptions"] == 1
+        stage.world.advance(1000.0)
+        assert asked["GetTelemetrySubscriptions"] == 4
+        assert receiver.pushed != []
+
+
+@pytest.mark.parametrize(
+    ("accepted", "used"), [((9, 4), 4), ((-1, 99, 1, 4), 1), ((9,), 0), ((0, 4), 0)]
+)
+def test_codecs_that_this_client_does_not_know_are_skipped(
+    accepted: tuple[int, ...], used: int
+) -> None:
+    stage, receiver = staged(compression_types=accepted)
+    with stage.producer() as producer:
+        send(producer, 5)
+    (last,) = receiver.pushed
+    assert last.compression_type == used
+    assert points(last, SENT) == [5]
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_it_is_packed_as_the_broker_likes_best(codec: int) -> None:
     stage, receiver = staged(compression_types=(codec, 1))

@@ -19,7 +19,7 @@ from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.metadata.metadata import Metadata
-from odradek.network.connection import ASIDE, Connection
+from odradek.network.connection import Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import Completion
 from odradek.network.network_client import NetworkClient
@@ -83,7 +83,7 @@ class ClusterCheck:
             connection.is_ours()
             self._network.changed.notify()
             return
-        if connection.purpose == ASIDE:
+        if connection.secondary:
             self._network.disown(connection, foreign, now)
             return
         engine.events.emit(

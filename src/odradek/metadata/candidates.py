@@ -16,7 +16,7 @@ from odradek.metadata.cluster import Cluster
 from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import PendingRequest, Round
-from odradek.network.connection import ASIDE, DATA, METADATA, PROBE, Connection
+from odradek.network.connection import DATA, METADATA, PROBE, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_policy import YOUNG
 from odradek.network.network_client import SUSPICION, NetworkClient
@@ -283,7 +283,9 @@ class Candidates:
 
         It counts for the suspicion time only: silence is normal there while a join waits.
         """
-        if connection.purpose in (ASIDE, DATA, METADATA) or now - connection.heard_at >= SUSPICION:
+        if connection.secondary or connection.purpose in (DATA, METADATA):
+            return False
+        if now - connection.heard_at >= SUSPICION:
             return False
         return connection.ready and self.answering(connection)
 

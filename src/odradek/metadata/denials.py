@@ -26,7 +26,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import KafkaError
 from odradek.common.types import Address, Rng, TopicPartition
 from odradek.metadata.metadata import Metadata
-from odradek.network.connection import ASIDE, Connection
+from odradek.network.connection import Connection
 from odradek.network.network_client import NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -104,7 +104,7 @@ class Denials:
         first response that will be requested after this; both are 0 if the caller looks it up each
         time.
         """
-        if connection.ended or connection.purpose == ASIDE:
+        if connection.ended or connection.secondary:
             return
         now, place = self._network.engine.now, connection.id
         before = self._denied.get(place)

@@ -28,7 +28,7 @@ from odradek.metadata.metadata import Metadata
 from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import PendingRequest, Round
-from odradek.network.connection import ASIDE, COORDINATOR, Connection
+from odradek.network.connection import COORDINATOR, Connection
 from odradek.network.dial_policy import YOUNG
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
@@ -533,7 +533,7 @@ class MetadataUpdater:
             return
         if self.current is not None and self.unavailable_since is not None:
             for connection in self._network.connections.values():
-                if connection.ready and connection.purpose != ASIDE:
+                if connection.ready and not connection.secondary:
                     break
             else:
                 return  # no change could have helped

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from odradek.common.errors import KafkaError, NotKafkaError, PlaintextPortError
 from odradek.common.types import Address
-from odradek.network.connection import ASIDE
 from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
@@ -107,7 +106,7 @@ class Refusals:
     def _connected(self) -> bool:
         # A copy: a call that begins reads this from its own thread, beside the host's thread.
         connections = tuple(self._network.connections.values())
-        return any(c.ready and c.purpose != ASIDE for c in connections)
+        return any(c.ready and not c.secondary for c in connections)
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
         """Return the error that decides for all addresses, if there is one.

@@ -17,7 +17,7 @@ from odradek.common.proxy import Proxy
 from odradek.common.types import Address, Rng
 from odradek.network.aside import Asides
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.network.connection import ASIDE, DATA, Connection
+from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
@@ -211,7 +211,7 @@ class ClientConnections:
         """Close a connection to another cluster: its proofs don't count."""
         if not connection.ended:
             connection.proves(False)
-            if connection.purpose != ASIDE:
+            if not connection.secondary:
                 self.dials.disproved(connection.address)
             self.fail(connection, error, now)
 
@@ -238,15 +238,15 @@ class ClientConnections:
         self._forget(connection, error)
         if connection.state is ConnectionState.AUTHENTICATION_FAILED:
             self.refused_logins += 1
-        aside = connection.purpose == ASIDE
+        aside = connection.secondary
         if aside and failure:
             refused = connection.state is ConnectionState.AUTHENTICATION_FAILED
-            self.asides.failed(address, now, refused=refused)
+            self.asides.failed(address, connection.purpose, now, refused=refused)
         failure = failure and not aside
         ends: dict[str, object] = {"in_flight": len(requests), "failure": failure}
         ends["connection"] = connection.id
         if aside:
-            ends["purpose"] = ASIDE
+            ends["purpose"] = connection.purpose
         if failure:
             state = connection.record
             until = self.dials.failed(

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from odradek.network.sasl.session import SaslSession
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
-BESIDE, ASIDE, PROBE = "beside", "aside", "probe"
+BESIDE, ASIDE, PROBE, PUSH = "beside", "aside", "probe", "push"
 """Purposes of connections in addition to the first one.
 
 A long fetch must never delay a heartbeat, a held write a metadata request, a held JoinGroup a
 commit, or a held fetch another request to its broker. METADATA, BESIDE and ASIDE are for the last
 three cases, and are only opened then. A PROBE only shows whether an address still answers (R-RB-9).
+A PUSH takes metrics, whose receiver may be slow (KIP-714).
 Backoff is per address anyway.
 """
+SECONDARY = frozenset((ASIDE, PUSH))
+"""Purposes of connections from which nothing is concluded about their broker, see `aside`."""
 ASIDE_IDLE = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
@@ -59,8 +62,9 @@ class Connection:
         "address", "asked_whose", "asks", "beside", "broker_id", "dialled_at", "ended",
         "for_metadata", "heard_at", "id", "in_flight", "ip", "last_received", "last_used",
         "left_in_use", "new_bytes", "ours", "proved", "purpose", "reader", "ready", "ready_at",
-        "record", "session", "setup_deadline", "state", "steps_down", "suspect", "suspected_at",
-        "throttled_until", "versions", "window_at", "window_bytes", "works_outside", "writable",
+        "record", "secondary", "session", "setup_deadline", "state", "steps_down", "suspect",
+        "suspected_at", "throttled_until", "versions", "window_at", "window_bytes", "works_outside",
+        "writable",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +73,7 @@ class Connection:
         self.id = number
         self.address = address
         self.purpose = purpose
+        self.secondary = purpose in SECONDARY
         self.dialled_at = dialled_at
         self.record = record
         """State of the address, which outlives this connection."""
@@ -336,7 +341,7 @@ class Connection:
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         head = self.in_flight.head
         if head is None:
-            usual = self.session is None and self.purpose != ASIDE  # `idle_at`, written out
+            usual = self.session is None and not self.secondary  # `idle_at`, written out
             deadline = self.last_used + idle if usual else self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
@@ -353,7 +358,7 @@ class Connection:
 
     def idle_at(self, idle: float) -> float:
         """When it ends for want of use; never while requests wait in its session."""
-        if self.purpose == ASIDE:  # a place at the broker that others may need more
+        if self.secondary:  # a place at the broker that others may need more
             idle = min(idle, ASIDE_IDLE)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle

@@ -23,7 +23,7 @@ from odradek.common.outage import number
 from odradek.common.types import Address
 from odradek.network import probe
 from odradek.network.client_connections import ClientConnections
-from odradek.network.connection import ASIDE, Connection
+from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -66,7 +66,7 @@ class Handshake:
         if connection.record.numeric and network.proxy is None:
             self._open(connection.address.host, now)
             return
-        first = network.connection(connection.address) if connection.purpose == ASIDE else None
+        first = network.connection(connection.address) if connection.secondary else None
         if first is not None and first.ip is not None:  # another IP might be another broker
             self._open(first.ip, now)
         else:
@@ -206,7 +206,7 @@ class Handshake:
                 told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
                 connection.speaks(versions, node_id if told else None)
                 _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-                aside = connection.purpose == ASIDE  # the broker's id isn't known yet
+                aside = connection.secondary  # the broker's id isn't known yet
                 if not aside:
                     network.states.api_versions_known(connection.address, version, newest)
                 if not asks and not aside:

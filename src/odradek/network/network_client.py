@@ -29,6 +29,8 @@ from odradek.network.connection import (
     DATA,
     LEAST_BYTES,
     METADATA,
+    PUSH,
+    SECONDARY,
     WINDOW,
     Connection,
 )
@@ -148,7 +150,7 @@ class NetworkClient(ClientConnections):
             return self.ready(address, now)
         aside = self.connections.get((address, ASIDE))
         if aside is None:
-            allowed = self.asides.allowed_at(address) <= now and self.proxy is None
+            allowed = self.asides.allowed_at(address, ASIDE) <= now and self.proxy is None
             allowed = allowed and not self.dials.limited(address)
             if not allowed or not self.may_dial(address, now, purpose=ASIDE):
                 return self.ready(address, now)
@@ -163,6 +165,17 @@ class NetworkClient(ClientConnections):
         if aside is not None and not aside.ready and now < (until := self._aside_until(aside)):
             return until
         return self.next_dial_at(address, now)
+
+    def pushing(self, address: Address, now: float) -> Connection | None:
+        """Return a connection for metrics, whose slow receiver delays no other request.
+
+        Wait for `changed` and call again; None if there is none and none may be opened now.
+        """
+        if self.connections.get((address, PUSH)) is None:
+            again_at = self.asides.allowed_at(address, PUSH)
+            if again_at > now or self.dials.limited(address):
+                return None
+        return self.ready(address, now, purpose=PUSH)
 
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request waits for this secondary connection to get ready.
@@ -201,7 +214,7 @@ class NetworkClient(ClientConnections):
         """Open a connection; the caller has checked `may_dial`."""
         self._next_id += 1
         record = self.states.state(address)
-        if purpose == ASIDE:
+        if purpose in SECONDARY:
             record = AsideState(record)
         connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
@@ -306,8 +319,9 @@ class NetworkClient(ClientConnections):
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """Mark a silent connection: it proves nothing until bytes come or it times out (R-RB-2)."""
-        if connection.purpose == ASIDE:  # its requests are sent on another connection
-            self.fail(connection, DisconnectedError(f"no response for {SUSPICION:.0f} s"), now)
+        if connection.secondary:  # its requests are sent on another connection
+            waited = now - connection.last_used
+            self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
             return
         connection.silent(now)
         self.dials.alarmed(now)
@@ -444,8 +458,8 @@ class NetworkClient(ClientConnections):
 
     def _prove(self, connection: Connection, now: float) -> None:
         connection.proves(True)
-        if connection.purpose == ASIDE:
-            self.asides.worked(connection.address)
+        if connection.secondary:
+            self.asides.worked(connection.address, connection.purpose)
             return
         self.dials.proved(connection.address, now)
         self.events.emit(now, "proved", address=str(connection.address))
@@ -478,7 +492,7 @@ class NetworkClient(ClientConnections):
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
             error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
-        aside = connection.purpose == ASIDE
+        aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.common.types import Address
 from odradek.metadata.denials import Denials
-from odradek.network.connection import ASIDE, COORDINATOR, DATA
+from odradek.network.connection import ASIDE, COORDINATOR, DATA, SECONDARY
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -32,6 +32,7 @@ class Scene:
     def dial(self, purpose: str = DATA) -> Any:
         address, number = Address("a", 9092), len(self.closed)
         made = SimpleNamespace(address=address, purpose=purpose, id=number, ended=False)
+        made.secondary = purpose in SECONDARY
         made.in_flight, made.rest = [], self.quiet.append
         return made
 

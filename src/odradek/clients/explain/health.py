@@ -21,7 +21,6 @@ from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
 from odradek.common.printable import cleaned, shell_quoted
-from odradek.network.connection import ASIDE
 from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:
@@ -286,7 +285,7 @@ def _brokers(engine: ClientEngine) -> tuple[BrokerHealth, ...]:
         return ()
     ready = set()
     for connection in list(engine.network.connections.values()):
-        if connection.ready and not connection.suspect and connection.purpose != ASIDE:
+        if connection.ready and not connection.suspect and not connection.secondary:
             ready.add(connection.address)
     found = []
     for broker in sorted(snapshot.brokers.values(), key=lambda one: one.id):

@@ -1,9 +1,11 @@
 """Push metrics that brokers subscribe to (KIP-714), as Java's `ClientTelemetryReporter` does.
 
-In: connections that are ready, metrics. Out: GetTelemetrySubscriptions and PushTelemetry on such a
-connection, at the broker's interval: the first push after 0.5 to 1.5 intervals, and a last one at
-`close`. A broker without these APIs gets no requests, so a cluster without a receiver costs
-nothing. Must not: connect, delay anything else, or fail a call.
+In: connections that are ready, metrics. Out: GetTelemetrySubscriptions on such a connection, and
+PushTelemetry at the broker's interval, the first after 0.5 to 1.5 intervals. A broker answers a
+connection's requests in order, and its receiver may be slow: so pushes have a secondary connection
+to a connected broker; only the last one, at `close`, is sent where others were. A broker without
+these APIs gets no requests, so a cluster without a receiver costs nothing. Must not: delay anything
+else, or fail a call.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from odradek.common.errors.kafka import (
     error_for,
 )
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
-from odradek.network.connection import COORDINATOR, DATA, Connection
+from odradek.network.connection import COORDINATOR, DATA, PUSH, Connection
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.message import Message
@@ -38,7 +40,7 @@ from odradek.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from odradek.record.compression import compress
+from odradek.record.compression import CODECS, compress
 
 if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine
@@ -49,7 +51,9 @@ logger = logging.getLogger("odradek")
 M = TypeVar("M", bound=Message)
 NO_ID = bytes(16)
 USUAL_INTERVAL = 300.0
-"""Seconds until the next attempt where the broker has named no interval yet."""
+"""Seconds until the next attempt where the broker has named no interval, or an invalid one."""
+LEAST_INTERVAL = 0.1
+"""Seconds: brokers accept no smaller `interval.ms` for a subscription."""
 SOONEST, LATEST = 0.5, 1.5
 """Bounds of the first push in intervals, at random.
 
@@ -64,7 +68,7 @@ FOR_GOOD = frozenset((InvalidRequestError.code, InvalidRecordError.code,
                       UnsupportedVersionError.code))  # fmt: skip
 """Asking or pushing again would bring the same."""
 AT_ONCE = frozenset((UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.code))
-"""The subscription has changed: it is asked for again."""
+"""A push was refused because the subscription has changed: it is asked for again."""
 OF_THE_CLIENT = {
     PRODUCER: ("transactional.id",),
     CONSUMER: ("client.rack", "group.id", "group.instance.id"),
@@ -157,21 +161,35 @@ class MetricsPush:
                     continue
                 if self._wanted is None:
                     yield from self._subscribe()
+                elif (apart := self._apart()) is None:
+                    now = yield Wait((self._engine.network.changed,), now + BUSY)
+                    continue
                 else:
-                    self._out = self._engine.start(self._push(terminating=False))
+                    self._out = self._engine.start(self._push(apart))
                     yield Wait((self._out,))
                 now = self._engine.now
         finally:
             self._running = False
 
-    def _ask(self, body: AnyRequest, response: type[M]) -> Flow[M | None]:
+    def _apart(self) -> Connection | None:
+        """Return a secondary connection for a push; open one if necessary."""
+        network, first = self._engine.network, self._connection()
+        addresses = [address for address, purpose in network.connections if purpose == PUSH]
+        if first is not None and not addresses:
+            addresses.append(first.address)
+        return network.pushing(addresses[0], self._engine.now) if addresses else None
+
+    def _ask(
+        self, connection: Connection | None, body: AnyRequest, response: type[M]
+    ) -> Flow[M | None]:
         """One request; None where no answer came."""
         yield START
-        connection = self._connection()
         if connection is None:
             return None
+        network = self._engine.network
+        patience = network.request_timeout if connection.secondary else 0.0
         try:
-            reply = self._engine.network.send(connection, body, self._engine.now)
+            reply = network.send(connection, body, self._engine.now, patience=patience)
             yield Wait((reply,))
             return cast("M", reply.result())
         except KafkaError as error:
@@ -182,31 +200,36 @@ class MetricsPush:
 
     def _subscribe(self) -> Flow[None]:
         request = GetTelemetrySubscriptionsRequest(self.instance_id)
-        answer = yield from self._ask(request, GetTelemetrySubscriptionsResponse)
+        answer = yield from self._ask(
+            self._connection(), request, GetTelemetrySubscriptionsResponse
+        )
         now = self._engine.now
         if answer is None:
             self._next_at = now + self._interval
         elif answer.error_code:
-            self._refused(answer.error_code, now)
+            self._refused(answer.error_code, now, at_once=False)
         else:
             if answer.client_instance_id != NO_ID:
                 self.instance_id = answer.client_instance_id
                 self.changed.notify()
-            self._interval = answer.push_interval_ms / 1000 or USUAL_INTERVAL
+            interval = answer.push_interval_ms / 1000
+            self._interval = interval if interval >= LEAST_INTERVAL else USUAL_INTERVAL
             share = 1.0
             if answer.requested_metrics:
                 self._wanted = answer
                 share = self._engine.rng.uniform(SOONEST, LATEST)
             self._next_at = now + share * self._interval
 
-    def _refused(self, code: int, now: float) -> None:
-        """Request the subscription again: at once, after an interval, or never."""
+    def _refused(self, code: int, now: float, *, at_once: bool) -> None:
+        """Request the subscription again: at once, after an interval, or never.
+
+        Only a refused push may be followed by a request at once (R-RT-1).
+        """
         if code != ThrottlingQuotaExceededError.code:  # "too early" says nothing against it
             self._wanted = None
-        if code in AT_ONCE:
-            self._next_at = now
-        elif code in LATER:
-            self._next_at = now + self._interval
+        if code in AT_ONCE or code in LATER:
+            soon = at_once and code in AT_ONCE
+            self._next_at = now if soon else now + self._interval
         else:
             why = error_for(code)
             if code not in FOR_GOOD:
@@ -225,9 +248,9 @@ class MetricsPush:
         if self._out is not None:  # what it brings there isn't told a second time
             yield Wait((self._out,))
         if self.subscribed and self._connection() is not None:
-            yield from self._push(terminating=True)
+            yield from self._push(self._connection(), terminating=True)
 
-    def _push(self, *, terminating: bool) -> Flow[None]:
+    def _push(self, connection: Connection | None, *, terminating: bool = False) -> Flow[None]:
         wanted = cast("GetTelemetrySubscriptionsResponse", self._wanted)
         found = self._snapshot()
         sums = {m.key: m.value for m in found.all if m.kind == "counter"}
@@ -239,8 +262,9 @@ class MetricsPush:
         )
         codec, packed = 0, data
         if self._compresses and wanted.accepted_compression_types:
-            codec = wanted.accepted_compression_types[0]
-            packed = bytes(compress(codec, None, memoryview(data)))
+            known = (c for c in wanted.accepted_compression_types if 0 <= c < len(CODECS))
+            codec = next(known, 0)
+            packed = bytes(compress(codec, None, memoryview(data))) if codec else data
         if len(packed) > wanted.telemetry_max_bytes > 0:
             logger.debug("metrics of %d bytes exceed the broker's limit", len(packed))
             self._next_at = self._engine.now + self._interval
@@ -248,7 +272,7 @@ class MetricsPush:
         request = PushTelemetryRequest(
             self.instance_id, wanted.subscription_id, terminating, codec, packed
         )
-        answer = yield from self._ask(request, PushTelemetryResponse)
+        answer = yield from self._ask(connection, request, PushTelemetryResponse)
         # From the answer on: a push that was late on its way would make the next one too early, and
         # a broker refuses those.
         self._next_at = self._engine.now + self._interval
@@ -256,7 +280,7 @@ class MetricsPush:
             return  # the next push has what this one had
         if answer.error_code:
             self._compresses &= answer.error_code != UnsupportedCompressionTypeError.code
-            self._refused(answer.error_code, self._engine.now)
+            self._refused(answer.error_code, self._engine.now, at_once=True)
             return
         self._pushed, self._since = sums, found.at
 

@@ -17,7 +17,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
-from odradek.network.connection import ASIDE
+from odradek.network.connection import SECONDARY
 from odradek.network.network_client import SUSPICION
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
@@ -124,7 +124,7 @@ class BackoffInBounds:
             state.not_before = -math.inf
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
-        elif event.kind != "dial" and event.fields.get("purpose") != ASIDE:
+        elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
             self._ended(event, str(address), state)  # (secondary connections count for nothing)
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
-from odradek.network.connection import ASIDE
+from odradek.network.connection import SECONDARY
 from odradek.network.effects import OutgoingRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
@@ -181,7 +181,7 @@ class Wire:
             line = self._lines.get(event.fields["connection"])
             if line is not None:  # the client may have closed it itself; the effect comes later
                 line.over = True
-        if event.kind == "dial" and event.fields.get("purpose") == ASIDE:
+        if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:
             self._asides.add(event.fields["connection"])
         if event.kind != "rebootstrap":
             return

@@ -300,7 +300,7 @@ class Fetcher:
         if connection is None or connection is first:
             again_at = network.prompt_at(address, now)
             if connection is first:
-                again_at = max(now + NOT_ASIDE, network.asides.allowed_at(address))
+                again_at = max(now + NOT_ASIDE, network.asides.allowed_at(address, ASIDE))
             self._wake_at = min(self._wake_at, again_at)
             return False
         if not self._trusted(connection, aside, parts, now):
