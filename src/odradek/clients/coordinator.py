@@ -156,7 +156,7 @@ class Coordinator:
         *,
         timeout: float | None = None,
         patience: float = 0.0,
-        constant: bool = False,
+        steady: bool = False,
         newest: int | None = None,
         ordered: bool = False,
         replies: list[Completion[Message]] | None = None,
@@ -165,7 +165,7 @@ class Coordinator:
 
         `body` gets the seconds that are left. `timeout` is what one request may take at the most
         (request.timeout.ms without it), `patience` for how long of it silence means nothing.
-        `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580). `newest` is the
+        `steady`: joins, syncs, heartbeats begin with a constant backoff (KIP-580). `newest` is the
         highest version of the API to speak, where that depends on more than the two sides.
         `ordered`: the last one of these overwrites what those before said (commits do). `replies`
         gets the reply of each attempt when it is sent; one that never succeeds stays unanswered.
@@ -173,8 +173,8 @@ class Coordinator:
         call = self._newest = _CoordinatorCall(self, self._brokers, what, deadline)
         call.timeout, call.patience = timeout, patience
         call.newest, call.ordered, call.replies = newest, ordered, replies
-        if constant:
-            call.keep_backoff_constant(self._brokers)
+        if steady:
+            call.back_off_steadily(self._brokers)
         return call.run(body, response, check)
 
     # For its calls
@@ -277,10 +277,9 @@ class _Call(AnyBrokerCall):
     timeout: float | None = None
     patience = 0.0
 
-    def keep_backoff_constant(self, brokers: Brokers) -> None:
-        """Every retry waits `retry.backoff.ms`."""
-        base = brokers.retry.base
-        self._backoff = Backoff(ExponentialBackoff(base, base), brokers.rng)
+    def back_off_steadily(self, brokers: Brokers) -> None:
+        """Wait `retry.backoff.ms` before each of the first retries."""
+        self._backoff = Backoff(brokers.retry.steady(), brokers.rng)
 
     def using(self, connection: Connection) -> None:
         """Set the connection that the next request is sent on."""

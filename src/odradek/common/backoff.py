@@ -11,6 +11,8 @@ import math
 
 from odradek.common.types import Rng
 
+STEADY = 10
+"""Waits of `ExponentialBackoff.steady` before they grow: a second, with the usual base."""
 JITTER = 0.2
 """KIP-144 and KIP-580: 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
@@ -27,9 +29,10 @@ class ExponentialBackoff:
     all waits equal; docs/recovery.md shows what brokers see of each.
     """
 
-    __slots__ = ("base", "jitter", "maximum")
+    __slots__ = ("base", "jitter", "maximum", "same")
 
-    def __init__(self, base: float, maximum: float, jitter: float = JITTER) -> None:
+    def __init__(self, base: float, maximum: float, jitter: float = JITTER, same: int = 0) -> None:
+        """Let the first `same` waits be exactly the base, before they double."""
         if not 0.0 <= jitter <= 1.0:
             raise ValueError(f"jitter must be between 0 and 1, but got {jitter}")
         if base < 0 or maximum < 0:
@@ -37,6 +40,11 @@ class ExponentialBackoff:
         self.base = base
         self.maximum = maximum
         self.jitter = jitter
+        self.same = same
+
+    def steady(self) -> ExponentialBackoff:
+        """Return the backoff of classic groups, whose first waits are constant (R-RT-1)."""
+        return ExponentialBackoff(self.base, self.maximum, self.jitter, STEADY)
 
     @property
     def constant(self) -> bool:
@@ -56,6 +64,9 @@ class ExponentialBackoff:
         base, maximum, jitter = self.base, self.maximum, self.jitter
         if base >= maximum:  # `constant`
             return maximum
+        if failures < self.same:
+            return base
+        failures -= self.same
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
         if failures > DOUBLINGS:
             failures = DOUBLINGS

@@ -125,7 +125,7 @@ def test_a_coordinator_that_loads_is_asked_again_with_backoff(code: int) -> None
 def test_joins_and_heartbeats_keep_a_constant_backoff() -> None:
     w = Groups()
     w.codes = [14] * 5
-    w.beat(constant=True).result()
+    w.beat(steady=True).result()
     assert [e.fields["backoff"] for e in w.kinds("retry")] == [0.1] * 5
 
 
@@ -157,10 +157,10 @@ def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
 
 
 def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
-    """However many requests wait, and though heartbeats keep a constant backoff (R-RT-1)."""
+    """However many requests wait, and though heartbeats begin with a constant backoff (R-RT-1)."""
     w = found()
     w.mode(B2, mode="black_hole", cut=False)
-    waiting = [w.ask(60.0, constant=True) for _ in range(5)]
+    waiting = [w.ask(60.0, steady=True) for _ in range(5)]
     w.run(w.now + 20.0)
     times = [a.at for a in w.asks("FindCoordinator")[1:]]
     assert 4 <= len(times) <= 8

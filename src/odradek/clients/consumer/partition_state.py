@@ -53,10 +53,11 @@ class PartitionState:
     __slots__ = (
         "_said", "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
         "committed_since", "confirmed", "consumed", "consumed_epoch", "cut_short", "error",
-        "fetch_epoch", "fetch_offset", "former_id", "generation", "log_end", "losses", "max_bytes",
-        "missing_since", "moves", "offset_bytes", "oversized", "ownership", "partition", "paused",
-        "position", "position_epoch", "replaced", "replica", "reset", "resetting", "revoked",
-        "seen_end", "served", "taken", "topic_id", "unread", "until", "until_epoch",
+        "fetch_epoch", "fetch_offset", "former_id", "generation", "hinted", "log_end", "losses",
+        "max_bytes", "missing_since", "moves", "offset_bytes", "oversized", "ownership",
+        "partition", "paused", "position", "position_epoch", "replaced", "replica", "reset",
+        "resetting", "revoked", "seen_end", "served", "taken", "topic_id", "unread", "until",
+        "until_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -110,7 +111,7 @@ class PartitionState:
         self.asked: OpenFetch | None = None
         self.replica: ReadReplica | None = None
         """Who is read instead of the leader."""
-        self.resetting = False
+        self.resetting = self.hinted = False
         self.losses = 0
         """How often in a row the log didn't have the position that a reset had found."""
         self.max_bytes: int | None = None
@@ -195,7 +196,17 @@ class PartitionState:
         """Note that a leader accepted the position."""
         self.confirmed = True
         self.backoff.succeeded()
+        self.hinted = False
         self.losses = 0
+
+    def hint(self, now: float) -> None:
+        """Note an error with a newer leader (KIP-951), which is asked at once.
+
+        After such an error, the next one backs off: each answer may name a newer leader (R-RT-1).
+        """
+        if self.hinted:
+            self.backoff.failed(now)
+        self.hinted = True
 
     # Fetching
 

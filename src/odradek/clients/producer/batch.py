@@ -113,8 +113,8 @@ class ProducerBatch:
 
     __slots__ = (
         "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
-        "epoch_tried", "lingers", "lingers_from", "met_topic", "ordinal", "partition", "parts",
-        "placed", "producer", "recognised", "refusals", "reserved", "retry_at", "sequence",
+        "epoch_tried", "hints", "lingers", "lingers_from", "met_topic", "ordinal", "partition",
+        "parts", "placed", "producer", "recognised", "refusals", "reserved", "retry_at", "sequence",
         "serial", "taken", "told", "topic_tried",
     )  # fmt: skip
 
@@ -143,6 +143,8 @@ class ProducerBatch:
         self.producer = (-1, -1)
         self.epoch_tried = -1
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.hints = 0
+        """Errors in a row with a newer leader (KIP-951): after the second one the batch waits."""
         self.placed = UNPLACED
         """The topic that its records were placed in."""
         self.topic_tried = b""
@@ -180,9 +182,15 @@ class ProducerBatch:
         """Let records in up to this size."""
         self.builder.limit_bytes = limit_bytes
 
-    def retry(self, at: float) -> None:
+    def retry(self, at: float, *, hinted: bool) -> None:
         """Let the next attempt be made at this time, unless there is a newer leader epoch."""
         self.retry_at = at
+        self.hints = self.hints + 1 if hinted else 0
+
+    def waits(self, epoch: int, now: float) -> bool:
+        """Return whether the next attempt, at a leader of this epoch, has to wait (R-RT-1)."""
+        newer = epoch > self.epoch_tried and self.hints < 2
+        return self.attempts > 0 and self.retry_at > now and not newer
 
     def place_in(self, topic: Placed) -> None:
         """Note the topic that its records belong to."""

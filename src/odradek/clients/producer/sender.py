@@ -2,7 +2,8 @@
 
 In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
 responses are passed to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its
-retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped if there is a newer leader epoch).
+retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once
+if there is a newer leader epoch).
 Without idempotence batches have no sequence, and order is kept only with one request in flight;
 with acks=0 a batch has its outcome once it is written to its socket. Must not: decide the outcome
 of a batch; iterate over partitions without batches.
@@ -257,7 +258,7 @@ class Sender:
         numbered = identity.idempotent
         if numbered and batch.sequence == NO_SEQUENCE and not self._identified(queue):
             return None
-        if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
+        if batch.waits(epoch, now):
             self._wake_at = min(self._wake_at, batch.retry_at)
             return None
         if not queue.in_flight:

@@ -398,7 +398,7 @@ class Settling:
         ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._rng)
-        batch.retry(now + delay)
+        batch.retry(now + delay, hinted=hinted)
         self._counts.again(batch.partition.topic, batch.builder.count)
         self.disturbed = True
         self._events.emit(

@@ -64,7 +64,8 @@ ADMIN_REFUSALS = {
     **TOPIC_ADMIN_REFUSALS,
     **TRANSACTION_ADMIN_REFUSALS,
 }
-REFUSABLE = tuple(sorted({*APIS, *ADMIN_READS, *ADMIN_REFUSALS}))
+TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+REFUSABLE = tuple(sorted({*APIS, *ADMIN_READS, *ADMIN_REFUSALS, *TELEMETRY}))
 """APIs for which an error can be injected."""
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 """Errors with which leaders answer for batches that may have been appended. Any other code means

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from odradek.common.backoff import ExponentialBackoff
+from odradek.common.backoff import STEADY, ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
@@ -26,7 +26,7 @@ from odradek.simulation.world.world import World
 SLACK = 1e-6
 """Events round their times to microseconds."""
 CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
-"""Requests that a classic group's members repeat at a constant interval (KIP-580)."""
+"""Requests that a classic group's members repeat at a constant interval at first (KIP-580)."""
 
 
 class Violation(AssertionError):  # noqa: N818  # reads better where it is raised
@@ -163,7 +163,8 @@ class RetriesInBounds:
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
             return  # it ends in a moment, so Java also waits 20 ms at first (KIP-890)
-        low, high = bounds(self._policy, 0 if what in CONSTANT else attempt - 1)
+        steady = STEADY if what in CONSTANT else 0
+        low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])
         if not low - SLACK <= backoff <= high + SLACK:
             raise Violation(

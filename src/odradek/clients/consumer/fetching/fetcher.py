@@ -673,7 +673,7 @@ class Fetcher:
             why = f"the response has no record at or after offset {offset}"
             self._retry(state, KafkaError(why), now)
             return
-        if state.backoff.failures or state.losses:
+        if state.backoff.failures or state.losses or state.hinted:
             state.fetched_well()
         listed = data.aborted_transactions if self._isolation else None  # Redpanda always lists
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
@@ -753,11 +753,10 @@ class Fetcher:
         code, metadata = data.error_code, self._metadata
         from_replica = self._replicas.give_up((state,), now)
         name, number = state.partition.topic, state.partition.partition
-        leader = data.current_leader
-        if leader.leader_id >= 0 and metadata.hint(
-            name, number, leader.leader_id, leader.leader_epoch, brokers
-        ):
-            return  # KIP-951: the new leader is asked at once
+        leads = data.current_leader.leader_id, data.current_leader.leader_epoch
+        if leads[0] >= 0 and metadata.hint(name, number, *leads, brokers):
+            state.hint(now)
+            return
         if code == OffsetOutOfRangeError.code:
             if from_replica:
                 return  # it may be outdated: the leader knows whether the offset exists

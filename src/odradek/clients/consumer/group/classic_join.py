@@ -15,6 +15,7 @@ from typing import TypeVar
 from odradek.clients.consumer.group.assignors import Assignor, MemberSubscription, user_data
 from odradek.clients.consumer.group.embedded_protocol import PROTOCOL_TYPE, encode_subscription
 from odradek.clients.consumer.group.membership import Group
+from odradek.common.backoff import Backoff
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.errors.kafka import (
     InconsistentGroupProtocolError,
@@ -22,7 +23,7 @@ from odradek.common.errors.kafka import (
     RebalanceInProgressError,
     error_for,
 )
-from odradek.common.types import TopicPartition
+from odradek.common.types import Rng, TopicPartition
 from odradek.network.effects import AnyRequest
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -71,6 +72,7 @@ class Joining:
         engine: Engine,
         identity: ClassicIdentity,
         assignors: Sequence[Assignor],
+        rng: Rng,
     ) -> None:
         self._group = group
         self._engine = engine
@@ -81,7 +83,8 @@ class Joining:
         self._request_timeout: float = config["request.timeout.ms"]
         self._session_timeout: float = config["session.timeout.ms"]
         self._rack: str | None = config["client.rack"] or None
-        self._pause: float = config.backoff("retry.backoff").base
+        self._again = Backoff(config.backoff("retry.backoff").steady(), rng)
+        """Joins that were answered with another request to join, in a row."""
         self.last: tuple[TopicPartition, ...] = ()
         """Last assignment and its generation, for assignors."""
         self.last_generation = NO_GENERATION
@@ -123,13 +126,15 @@ class Joining:
             if not answer.error_code:
                 self._check_protocol(answer.protocol_type, answer.protocol_name)
                 identity.member_id, identity.generation = answer.member_id, answer.generation_id
+                self._again.succeeded()
                 return answer
             again = True
             if answer.error_code == MemberIdRequiredError.code:  # KIP-394
                 identity.member_id = answer.member_id
                 again, named = named, True
             if again:
-                yield Wait((), self._engine.now + self._pause)
+                until = self._again.failed(self._engine.now)
+                yield Wait((), until)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
         """Join in a separate flow: a leaving consumer still learns its id (`learn_id`)."""
@@ -191,7 +196,7 @@ class Joining:
             math.inf,
             timeout=max(self._request_timeout, self._rebalance_timeout + GRACE),
             patience=self._rebalance_timeout,
-            constant=True,
+            steady=True,
         )
 
     def _offer(self, assignor: Assignor, topics: Sequence[str]) -> JoinGroupRequestProtocol:

@@ -85,12 +85,11 @@ class ClassicMembership(Life):
         assignors = find(config["partition.assignment.strategy"])
         self._cooperative = rebalance_protocol(assignors) is COOPERATIVE
         self._identity = ClassicIdentity()
-        self._joining = Joining(group, engine, self._identity, assignors)
+        self._joining = Joining(group, engine, self._identity, assignors, rng)
         self._leader = Leader(group, engine, metadata, rng, assignors)
         self._interval: float = config["heartbeat.interval.ms"]
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
-        self._pause: float = config.backoff("retry.backoff").base
         self._patience = patience(config)
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
         """Unexpected errors since it was last stable."""
@@ -102,8 +101,13 @@ class ClassicMembership(Life):
         """Why to join again."""
         self._moved_to: list[str] = []
         """The topics for which it gave its old place up, which helps once."""
-        self._removals = 0
-        """How often in a row it was removed before it became stable."""
+        steady = config.backoff("retry.backoff").steady()
+        self._removals, self._syncs = Backoff(steady, rng), Backoff(steady, rng)
+        """Removals since a heartbeat was accepted; refused syncs in a row. The member joins again
+        at once after a first one only (R-RT-1)."""
+        self._beats = Backoff(steady, rng)
+        """Heartbeats in a row that were answered with an error which says nothing of this member.
+        """
         self._beat_at = math.inf
         self._sent_at = -math.inf
         self._expires = math.inf
@@ -225,8 +229,9 @@ class ClassicMembership(Life):
                 break
             reason = "the group is rebalancing"
             self._move(MemberEvent.REBALANCE, reason, now)
+            yield from self._back_off(self._syncs)
+        self._syncs.succeeded()
         self._beat_at, self._expires = now + self._interval, now + self._session
-        self._removals = 0
         self._mishaps.succeeded()
         self._move(MemberEvent.SYNCED, generation, now)
         yield from self._take(decode_assignment(assigned).partitions, topics)
@@ -396,7 +401,7 @@ class ClassicMembership(Life):
         while True:
             asked = self._engine.start(
                 group.coordinator.ask(
-                    "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
+                    "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, steady=True
                 )
             )
             if not (yield from self._answered(asked)):
@@ -407,12 +412,14 @@ class ClassicMembership(Life):
             if self._doubtful or now >= self._expires:
                 break  # it was answered so for a whole session: the group may be through with it
             logger.warning("heartbeat to group %r: %s; sent again", group.group_id, error)
-            yield Wait((), now + self._pause)
+            yield Wait((), self._beats.failed(now))
             if self._running is None:
                 return
         answer = asked.result()
         group.heartbeats.record(now - self._sent_at, now)
         self._expires = max(self._expires, self._sent_at + self._session)
+        self._beats.succeeded()
+        self._removals.succeeded()
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:
             self.rejoin("the group is rebalancing", self._engine.now)
@@ -463,10 +470,15 @@ class ClassicMembership(Life):
         # After a new generation the id is still good, and others needn't wait for a session's end.
         self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
         now = yield from self._lose_all(now)
-        self._removals += 1
-        if self._removals > 1:
-            now = yield Wait((), now + self._pause)
-        self._move(MemberEvent.REBALANCE, "joins again", now)
+        yield from self._back_off(self._removals)
+        self._move(MemberEvent.REBALANCE, "joins again", self._engine.now)
+
+    def _back_off(self, backoff: Backoff) -> Flow[None]:
+        """Wait before another join, unless it is the first in a row."""
+        now = yield START
+        until = backoff.failed(now)
+        while backoff.failures > 1 and now < until:
+            now = yield Wait((), until)
 
     def _poll_overdue(self) -> Flow[None]:
         """Leave while the application doesn't poll: other members get its partitions."""

@@ -27,6 +27,7 @@ from odradek.clients.consumer.group.committed_offsets import (
 )
 from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.group.offset_lookup import GroupIdentity
 from odradek.clients.consumer.group.pending_callbacks import (
     COMMIT_CALLBACK,
     PendingCallback,
@@ -35,9 +36,10 @@ from odradek.clients.consumer.group.pending_callbacks import (
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.common.backoff import Backoff
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
-from odradek.common.types import TopicPartition
+from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID
 from odradek.network.connection_state import worded
 from odradek.network.engine import Engine
@@ -113,6 +115,8 @@ class GroupCommits:
         callbacks: PendingCallbacks,
         stored: CommittedOffsets,
         traces: Callable[[], Traces | None],
+        *,
+        rng: Rng,
     ) -> None:
         """`traces` returns the listener for commits, if there is one just now."""
         self._engine = engine
@@ -125,6 +129,9 @@ class GroupCommits:
         self._traces = traces
         self.awaited: dict[TopicPartition, Awaited] = {}
         """Partitions without a position, because their committed offset is unavailable."""
+        self._rejoins = Backoff(config.backoff("retry.backoff"), rng)
+        """Rejoins because of failed commits, since the last one that succeeded (R-RT-1)."""
+        self._rejoins_later = False
         self._open: dict[Told, None] = {}
         self._under_way: WeakSet[Told] = WeakSet()
         """All that were asked for, also those whose callers wait for them. One that never begins,
@@ -292,8 +299,11 @@ class GroupCommits:
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
             if present and membership is not None and membership.state not in GONE:
-                membership.rejoin(f"a commit failed: {error.__cause__}", now)
+                self._rejoin(f"a commit failed: {error.__cause__}", now)
             raise
+        else:
+            if chosen:
+                self._rejoins.succeeded()
         finally:
             for partition, state in states.items():
                 if partition in done:
@@ -302,6 +312,34 @@ class GroupCommits:
                     state.commit_in_doubt(chosen[partition])
                 state.unsay(chosen[partition], refused=refused)
         return chosen
+
+    def _rejoin(self, reason: str, now: float) -> None:
+        """Join again: at once the first time, after a backoff until a commit succeeds again.
+
+        A coordinator that accepts each join and refuses each commit would be asked without end, and
+        the records since the last commit would be returned each time.
+        """
+        membership = self._member.membership
+        if self._rejoins_later or membership is None:
+            return
+        until = self._rejoins.failed(now)
+        if self._rejoins.failures == 1:
+            membership.rejoin(reason, now)
+            return
+        self._rejoins_later = True
+        self._engine.start(self._rejoin_at(until, reason, self._member.identity()))
+
+    def _rejoin_at(self, until: float, reason: str, refused: GroupIdentity) -> Flow[None]:
+        now = yield START
+        try:
+            while now < until:
+                now = yield Wait((), until)
+            membership = self._member.membership
+            present = self._member.identity() == refused
+            if present and membership is not None and membership.state not in GONE:
+                membership.rejoin(reason, now)
+        finally:
+            self._rejoins_later = False
 
     def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
         """Return the states of partitions that are still assigned as the caller knows them."""

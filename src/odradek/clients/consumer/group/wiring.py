@@ -44,7 +44,8 @@ def wired(
         engine, metadata, coordinator, identity=member.identity, timeout=brokers.timeout
     )
     commits = GroupCommits(
-        engine, config, subscription, member, ownership, callbacks, stored, traces
+        *(engine, config, subscription, member, ownership, callbacks, stored, traces),
+        rng=brokers.rng,
     )
     return ConsumerGroup(
         engine,
