@@ -223,7 +223,7 @@ def test_the_list_of_another_authority_says_that_one_is_missing(
     assert "Put the current list of each authority into the file" in str(found)
 
 
-def test_with_the_lists_of_several_authorities_the_whole_chain_is_checked(
+def test_only_the_broker_s_own_certificate_is_checked_whatever_lists_there_are(
     root: Authority, tmp_path: Path
 ) -> None:
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
@@ -238,11 +238,15 @@ def test_with_the_lists_of_several_authorities_the_whole_chain_is_checked(
     )
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(chain)
-    for lists in (between.revokes(), above.revokes() + between.revokes()):
+    unrelated = Signer(above.certificate("unrelated", keys[1], signs=True), keys[1])
+    for lists in (
+        between.revokes(),
+        above.revokes(between.own) + between.revokes(),
+        unrelated.revokes() + between.revokes(),
+    ):
         path.write_bytes(lists)
         shake(trusting(root, ssl__crl__location=str(path)), server)
-    lists = above.revokes(between.own) + between.revokes()
-    assert "was revoked" in str(refusal(root, server, lists, path))
+    assert "was revoked" in str(refusal(root, server, between.revokes(own), path))
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,8 @@ _TRANSPORT = (
     ),
     unset("ssl.crl.location", path).says(
         "The client refuses a broker whose certificate is in this PEM file of revoked "
-        "certificates (CRL). If the file has lists of several authorities, intermediate "
-        "certificates are checked as well, and each authority in the chain needs a list."
+        "certificates (CRL). Only the broker's own certificate is checked, not those of the "
+        "authorities above it; the file needs the current list of each authority that signed one."
     ),
     Option(
         "ssl.protocol",
